@@ -102,11 +102,11 @@ def _plan(source: str, out: str) -> Numbers:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     import tfrecorder
-    from tfrecorder import ConvertOptions
+    from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
-    tfrecorder.stage(source, out, verify="decode")
+    tfrecorder.parts.stage(source, out, verify="decode")
     plan_bytes = sum(path.stat().st_size for path in Path(out, "_tfrecorder").glob("plan.*"))
     staged = read_plan(out)
     assert staged is not None

@@ -97,7 +97,7 @@ def graph(source: str, out: str) -> Timed:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    from tfrecorder import ConvertOptions
+    from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 

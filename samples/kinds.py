@@ -17,7 +17,7 @@ import pandas as pd
 from PIL import Image as Pictures
 
 import tfrecorder
-from tfrecorder import Image, Label, Labels, Mask, Number, Schema, Split, Text
+from tfrecorder.schema import Image, Label, Labels, Mask, Number, Schema, Split, Text
 
 HERE = Path(__file__).parent
 CLASSES = ("table", "red china", "white china")

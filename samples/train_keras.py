@@ -51,7 +51,7 @@ def main() -> float:
     keras.utils.set_random_seed(0)
     as_floats = {"image_size": SIZE, "dtype": "float32", "batch_size": 9}
     model = build_model(len(info.class_names or ()))
-    position = tfrecorder.TrainingPosition(chosen.out / "position", model, every=50)
+    position = tfrecorder.keras.TrainingPosition(chosen.out / "position", model, every=50)
     for epoch, step in position.epochs(chosen.epochs):
         train = tfrecorder.load(dataset, "TRAIN", seed=1, start=(epoch, step), **as_floats)
         model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position], verbose=2)

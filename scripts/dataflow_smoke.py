@@ -23,6 +23,7 @@ import requests
 
 import tfrecorder
 from tfrecorder import storage
+from tfrecorder.runners.dataflow import DataflowJob
 from tfrecorder.runners.dataflow.service import SCOPE
 
 #: Of Google's own tutorials: some 3,670 flowers, in lines `uri,label`.
@@ -43,7 +44,7 @@ def rows_of(source: str, rows: int) -> pd.DataFrame:
     return table.sample(min(rows, len(table)), random_state=0).sort_index()
 
 
-def watched(job: tfrecorder.DataflowJob) -> tuple[dict[str, float], float]:
+def watched(job: DataflowJob) -> tuple[dict[str, float], float]:
     """Wait for a job; the service's own measures of it, and the most cores that it had."""
     try:
         most = measures(job).get("CurrentVcpuCount", 0)
@@ -57,7 +58,7 @@ def watched(job: tfrecorder.DataflowJob) -> tuple[dict[str, float], float]:
     return measures(job), most
 
 
-def measures(job: tfrecorder.DataflowJob) -> dict[str, float]:
+def measures(job: DataflowJob) -> dict[str, float]:
     """The service's own measures of a job: TotalVcpuTime in seconds, and others."""
     headers: dict[str, str] = {}
     if not job.no_auth:
@@ -84,7 +85,7 @@ def differences(remote: str, local: Path) -> list[str]:
     return sorted(there ^ here) + [name for name, one in zip(both, same, strict=True) if not one]
 
 
-def report(job: tfrecorder.DataflowJob, found: dict[str, float], most: float, cores: int) -> str:
+def report(job: DataflowJob, found: dict[str, float], most: float, cores: int) -> str:
     hours = found.get("TotalVcpuTime", 0) / 3600
     memory = found.get("TotalMemoryUsage", 0) / 1024 / 3600
     cost = hours * CORE_HOUR + memory * GIB_HOUR
@@ -139,7 +140,7 @@ def main(arguments: list[str]) -> int:
                 **more,
             },
         )
-        assert isinstance(job, tfrecorder.DataflowJob)
+        assert isinstance(job, DataflowJob)
         print(job, flush=True)
         print(report(job, *watched(job), int(given.machine_type.rpartition("-")[2])), flush=True)
         with tempfile.TemporaryDirectory() as folder:

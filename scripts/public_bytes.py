@@ -31,7 +31,7 @@ import simplejpeg
 from PIL import features
 
 import tfrecorder
-from tfrecorder import Boxes, Bytes, Image, Label, Labels, Mask, Number, Schema, Split, Text
+from tfrecorder.schema import Boxes, Bytes, Image, Label, Labels, Mask, Number, Schema, Split, Text
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = Path(__file__).resolve().with_suffix(".json")

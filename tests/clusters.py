@@ -19,6 +19,7 @@ from PIL import Image
 from support import PHOTOS, wait_for
 
 import tfrecorder
+from tfrecorder.output.result import ConversionResult
 
 
 def free_port() -> int:
@@ -68,7 +69,7 @@ def slow_frame(folder: Path, shards: int) -> pd.DataFrame:
 
 def convert_and_kill(
     pids: Callable[[], Sequence[int]], writers: int, frame: pd.DataFrame, **options: object
-) -> tuple[str, tfrecorder.ConversionResult | tfrecorder.TfrecorderError]:
+) -> tuple[str, ConversionResult | tfrecorder.TfrecorderError]:
     """Convert to "out", and kill a worker in the middle of a shard.
 
     Args:
@@ -78,7 +79,7 @@ def convert_and_kill(
     Returns:
         The shard that was hit, and what the conversion came to.
     """
-    ended: tfrecorder.ConversionResult | tfrecorder.TfrecorderError
+    ended: ConversionResult | tfrecorder.TfrecorderError
     with ThreadPoolExecutor(1) as other:
         hit = other.submit(_kill_one, pids, writers)
         try:

@@ -10,7 +10,7 @@ import pandas as pd
 from support import PHOTOS, photo_frame
 
 import tfrecorder
-from tfrecorder import Bytes, Image, Label, Labels, Number, Schema, Split, Text
+from tfrecorder.schema import Bytes, Image, Label, Labels, Number, Schema, Split, Text
 
 EVERY_KIND = Schema(
     split=Split(),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfrecorder import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import fingerprint
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source

@@ -17,8 +17,8 @@ import pytest
 from support import PHOTOS, records, rejects
 
 import tfrecorder
-from tfrecorder import Unusable
 from tfrecorder.output import spool
+from tfrecorder.streaming import Unusable
 from tfrecorder.streaming.watched_folder import WatchedFolder
 
 #: A stream that ends once its source gives nothing more, and shows nothing.

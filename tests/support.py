@@ -28,13 +28,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tfrecorder
-from tfrecorder import Schema, parse_example, storage
+from tfrecorder import parse_example, storage
 from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import read_plan
+from tfrecorder.schema import Schema
 from tfrecorder.schema.schema_file import write_schema
 from tfrecorder.storage import services, stores
 from tfrecorder.storage.patience import patience
@@ -130,8 +131,8 @@ def content_files(dataset: str | Path | Mapping[str, bytes]) -> dict[str, bytes]
 
 def written(source: Any, output_dir: str | Path = "out", **options: Any) -> None:
     """A conversion whose shards are all written, and which is not committed."""
-    tfrecorder.stage(source, output_dir, **options)
-    tfrecorder.work(output_dir, progress=False)
+    tfrecorder.parts.stage(source, output_dir, **options)
+    tfrecorder.parts.work(output_dir, progress=False)
 
 
 def commit_late(output_dir: str) -> None:

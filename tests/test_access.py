@@ -14,7 +14,7 @@ from gcs.tls_proxy import TlsProxy
 from support import CSV, PHOTOS, public_files, run
 
 import tfrecorder
-from tfrecorder import DatasetError, OutputError, SourceError, UnreachableError
+from tfrecorder.errors import DatasetError, OutputError, SourceError, UnreachableError
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

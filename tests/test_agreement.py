@@ -24,7 +24,8 @@ from support import shorten_pauses
 from torture import kills
 
 import tfrecorder
-from tfrecorder import OutputError, TfrecorderError
+from tfrecorder import TfrecorderError
+from tfrecorder.errors import OutputError
 
 pytest_plugins = ["objects.fixtures"]
 
@@ -63,7 +64,7 @@ def test_a_commit_that_another_tool_wrote_over_ours_is_refused() -> None:
     tfrecorder.convert(table(0, 4), "out", **QUIET)
     info = Path("out/dataset_info.json")
     info.write_text(info.read_text().replace("releaseNotes", "releaseNotices"))
-    with pytest.raises(tfrecorder.DatasetError, match=r"names no commit.*repair"):
+    with pytest.raises(tfrecorder.errors.DatasetError, match=r"names no commit.*repair"):
         tfrecorder.info("out")
     assert tfrecorder.repair("out", progress=False).files == ("dataset_info.json",)
     assert tfrecorder.info("out").records == 4
@@ -71,7 +72,7 @@ def test_a_commit_that_another_tool_wrote_over_ours_is_refused() -> None:
 
 def test_a_pending_overwrite_is_completed_only_by_one_that_says_so() -> None:
     tfrecorder.convert(table(0, 4), "out", **QUIET)
-    tfrecorder.stage(table(4, 4), "out", overwrite=True)
+    tfrecorder.parts.stage(table(4, 4), "out", overwrite=True)
     with pytest.raises(OutputError, match="`overwrite=True` is not given"):
         tfrecorder.convert(table(4, 4), "out", **QUIET)
     tfrecorder.convert(table(4, 4), "out", overwrite=True, **QUIET)
@@ -184,11 +185,11 @@ def test_of_two_appends_at_once_nothing_is_lost_or_twice(tmp_path: Path, place: 
 
 #: What a detached process does when it is held up, and the upload at which it is.
 LATE: list[tuple[Callable[[str], object], str]] = [
-    (tfrecorder.commit, "dataset_info.json"),
-    (tfrecorder.commit, "_tfrecorder/commits/00001.json"),
-    (partial(tfrecorder.work, progress=False), "/train-00001.tfrecord"),
-    (partial(tfrecorder.work, progress=False), "tables/train-00001.parquet"),
-    (partial(tfrecorder.work, progress=False), "done/train-00001.json"),
+    (tfrecorder.parts.commit, "dataset_info.json"),
+    (tfrecorder.parts.commit, "_tfrecorder/commits/00001.json"),
+    (partial(tfrecorder.parts.work, progress=False), "/train-00001.tfrecord"),
+    (partial(tfrecorder.parts.work, progress=False), "tables/train-00001.parquet"),
+    (partial(tfrecorder.parts.work, progress=False), "done/train-00001.json"),
 ]
 
 
@@ -200,8 +201,8 @@ def test_who_wakes_up_after_undo_changes_nothing(
     with kills.bucket() as place:
         tfrecorder.convert(labelled(0, 6, "a"), place.out, **QUIET)
         tfrecorder.append(labelled(6, 3, "b"), place.out, stage_only=True, **QUIET)
-        if late is tfrecorder.commit:
-            tfrecorder.work(place.out, progress=False)
+        if late is tfrecorder.parts.commit:
+            tfrecorder.parts.work(place.out, progress=False)
         place.held = upload
 
         def go_on() -> None:
@@ -212,7 +213,7 @@ def test_who_wakes_up_after_undo_changes_nothing(
             place.released.set()
 
         errors = together(partial(late, place.out), go_on)
-        assert len(errors) == 1 or late is not tfrecorder.commit
+        assert len(errors) == 1 or late is not tfrecorder.parts.commit
         for name, more in (("then", 0), ("later", 3)):
             wanted = {"a": 6} | ({"c": 3} if appends else {}) | ({"d": more} if more else {})
             if more:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from source_cases import BY_PANDAS, Checked, digest_of, judged, large_from_here, source_of
 
-from tfrecorder import SourceError
+from tfrecorder.errors import SourceError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

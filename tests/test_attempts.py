@@ -33,10 +33,13 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import OutputError, storage
+from tfrecorder import storage
+from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output import done_records
 from tfrecorder.output.done_records import DoneRecord
+from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.staging import StagedPlan, read_plan
 from tfrecorder.plan.plan import Plan
 from tfrecorder.storage import gcs as gcs_store
@@ -72,7 +75,7 @@ def photos(gcs: Gcs) -> Gcs:
     return gcs
 
 
-def convert() -> tfrecorder.ConversionResult:
+def convert() -> ConversionResult:
     return tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
 
 
@@ -218,8 +221,8 @@ def test_an_answer_that_is_lost_is_no_other_attempt(photos: Gcs, dataset: Path, 
 def test_a_shard_of_a_conversion_that_ended_is_not_uploaded_over_itself(
     photos: Gcs, dataset: Path
 ) -> None:
-    tfrecorder.stage(SOURCE, OUT, num_shards=SHARDS)
-    tfrecorder.work(OUT)
+    tfrecorder.parts.stage(SOURCE, OUT, num_shards=SHARDS)
+    tfrecorder.parts.work(OUT)
     before = photos.count("upload", f"*/{SHARD}", "200")
     storage.remove(OUT, DONE)
     convert()
@@ -238,7 +241,7 @@ def test_a_large_shard_goes_up_in_pieces_under_a_claim(gcs: Gcs, tmp_path: Path)
     options = {"num_shards": 1, "verify": "header"}
     tfrecorder.convert(frame, f"{OUT}-2", **options)
     data = gcs.get(shard.replace(OUT, f"{OUT}-2"))
-    tfrecorder.stage(frame, OUT, **options)
+    tfrecorder.parts.stage(frame, OUT, **options)
     gcs.put(shard, b"what another attempt left")
     tfrecorder.convert(frame, OUT, **options)
     assert gcs.get(shard) == data
@@ -304,7 +307,7 @@ def race(gcs: Gcs, tmp_path: Path) -> Iterator[Race]:
             (folder / path.name).write_bytes(path.read_bytes() + bytes([number] * (number + 1)))
     table = pd.DataFrame({"image_uri": [path.name for path in PHOTOS[:3]], "label": "a"})
     table.assign(split="TRAIN").to_csv(folders[0] / "images.csv", index=False)
-    tfrecorder.stage(folders[0] / "images.csv", OUT, num_shards=1)
+    tfrecorder.parts.stage(folders[0] / "images.csv", OUT, num_shards=1)
     plan = read_plan(OUT)
     assert plan is not None
     with ThreadPoolExecutor(2) as executor:
@@ -339,13 +342,13 @@ def staged(frame, tmp_path):
     """A staged plan, a missing image among its rows."""
     out = tmp_path / "out"
     frame.loc[0, "image_uri"] = "nowhere.jpg"
-    tfrecorder.stage(frame, out)
+    tfrecorder.parts.stage(frame, out)
     return out
 
 
 def run_pipeline(out, plan, workers=0):
     pipe = beam.Pipeline(FnApiRunner())
-    pipeline.build(pipe, plan, str(out), tfrecorder.ConvertOptions(), threads=1, workers=workers)
+    pipeline.build(pipe, plan, str(out), ConvertOptions(), threads=1, workers=workers)
     return pipe.run()
 
 
@@ -406,7 +409,7 @@ def test_the_plan_is_read_as_often_for_many_shards_as_for_few(gcs, frame):
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["out", "memory://staged/out", "gs://bkt/out"])
 def test_a_staged_plan_is_read_again_only_where_its_file_was_replaced(out, gcs, frame):
-    tfrecorder.stage(frame, out)
+    tfrecorder.parts.stage(frame, out)
     plan = read_plan(out)
     staged = StagedPlan(out, plan.digest)
     first = staged.read()
@@ -435,7 +438,7 @@ def test_a_launch_never_works_by_the_plan_of_another(staged):
 
 @pytest.mark.slow
 def test_rows_that_another_launch_staged_are_not_taken_for_its_own(staged, frame, tmp_path):
-    tfrecorder.stage(frame, tmp_path / "other", seed=7)
+    tfrecorder.parts.stage(frame, tmp_path / "other", seed=7)
     rows = (tmp_path / "other" / layout.PLAN_ROWS).read_bytes()
     (staged / layout.PLAN_ROWS).write_bytes(rows)
     with pytest.raises(OutputError, match="the rows of another conversion"):

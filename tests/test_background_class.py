@@ -18,7 +18,7 @@ from record_laws import check_records
 from support import PHOTOS, content_files, invoke, public_files, records
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Label, Schema, Split
+from tfrecorder.schema import Boxes, Image, Label, Schema, Split
 
 MAPS = ("label_map.csv", "label_map.pbtxt")
 
@@ -143,7 +143,7 @@ def _without_boxes() -> pd.DataFrame:
     ],
 )
 def test_it_is_refused_where_it_means_nothing(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(tfrecorder.OptionError, match=message):
+    with pytest.raises(tfrecorder.errors.OptionError, match=message):
         detection(**options)
     assert not Path("out").exists()
 
@@ -161,7 +161,9 @@ def test_a_new_class_gets_the_next_number_in_the_newest_label_map() -> None:
     assert boxes_of(out)[str(PHOTOS[-1])][2] == [4]
     assert tfrecorder.info(out).class_names == ("background", "cat", "cup", "eye", "aardvark")
     assert tfrecorder.verify(out, progress=False).ok
-    with pytest.raises(tfrecorder.OptionError, match="was made with `background_class=True`"):
+    with pytest.raises(
+        tfrecorder.errors.OptionError, match="was made with `background_class=True`"
+    ):
         tfrecorder.append(zebra, out, background_class=False, progress=False)
     tfrecorder.compact(out, "compact", progress=False)
     assert of_csv("compact") == of_csv(out)
@@ -204,7 +206,7 @@ def test_an_overwrite_takes_the_label_maps_away_and_brings_them() -> None:
 def test_a_label_map_of_the_users_own_is_never_removed() -> None:
     out = convert(in_pixels(), "out")
     Path(out, MAPS[0]).write_text("1,mine\n")
-    with pytest.raises(tfrecorder.OutputError, match=r"label_map\.csv"):
+    with pytest.raises(tfrecorder.errors.OutputError, match=r"label_map\.csv"):
         convert(in_pixels(), out, overwrite=True)
     assert Path(out, MAPS[0]).read_text() == "1,mine\n"
 

@@ -17,7 +17,8 @@ from support import photo_frame, run
 from torture.hostile_streams import BAD_TEXTS
 
 import tfrecorder
-from tfrecorder import SourceError, ValidationError
+from tfrecorder import ValidationError
+from tfrecorder.errors import SourceError
 
 Call = Callable[[Any], Any]
 
@@ -71,7 +72,9 @@ FORMULAS = ("=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "'=1")
 
 def test_every_csv_that_is_written_marks_formulas(tmp_path: Path) -> None:
     frame = photo_frame(len(FORMULAS))[["image_uri"]].assign(note=FORMULAS)
-    schema = tfrecorder.Schema(image_uri=tfrecorder.Image(), note=tfrecorder.Text())
+    schema = tfrecorder.schema.Schema(
+        image_uri=tfrecorder.schema.Image(), note=tfrecorder.schema.Text()
+    )
     tfrecorder.convert(frame, "out", schema=schema, splits={"TRAIN": 1.0}, progress=False)
     tfrecorder.inspect("out", "TRAIN", 20, output_dir="look")
     shown = run("-m", "tfrecorder", "inspect", "out", "--csv", check=True)

@@ -16,6 +16,7 @@ import pytest
 from support import CSV, public_files
 
 import tfrecorder
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners import beam_patches
 from tfrecorder.runners.beam_options import beam_flags
 
@@ -65,8 +66,8 @@ def test_beam_may_track_its_steps_in_another_way(
 
 
 def test_help_is_not_an_option_of_a_runner() -> None:
-    with pytest.raises(tfrecorder.OptionError, match="has such an option"):
-        beam_flags(tfrecorder.ConvertOptions(runner_options={"help": True}))
+    with pytest.raises(tfrecorder.errors.OptionError, match="has such an option"):
+        beam_flags(ConvertOptions(runner_options={"help": True}))
 
 
 def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
@@ -105,5 +106,5 @@ def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
     ids=str,
 )
 def test_options_are_written_as_beam_reads_them(given: dict, flags: list[str]) -> None:
-    options = tfrecorder.ConvertOptions(runner="DataflowRunner", runner_options=given)
+    options = ConvertOptions(runner="DataflowRunner", runner_options=given)
     assert beam_flags(options) == flags

@@ -17,7 +17,7 @@ from growing_cases import QUIET
 from PIL import Image as Pictures
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Schema, Split
+from tfrecorder.schema import Boxes, Image, Schema, Split
 
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 

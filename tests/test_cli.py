@@ -31,7 +31,7 @@ from support import (
 from terminal_cases import in_terminal
 
 import tfrecorder
-from tfrecorder import ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 
 
 def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None:

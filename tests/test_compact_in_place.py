@@ -9,11 +9,12 @@ from growing_cases import QUIET, drawn, table
 from support import shards
 
 import tfrecorder
+from tfrecorder.output.result import ConversionResult
 
 
-def compact(**options: object) -> tfrecorder.ConversionResult:
+def compact(**options: object) -> ConversionResult:
     result = tfrecorder.compact("out", **{**QUIET, **options})
-    assert isinstance(result, tfrecorder.ConversionResult)
+    assert isinstance(result, ConversionResult)
     return result
 
 
@@ -69,9 +70,9 @@ def test_positions_and_the_next_append_go_on_from_it() -> None:
     grown()
     compact(num_shards=1)
     known = tfrecorder.append(table(0, 18), "out", **QUIET)
-    assert isinstance(known, tfrecorder.ConversionResult)
+    assert isinstance(known, ConversionResult)
     assert (known.rows_there, known.records) == (16, 2)
     assert Path("out/train-r2-00001.tfrecord").exists()
     assert int(tfrecorder.to_frame("out").index.max()) == 35
-    with pytest.raises(tfrecorder.DatasetError, match="replaced what was there before"):
+    with pytest.raises(tfrecorder.errors.DatasetError, match="replaced what was there before"):
         tfrecorder.to_frame("out", at=0)

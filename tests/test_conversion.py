@@ -29,10 +29,11 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import OptionError, OutputError
+from tfrecorder.errors import OptionError, OutputError
+from tfrecorder.output.result import ConversionResult
 
 
-def convert(source: Any, out: Any = "out", **options: Any) -> tfrecorder.ConversionResult:
+def convert(source: Any, out: Any = "out", **options: Any) -> ConversionResult:
     return tfrecorder.convert(source, out, **options)
 
 

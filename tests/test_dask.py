@@ -14,7 +14,8 @@ from clusters import answers, convert_and_kill, free_port, running, slow_frame
 from support import CSV, error_of, public_files, run, wait_for
 
 import tfrecorder
-from tfrecorder import RejectedError
+from tfrecorder.errors import RejectedError
+from tfrecorder.output.result import ConversionResult
 
 pytestmark = pytest.mark.engines
 
@@ -101,7 +102,7 @@ def test_a_worker_killed_in_the_middle_of_a_shard_costs_nothing(cluster, tmp_pat
         **same,
     )
     assert sorted(worker.poll() is None for worker in workers) == [False, True]
-    assert isinstance(result, tfrecorder.ConversionResult), result
+    assert isinstance(result, ConversionResult), result
     assert result.records == len(frame)
     done = json.loads(Path("out/_tfrecorder/commits/00000.json").read_bytes())["done"]
     records = {one["shard"]: one["records"] for one in done}

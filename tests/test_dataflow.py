@@ -24,25 +24,12 @@ from gcs.control import Gcs
 from support import CSV, SAMPLES, content_files, end_by_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
-from tfrecorder import (
-    Boxes,
-    ConvertOptions,
-    DataflowJob,
-    Image,
-    Label,
-    Labels,
-    Mask,
-    Number,
-    OptionError,
-    OutputError,
-    RejectedError,
-    RunnerError,
-    Schema,
-    Split,
-    Text,
-)
+from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.format import layout
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.failure import Failure, note_failure
+from tfrecorder.runners.dataflow import DataflowJob
+from tfrecorder.schema import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
 from tfrecorder.schema.kinds import BOX_COLUMNS
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]

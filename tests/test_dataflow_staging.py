@@ -26,7 +26,8 @@ from gcs.control import Gcs
 from support import run
 
 import tfrecorder
-from tfrecorder import ConvertOptions, RunnerError
+from tfrecorder.errors import RunnerError
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.settings import Settings

@@ -19,7 +19,7 @@ from record_laws import check_records
 from support import PHOTOS, rejects
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Schema, Split
+from tfrecorder.schema import Boxes, Image, Schema, Split
 
 WANTED = {
     CAT: ([[0.125, 0.25, 0.5, 0.75], [0.5, 0.5, 1.0, 1.0]], [b"eye", b"cat"], [2, 0]),
@@ -104,7 +104,7 @@ def test_several_classes_by_json_lines_and_by_csv() -> None:
 )
 def test_a_wrong_line_is_named(line: str, words: str) -> None:
     Path("boxes.jsonl").write_text(vertex(CAT, boundingBoxAnnotations=[]) + line)
-    with pytest.raises(tfrecorder.SourceError, match=words):
+    with pytest.raises(tfrecorder.errors.SourceError, match=words):
         tfrecorder.convert("boxes.jsonl", "out")
 
 

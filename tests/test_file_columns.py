@@ -12,7 +12,8 @@ from PIL import Image as Pictures
 from support import PHOTOS, SAMPLES, error_of, rejects
 
 import tfrecorder
-from tfrecorder import Boxes, Image, ImagesUnreachableError, Mask, Number, Schema, Split
+from tfrecorder.errors import ImagesUnreachableError
+from tfrecorder.schema import Boxes, Image, Mask, Number, Schema, Split
 
 COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
 SCHEMA = Schema(

@@ -15,7 +15,8 @@ import pytest
 from support import CSV, PHOTOS, SAMPLES, photo_frame, run
 
 import tfrecorder
-from tfrecorder import DatasetError, OutputError, SourceError, ValidationError
+from tfrecorder import ValidationError
+from tfrecorder.errors import DatasetError, OutputError, SourceError
 
 OPTIONS = {"progress": False, "num_shards": 1}
 

@@ -21,7 +21,7 @@ from reading_cases import ids, jpeg, photograph
 from support import copied_as_tfds, photo_frame, run
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError
+from tfrecorder.errors import DatasetError, OptionError
 
 READERS = [tfrecorder.load, tfrecorder.batches]
 
@@ -277,8 +277,10 @@ def test_colours_after_grey_images_are_refused(read: Reader) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_longer_vectors_of_several_labels_are_refused(read: Reader) -> None:
-    schema = tfrecorder.Schema(
-        split=tfrecorder.Split(), image_uri=tfrecorder.Image(), tags=tfrecorder.Labels()
+    schema = tfrecorder.schema.Schema(
+        split=tfrecorder.schema.Split(),
+        image_uri=tfrecorder.schema.Image(),
+        tags=tfrecorder.schema.Labels(),
     )
     rows = table(0, 8).drop(columns="label").assign(tags=[["a", "b"]] * 8)
     tfrecorder.convert(rows[:4], "out", schema=schema, **QUIET)

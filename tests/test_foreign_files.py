@@ -14,7 +14,7 @@ from foreign_cases import PHOTOS, alike, detection, image, serialized, write
 from support import framed, run
 
 import tfrecorder
-from tfrecorder import DatasetError
+from tfrecorder.errors import DatasetError
 
 
 def _filenames(where: object, split: str = "TRAIN") -> list[str]:
@@ -140,7 +140,7 @@ import resource, sys, tfrecorder
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     tfrecorder.info(sys.argv[1])
-except tfrecorder.DatasetError as error:
+except tfrecorder.errors.DatasetError as error:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
 """
 

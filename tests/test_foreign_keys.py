@@ -15,7 +15,7 @@ from reading_cases import pillow_pixels
 from support import invoke
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError
+from tfrecorder.errors import DatasetError, OptionError
 
 DATA = [path.read_bytes() for path in PHOTOS]
 EMBEDDINGS = np.random.default_rng(0).random((5, 16), np.float32)

@@ -28,7 +28,7 @@ from reading_cases import pillow_pixels
 from support import invoke
 
 import tfrecorder
-from tfrecorder import DatasetError
+from tfrecorder.errors import DatasetError
 
 
 @pytest.mark.parametrize("unit", ["fraction", "pixel", "whole pixel"])

@@ -14,7 +14,7 @@ from PIL import Image as Pictures
 from torture import frames
 
 import tfrecorder
-from tfrecorder import Image, Label, Mask, Schema, Split
+from tfrecorder.schema import Image, Label, Mask, Schema, Split
 
 ROWS = 80
 

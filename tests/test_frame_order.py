@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support import photo_frame
 
 import tfrecorder
-from tfrecorder import Number, Schema, Split
+from tfrecorder.schema import Number, Schema, Split
 
 SPLITS = ("TRAIN", "VALIDATION", "TEST")
 

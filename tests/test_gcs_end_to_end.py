@@ -32,7 +32,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import (
+from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,
     OutputError,

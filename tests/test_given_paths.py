@@ -9,8 +9,7 @@ from streaming_cases import TO_ITS_END
 from support import photo_frame, run
 
 import tfrecorder
-from tfrecorder import DatasetError, SourceError
-from tfrecorder.errors import ImagesUnreachableError
+from tfrecorder.errors import DatasetError, ImagesUnreachableError, SourceError
 
 
 @pytest.fixture

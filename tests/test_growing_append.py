@@ -24,15 +24,9 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import (
-    DatasetError,
-    OptionError,
-    OutputError,
-    RejectedError,
-    SourceError,
-    TfrecorderError,
-    ValidationError,
-)
+from tfrecorder import TfrecorderError, ValidationError
+from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedError, SourceError
+from tfrecorder.output.result import ConversionResult
 
 
 @pytest.fixture
@@ -42,9 +36,9 @@ def out() -> str:
     return "out"
 
 
-def add(rows: object, **options: object) -> tfrecorder.ConversionResult:
+def add(rows: object, **options: object) -> ConversionResult:
     found = tfrecorder.append(rows, "out", **{**QUIET, **options})
-    assert isinstance(found, tfrecorder.ConversionResult)
+    assert isinstance(found, ConversionResult)
     return found
 
 
@@ -150,7 +144,7 @@ def test_the_same_table_again_writes_nothing(out) -> None:
     assert all_files("out") == before
 
 
-def _classes(result: tfrecorder.ConversionResult) -> str:
+def _classes(result: ConversionResult) -> str:
     return str(result).partition("already there")[2]
 
 
@@ -277,18 +271,21 @@ def test_rows_keep_their_split_when_more_are_added() -> None:
 
 
 def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
-    columns = {"image_uri": tfrecorder.Image(), "age": tfrecorder.Number(dtype="int64")}
-    schema = tfrecorder.Schema(columns)
+    columns = {
+        "image_uri": tfrecorder.schema.Image(),
+        "age": tfrecorder.schema.Number(dtype="int64"),
+    }
+    schema = tfrecorder.schema.Schema(columns)
     rows = table(0, 4)[["image_uri"]].assign(age=1)
     tfrecorder.convert(rows, "out", schema=schema, **QUIET)
-    other = tfrecorder.Schema({**columns, "age": tfrecorder.Number()})
+    other = tfrecorder.schema.Schema({**columns, "age": tfrecorder.schema.Number()})
     words = refusal(SourceError, rows, schema=other, duplicates="keep")
     before = all_files("out")
     assert "column 'age' is number of float32 here, but number of int64 in the dataset" in words
-    more = tfrecorder.Schema({**columns, "name": tfrecorder.Text()})
+    more = tfrecorder.schema.Schema({**columns, "name": tfrecorder.schema.Text()})
     words = refusal(SourceError, rows.assign(name="x"), schema=more, duplicates="keep")
     assert "column 'name', of kind text, is not in the dataset" in words
-    fewer = tfrecorder.Schema(image_uri=tfrecorder.Image())
+    fewer = tfrecorder.schema.Schema(image_uri=tfrecorder.schema.Image())
     words = refusal(SourceError, rows, schema=fewer, duplicates="keep")
     assert "there is no column 'age', but the dataset has one of kind number of int64" in words
     assert all_files("out") == before

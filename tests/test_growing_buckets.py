@@ -15,7 +15,7 @@ from growing_cases import QUIET, table
 from support import PHOTOS, shorten_pauses
 
 import tfrecorder
-from tfrecorder import OutputError
+from tfrecorder.errors import OutputError
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -12,7 +12,8 @@ from growing_cases import QUIET, drawn, grow_ten_times, records_of, shards_of, t
 from support import records, rejects, run, serialized, shards
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.output.result import ConversionResult
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +28,9 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "out")
 
 
-def compact(directory: str, out: str = "new", **options: object) -> tfrecorder.ConversionResult:
+def compact(directory: str, out: str = "new", **options: object) -> ConversionResult:
     found = tfrecorder.compact(directory, out, **{**QUIET, **options})
-    assert isinstance(found, tfrecorder.ConversionResult)
+    assert isinstance(found, ConversionResult)
     return found
 
 
@@ -175,11 +176,11 @@ def test_a_damaged_record_is_not_copied(ten) -> None:
 
 
 def test_boxes_masks_and_other_columns_are_copied() -> None:
-    kinds = tfrecorder.Schema(
-        image_uri=tfrecorder.Image(),
-        tags=tfrecorder.Labels(separator="|"),
-        age=tfrecorder.Number(shape=(2,)),
-        note=tfrecorder.Text(),
+    kinds = tfrecorder.schema.Schema(
+        image_uri=tfrecorder.schema.Image(),
+        tags=tfrecorder.schema.Labels(separator="|"),
+        age=tfrecorder.schema.Number(shape=(2,)),
+        note=tfrecorder.schema.Text(),
     )
     rows = table(0, 4)[["image_uri"]].assign(
         tags=["a|b", "", "b", "a"], age=[[1.0, 2.0]] * 4, note=["x", "y", "", "é"]

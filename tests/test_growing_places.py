@@ -15,7 +15,8 @@ from growing_cases import QUIET, drawn
 from support import PHOTOS, filenames, public_files
 
 import tfrecorder
-from tfrecorder import DatasetError, Image, Number, Schema, Text
+from tfrecorder.errors import DatasetError
+from tfrecorder.schema import Image, Number, Schema, Text
 
 TRAIN = {"splits": {"TRAIN": 1.0}}
 NAMES = ["cat/IMG_0.png", "cat/IMG_1.png", "cat/IMG_2.png"]
@@ -223,7 +224,7 @@ def test_without_images_all_values_of_a_row_decide() -> None:
     assert add(more.reset_index(drop=True)) == (4, 2)
     assert add(rows, duplicates="keep") == (2, 0)
     other = {"schema": Schema(age=Number())}
-    with pytest.raises(tfrecorder.SourceError, match="there is no column 'name'"):
+    with pytest.raises(tfrecorder.errors.SourceError, match="there is no column 'name'"):
         add(rows[["age"]], **other)
 
 

@@ -20,7 +20,7 @@ from reading_cases import assert_alike
 from support import copied_as_tfds, records
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError
+from tfrecorder.errors import DatasetError, OptionError
 
 SPLITS = {"TRAIN": 40, "VALIDATION": 4, "TEST": 4}
 NAMES = ("brick", "cat", "zebra", "aardvark", "coffee", "gravel")
@@ -264,7 +264,7 @@ def test_a_manifest_of_another_dataset_is_an_error(own) -> None:
 
 def test_what_is_written_and_not_committed_is_not_seen(own) -> None:
     tfrecorder.append(table(0, 4), "out", duplicates="keep", stage_only=True, **QUIET)
-    tfrecorder.work("out", progress=False)
+    tfrecorder.parts.work("out", progress=False)
     assert tfrecorder.info("out").records == len(tfrecorder.to_frame("out")) == 48
     assert sum(len(records("out", split)) for split in SPLITS) == 48, "by a glob"
     status = tfrecorder.status("out")
@@ -310,8 +310,10 @@ def test_the_first_shards_stay_as_they_were(ten) -> None:
 
 
 def test_statistics_of_numbers_are_of_all_rows() -> None:
-    schema = tfrecorder.Schema(
-        split=tfrecorder.Split(), age=tfrecorder.Number(), name=tfrecorder.Text()
+    schema = tfrecorder.schema.Schema(
+        split=tfrecorder.schema.Split(),
+        age=tfrecorder.schema.Number(),
+        name=tfrecorder.schema.Text(),
     )
     rows = pd.DataFrame(
         {"age": [1.0, 2.0, 6.0, 7.5], "name": ["a", "b", "a", "c"], "split": "TEST"}

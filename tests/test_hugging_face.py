@@ -13,7 +13,8 @@ from PIL import Image
 from support import PHOTOS, dry_run, records, run, skip_without
 
 import tfrecorder
-from tfrecorder import OptionError, Records, SourceError, ValidationError
+from tfrecorder import Records, ValidationError
+from tfrecorder.errors import OptionError, SourceError
 
 pytestmark = pytest.mark.usefixtures("_datasets")
 
@@ -132,8 +133,10 @@ def test_a_missing_image_and_a_missing_label_are_named_by_their_rows() -> None:
 
 def test_columns_a_schema_and_groups_are_taken() -> None:
     source = dataset(12, weight=[row / 2 for row in range(12)], patient=[0, 1, 2] * 4)
-    schema = tfrecorder.Schema(
-        img=tfrecorder.Image(), kind=tfrecorder.Label(), weight=tfrecorder.Number()
+    schema = tfrecorder.schema.Schema(
+        img=tfrecorder.schema.Image(),
+        kind=tfrecorder.schema.Label(),
+        weight=tfrecorder.schema.Number(),
     )
     tfrecorder.convert(source, "out", schema=schema, split_by="patient", progress=False)
     frame = tfrecorder.to_frame("out")
@@ -150,7 +153,9 @@ def test_several_labels_of_a_row_have_their_names() -> None:
         {"image": datasets.Image(), "tags": datasets.Sequence(datasets.ClassLabel(names=NAMES))}
     )
     rows = {"image": [{"bytes": DATA[at], "path": None} for at in (0, 1)], "tags": [[2, 0], []]}
-    schema = tfrecorder.Schema(image=tfrecorder.Image(), tags=tfrecorder.Labels())
+    schema = tfrecorder.schema.Schema(
+        image=tfrecorder.schema.Image(), tags=tfrecorder.schema.Labels()
+    )
     source = datasets.DatasetDict(train=datasets.Dataset.from_dict(rows, features=tags))
     tfrecorder.convert(source, "out", schema=schema, progress=False)
     found = sorted(map(list, tfrecorder.to_frame("out")["tags"]))
@@ -227,7 +232,7 @@ made = datasets.Dataset.from_generator(
     writer_batch_size=50,
 )
 made = made.shuffle(seed=0)  # whose rows are copied, not mapped
-tfrecorder.stage(made.select(range(3)), "warm", num_shards=1)
+tfrecorder.parts.stage(made.select(range(3)), "warm", num_shards=1)
 before = most = own()
 import threading, time
 def watch():
@@ -236,7 +241,7 @@ def watch():
         most = max(most, own())
         time.sleep(0.01)
 threading.Thread(target=watch, daemon=True).start()
-tfrecorder.stage(made, "out", num_shards=1)
+tfrecorder.parts.stage(made, "out", num_shards=1)
 print(most - before)
 """
 

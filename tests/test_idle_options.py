@@ -12,7 +12,7 @@ import pytest
 from support import CSV, invoke, photo_frame, severities
 
 import tfrecorder
-from tfrecorder import OptionError
+from tfrecorder.errors import OptionError
 
 IDLE = [
     (("--resize", "crop"), "--resize crop: it has no effect without --image-size; give that too."),

@@ -10,7 +10,7 @@ from gcs.control import Gcs
 from support import PHOTOS, error_of, shorten_patience, shorten_pauses
 
 import tfrecorder
-from tfrecorder import ImagesUnreachableError, OutputError
+from tfrecorder.errors import ImagesUnreachableError, OutputError
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -20,7 +20,8 @@ from support import PHOTOS, done_shards, dry_run, photo_frame, public_files, rec
 from torture.steps import Moment, convert_until
 
 import tfrecorder
-from tfrecorder import OutputError, RejectedError, SourceError, ValidationError
+from tfrecorder import ValidationError
+from tfrecorder.errors import OutputError, RejectedError, SourceError
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -287,13 +288,13 @@ def test_a_preview_shows_what_the_cells_hold() -> None:
 
 def test_duplicates_are_spooled_once() -> None:
     frame = of_bytes(3 * len(DATA))
-    tfrecorder.stage(frame, "out", num_shards=3)
+    tfrecorder.parts.stage(frame, "out", num_shards=3)
     assert spooled() == sorted(map(content, {*DATA}))
     plan = tfrecorder.status("out")
     assert plan.rows == 3 * len(DATA)
     for part in (2, 1):
-        tfrecorder.work("out", part=(part, 2), progress=False)
-    assert tfrecorder.commit("out").records == 3 * len(DATA)
+        tfrecorder.parts.work("out", part=(part, 2), progress=False)
+    assert tfrecorder.parts.commit("out").records == 3 * len(DATA)
     assert not spooled()
 
 
@@ -343,7 +344,7 @@ def test_a_rerun_writes_only_what_is_missing(tmp_path: Path) -> None:
     folder = out / "_tfrecorder/spool"
     before = {name: (folder / name).stat().st_mtime_ns for name in spooled(out)}
     assert 15 <= len(before) < len({*DATA})
-    tfrecorder.stage(frame, out)
+    tfrecorder.parts.stage(frame, out)
     assert len(spooled(out)) == len({*DATA})
     now = {one.name: one.stat().st_mtime_ns for one in folder.iterdir()}
     assert before.items() <= now.items()
@@ -363,24 +364,24 @@ def test_an_overwrite_spools_and_keeps_the_old_dataset_until_its_end() -> None:
 
 def test_a_spooled_image_that_vanishes_is_no_reject() -> None:
     frame = of_bytes(4)
-    tfrecorder.stage(frame, "out", num_shards=1)
+    tfrecorder.parts.stage(frame, "out", num_shards=1)
     Path("out/_tfrecorder/spool", content(DATA[2])).unlink()
     with pytest.raises(OutputError, match=r"the bytes of image .* is gone\. Run the same"):
-        tfrecorder.work("out", progress=False)
+        tfrecorder.parts.work("out", progress=False)
     assert done_shards("out") == 0
-    tfrecorder.stage(frame, "out", num_shards=1)
-    tfrecorder.work("out", progress=False)
-    assert tfrecorder.commit("out").records == 4
+    tfrecorder.parts.stage(frame, "out", num_shards=1)
+    tfrecorder.parts.work("out", progress=False)
+    assert tfrecorder.parts.commit("out").records == 4
 
 
 def test_a_commit_that_ended_before_its_spool_was_removed() -> None:
     frame = of_bytes(4)
-    tfrecorder.stage(frame, "out", num_shards=1)
-    tfrecorder.work("out", progress=False)
+    tfrecorder.parts.stage(frame, "out", num_shards=1)
+    tfrecorder.parts.work("out", progress=False)
     plan = Path("out/_tfrecorder/plan.json")
     claim = plan.read_bytes()
     shutil.copytree("out/_tfrecorder/spool", "spool")
-    tfrecorder.commit("out")
+    tfrecorder.parts.commit("out")
     assert not spooled()
     plan.write_bytes(claim)  # which goes last
     shutil.copytree("spool", "out/_tfrecorder/spool", dirs_exist_ok=True)
@@ -449,7 +450,7 @@ def test_a_stream_holds_each_image_once_and_names_it_by_its_path_or_content() ->
 
 def test_a_bucket_holds_the_spool_of_what_is_written_there(gcs: Any) -> None:
     out, frame = "gs://bkt/out", of_bytes(6)
-    tfrecorder.stage(frame, out, num_shards=2)
+    tfrecorder.parts.stage(frame, out, num_shards=2)
     names = [name for name in gcs.names(f"{out}/") if "/spool/" in name]
     assert sorted(name.rpartition("/")[2] for name in names) == sorted(map(content, DATA[:6]))
     result = tfrecorder.convert(frame, out, num_shards=2, progress=False)

@@ -18,7 +18,8 @@ from reading_cases import assert_alike, convert_photos, damaged
 from torture.trainings import IDS, Run, finish
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, Records, batches
+from tfrecorder import Records, batches
+from tfrecorder.errors import DatasetError, OptionError
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from reading_cases import blocks_of, convert_photos
 
-from tfrecorder import DatasetError, Records, batches
+from tfrecorder import Records, batches
+from tfrecorder.errors import DatasetError
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tfrecorder import OptionError
+from tfrecorder.errors import OptionError
 from tfrecorder.reading.order import Order
 from tfrecorder.reading.position import Position, Share
 

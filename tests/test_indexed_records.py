@@ -28,7 +28,8 @@ from reading_cases import (
 )
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, Records
+from tfrecorder import Records
+from tfrecorder.errors import DatasetError, OptionError
 
 #: Grey levels of 255 in the mean, which docs/read.md states.
 TO_ANTIALIASED = 2.0

@@ -15,7 +15,7 @@ from streaming_cases import TO_ITS_END
 from support import PHOTOS, SAMPLES, invoke, photo_frame
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Label, Mask, Number, Schema, Split, Text
+from tfrecorder.schema import Boxes, Image, Label, Mask, Number, Schema, Split, Text
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +295,9 @@ def test_damaged_statistics_are_a_damaged_dataset(every: str, damage: dict[str, 
     values = manifest(copy, 0)
     values["statistics"]["bi"]["TRAIN"] = damage
     (copy / "_tfrecorder/commits/00000.json").write_text(json.dumps(values))
-    with pytest.raises(tfrecorder.DatasetError, match=r"00000\.json is damaged: .*has changed"):
+    with pytest.raises(
+        tfrecorder.errors.DatasetError, match=r"00000\.json is damaged: .*has changed"
+    ):
         tfrecorder.info(copy)
 
 

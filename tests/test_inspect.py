@@ -118,7 +118,9 @@ def test_an_earlier_inspection_is_replaced(dataset: Path) -> None:
 def test_a_folder_with_anything_else_is_refused(dataset: Path, name: str) -> None:
     Path("look", name).parent.mkdir(parents=True)
     Path("look", name).write_text("mine")
-    with pytest.raises(tfrecorder.OutputError, match=r"look holds .* which no inspection wrote"):
+    with pytest.raises(
+        tfrecorder.errors.OutputError, match=r"look holds .* which no inspection wrote"
+    ):
         tfrecorder.inspect(dataset, output_dir="look")
     assert files("look") == {name: b"mine"}
 
@@ -126,14 +128,14 @@ def test_a_folder_with_anything_else_is_refused(dataset: Path, name: str) -> Non
 def test_what_is_put_beside_an_inspection_is_kept(dataset: Path) -> None:
     tfrecorder.inspect(dataset, "TRAIN", 2, output_dir="look")
     shutil.copy("look/train-000000.jpg", "look/train-000099.jpg")
-    with pytest.raises(tfrecorder.OutputError, match=r"train-000099\.jpg"):
+    with pytest.raises(tfrecorder.errors.OutputError, match=r"train-000099\.jpg"):
         tfrecorder.inspect(dataset, "TRAIN", 2, output_dir="look")
     assert Path("look/train-000099.jpg").exists()
 
 
 def test_the_dataset_itself_is_no_folder_to_write_to(dataset: Path) -> None:
     before = files(dataset)
-    with pytest.raises(tfrecorder.OutputError, match="which no inspection wrote"):
+    with pytest.raises(tfrecorder.errors.OutputError, match="which no inspection wrote"):
         tfrecorder.inspect(dataset, output_dir=dataset)
     assert files(dataset) == before
 
@@ -177,7 +179,7 @@ def test_a_damaged_record_is_named(dataset: Path, tmp_path: Path) -> None:
     data[5000] ^= 1
     shard.write_bytes(data)
     with pytest.raises(
-        tfrecorder.DatasetError, match=r"of the record at byte .*`tfrecorder verify"
+        tfrecorder.errors.DatasetError, match=r"of the record at byte .*`tfrecorder verify"
     ):
         tfrecorder.inspect(out)
 
@@ -186,7 +188,7 @@ def test_a_shard_cut_short_is_named(tmp_path: Path) -> None:
     source = Path(write_records(tmp_path / "in", [{"image/encoded": png(noise(0))}] * 2))
     (shard,) = source.iterdir()
     shard.write_bytes(shard.read_bytes()[:-7])
-    with pytest.raises(tfrecorder.DatasetError, match="not a whole TFRecord file"):
+    with pytest.raises(tfrecorder.errors.DatasetError, match="not a whole TFRecord file"):
         tfrecorder.inspect(source)
 
 

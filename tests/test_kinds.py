@@ -19,7 +19,7 @@ from record_laws import check_records
 from support import PHOTOS, photo_frame
 
 import tfrecorder
-from tfrecorder import Boxes, Bytes, Image, Label, Labels, Number, Schema, Split, Text
+from tfrecorder.schema import Boxes, Bytes, Image, Label, Labels, Number, Schema, Split, Text
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_columns_are_chosen_by_name(every: str) -> None:
     ],
 )
 def test_a_wrong_choice_of_columns_is_named(every: str, options: Any, words: str) -> None:
-    with pytest.raises(tfrecorder.OptionError) as refused:
+    with pytest.raises(tfrecorder.errors.OptionError) as refused:
         tfrecorder.load(every, "TRAIN", image_size=32, **options)
     assert words in str(refused.value)
 
@@ -219,7 +219,7 @@ def test_the_columns_of_a_default_dataset_can_be_chosen(
     )
     assert (other[0].numpy() == label.numpy()).all()
     assert (other[1].numpy() == image.numpy()).all()
-    with pytest.raises(tfrecorder.OptionError, match="did you mean 'label'"):
+    with pytest.raises(tfrecorder.errors.OptionError, match="did you mean 'label'"):
         tfrecorder.load(dataset, "TRAIN", targets=["lable"])
 
 
@@ -314,12 +314,12 @@ def test_repair_writes_a_damaged_shard_again(every: str) -> None:
 
 
 def test_boxes_need_an_image() -> None:
-    with pytest.raises(tfrecorder.OptionError, match=r"needs one Image\(\)"):
+    with pytest.raises(tfrecorder.errors.OptionError, match=r"needs one Image\(\)"):
         Schema(boxes=Boxes())
 
 
 def test_two_columns_of_one_key_are_refused() -> None:
     frame = pd.DataFrame({"a": [str(PHOTOS[0])], "a_uri": [str(PHOTOS[0])], "b": ["x"]})
     schema = Schema(a=Image(), a_uri=Image())
-    with pytest.raises(tfrecorder.OptionError, match="both make the feature 'a/encoded'"):
+    with pytest.raises(tfrecorder.errors.OptionError, match="both make the feature 'a/encoded'"):
         convert(frame, "out", schema=schema)

@@ -15,7 +15,8 @@ from torture import hostile_links
 from torture.sandbox import listing
 
 import tfrecorder
-from tfrecorder import OutputError, TfrecorderError
+from tfrecorder import TfrecorderError
+from tfrecorder.errors import OutputError
 
 SHARD = "train-00000.tfrecord"
 MANIFEST = "_tfrecorder/commits/00000.json"
@@ -32,8 +33,8 @@ def harm(command: str) -> None:
     if command == "repair":
         Path("out", SHARD).unlink()
     if command in ("continue", "undo"):
-        tfrecorder.stage(photo_frame(8), "out", num_shards=2, overwrite=True)
-        tfrecorder.work("out", part=(1, 2), progress=False)
+        tfrecorder.parts.stage(photo_frame(8), "out", num_shards=2, overwrite=True)
+        tfrecorder.parts.work("out", part=(1, 2), progress=False)
 
 
 def convert(out: str, **options: object) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support import CSV, run
 
 import tfrecorder
-from tfrecorder import RejectedError
+from tfrecorder.errors import RejectedError
 
 
 def configuration() -> dict[str, object]:

@@ -18,7 +18,8 @@ from objects.control import S3
 from support import copied_as_tfds, photo_frame, public_files
 
 import tfrecorder
-from tfrecorder import Boxes, DatasetError, Image, OutputError, Schema, Split
+from tfrecorder.errors import DatasetError, OutputError
+from tfrecorder.schema import Boxes, Image, Schema, Split
 
 pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
 

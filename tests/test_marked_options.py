@@ -13,12 +13,14 @@ from doc_pages import ROOT
 from support import CSV, commands, invoke, photo_frame
 
 import tfrecorder
+from tfrecorder.loading.options import LoadOptions
+from tfrecorder.options.convert import ConvertOptions
 
 PACKAGE = ROOT / "tfrecorder"
 
 #: Every option of a command or a call, by its name in Python.
 NAMES = {param.name for command in commands().values() for param in command.params}
-for options in (tfrecorder.ConvertOptions, tfrecorder.LoadOptions):
+for options in (ConvertOptions, LoadOptions):
     NAMES |= {item.name for item in dataclasses.fields(options)}
 
 #: An option with a value, or a name that cannot be an English word.

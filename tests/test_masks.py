@@ -17,7 +17,7 @@ from record_laws import check_records
 from support import records, rejects
 
 import tfrecorder
-from tfrecorder import Image, Label, Mask, Schema, Split
+from tfrecorder.schema import Image, Label, Mask, Schema, Split
 
 
 def load(out: str, **options: Any) -> Any:

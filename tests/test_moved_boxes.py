@@ -15,7 +15,7 @@ from PIL import Image as Pictures
 from record_laws import check_records
 from support import SAMPLES, examples
 
-from tfrecorder import Boxes, Image, Mask, Schema, Split
+from tfrecorder.schema import Boxes, Image, Mask, Schema, Split
 
 COFFEE = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
 SHARD = "train-00000.tfrecord"

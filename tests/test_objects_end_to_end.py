@@ -26,7 +26,8 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import OutputError, UnreachableError
+from tfrecorder.errors import OutputError, UnreachableError
+from tfrecorder.output.result import ConversionResult
 
 pytest_plugins = ["objects.fixtures"]
 
@@ -49,7 +50,7 @@ def photos(s3: S3) -> S3:
     return s3
 
 
-def convert(**options: Any) -> tfrecorder.ConversionResult:
+def convert(**options: Any) -> ConversionResult:
     return tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS, **QUIET, **options)
 
 
@@ -108,10 +109,10 @@ def test_worker_processes_and_the_command_line(photos: S3, dataset: Path) -> Non
 
 @pytest.mark.slow
 def test_parts_on_several_machines(photos: S3, dataset: Path) -> None:
-    tfrecorder.stage(SOURCE, OUT, num_shards=SHARDS)
+    tfrecorder.parts.stage(SOURCE, OUT, num_shards=SHARDS)
     for number in (2, 1):
-        tfrecorder.work(OUT, part=(number, 2), progress=False)
-    tfrecorder.commit(OUT)
+        tfrecorder.parts.work(OUT, part=(number, 2), progress=False)
+    tfrecorder.parts.commit(OUT)
     assert photos.files(OUT) == public_files(dataset)
 
 

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import tfrecorder
-from tfrecorder import ConvertOptions, OptionError
+from tfrecorder.errors import OptionError
+from tfrecorder.options.convert import ConvertOptions
 
 FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
 
@@ -79,7 +80,7 @@ REFUSED = {
     ],
     "max_pixels": [(0, "from 1"), (1e6, "from 1"), ("many", "from 1"), (None, "from 1")],
     "schema": [
-        (1, "a tfrecorder.Schema, or the path"),
+        (1, "a tfrecorder.schema.Schema, or the path"),
         ("nowhere.yaml", "cannot be read"),
         ({"age": "nmber"}, "there is no kind 'nmber'; did you mean number?"),
         ({"age": {"kind": "number", "type": "int64"}}, "number has no setting 'type'"),

@@ -40,7 +40,8 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import ImagesUnreachableError, UnreachableError, storage
+from tfrecorder import storage
+from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.plan.plan import sample_rows
 from tfrecorder.plan.preflight import OPENED_ROWS
 

@@ -13,7 +13,8 @@ from support import content_files, error_of, examples, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
-from tfrecorder import DatasetError, OutputError, RejectedError
+from tfrecorder.errors import DatasetError, OutputError, RejectedError
+from tfrecorder.output.result import ConversionResult
 
 WAITING = Path("out/_tfrecorder/waiting")
 OLD = {"num_shards": 3, "progress": False}
@@ -33,7 +34,7 @@ def broken(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(image_uri=frame["image_uri"].where(frame.index != 3, "late.jpg"))
 
 
-def overwrite(frame: pd.DataFrame, **options: object) -> tfrecorder.ConversionResult:
+def overwrite(frame: pd.DataFrame, **options: object) -> ConversionResult:
     return tfrecorder.convert(frame, "out", **{**NEW, "overwrite": True, **options})
 
 
@@ -271,12 +272,12 @@ def test_a_foreign_file_stops_an_overwrite_before_its_commit(stop, frame) -> Non
 
 
 def test_a_foreign_file_that_comes_during_an_overwrite_stays(old, frame) -> None:
-    tfrecorder.stage(frame, "out", num_shards=2, overwrite=True)
-    tfrecorder.work("out", progress=False)
+    tfrecorder.parts.stage(frame, "out", num_shards=2, overwrite=True)
+    tfrecorder.parts.work("out", progress=False)
     mine = Path("out/train-00077.tfrecord")
     mine.write_text("mine")
     with pytest.raises(OutputError, match="train-00077"):
-        tfrecorder.commit("out")
+        tfrecorder.parts.commit("out")
     assert mine.read_text() == "mine"
     mine.unlink()
     assert public_files("out") == old
@@ -287,7 +288,7 @@ def test_a_second_attempt_of_the_last_step_does_no_harm(stop) -> None:
     """A machine that is taken for lost is replaced by another, which does its work once more."""
     stop(1)
     for _ in range(2):
-        tfrecorder.commit("out")
+        tfrecorder.parts.commit("out")
     check_is("out", "fresh")
 
 

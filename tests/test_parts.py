@@ -34,7 +34,7 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, OutputError, RejectedError
+from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedError
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -60,13 +60,13 @@ def converted(source: Any, **options: Any) -> dict[str, bytes]:
 
 
 def test_parts_in_any_order_make_the_very_dataset_of_a_conversion() -> None:
-    staged = tfrecorder.stage(CSV, "out", num_shards=3)
+    staged = tfrecorder.parts.stage(CSV, "out", num_shards=3)
     assert (staged.rows, staged.shards, staged.shards_done) == (len(PHOTOS), 9, 0)
-    results = [tfrecorder.work("out", part=(number, 4)) for number in (4, 2, 1, 3)]
+    results = [tfrecorder.parts.work("out", part=(number, 4)) for number in (4, 2, 1, 3)]
     assert [one.shards for one in results] == [2, 2, 3, 2]
     assert sum(one.records for one in results) == len(PHOTOS)
     assert tfrecorder.status("out").shards_done == 9
-    result = tfrecorder.commit("out")
+    result = tfrecorder.parts.commit("out")
     assert result.records == len(PHOTOS)
     assert public_files("out") == converted(CSV, num_shards=3)
     assert tfrecorder.verify("out").ok
@@ -78,7 +78,7 @@ def test_parts_in_any_order_make_the_very_dataset_of_a_conversion() -> None:
 @pytest.mark.slow
 def test_eight_processes_of_which_some_are_killed_and_some_repeat_others() -> None:
     frame = photo_frame(2000)
-    tfrecorder.stage(frame, "out", num_shards=20)
+    tfrecorder.parts.stage(frame, "out", num_shards=20)
     parts = [f"{number}/6" for number in range(1, 7)] + ["1/2", "3/6"]
     processes = [started("work", "out", "--part", part, "--num-threads", 1) for part in parts]
     wait_for(lambda: done_shards("out") >= 3)
@@ -88,33 +88,33 @@ def test_eight_processes_of_which_some_are_killed_and_some_repeat_others() -> No
         words = process.communicate(timeout=300)[1]
         assert process.returncode in (0, -signal.SIGKILL), words
     for number in range(1, 7):
-        tfrecorder.work("out", part=(number, 6))
-    assert tfrecorder.commit("out").records == len(frame)
+        tfrecorder.parts.work("out", part=(number, 6))
+    assert tfrecorder.parts.commit("out").records == len(frame)
     assert public_files("out") == converted(frame, num_shards=20)
     assert tfrecorder.verify("out").ok
 
 
 def test_a_commit_names_the_parts_that_are_missing_and_changes_nothing() -> None:
-    tfrecorder.stage(CSV, "out", num_shards={"TRAIN": 5})
+    tfrecorder.parts.stage(CSV, "out", num_shards={"TRAIN": 5})
     with pytest.raises(OutputError, match=r"7 of 7 shards are not done.*train-00000"):
-        tfrecorder.commit("out")
-    tfrecorder.work("out", part=(2, 3))
+        tfrecorder.parts.commit("out")
+    tfrecorder.parts.work("out", part=(2, 3))
     before = sorted(Path("out").rglob("*"))
     with pytest.raises(OutputError, match=r"5 of 7 shards are not done: parts 1/3, 3/3\."):
-        tfrecorder.commit("out")
+        tfrecorder.parts.commit("out")
     assert sorted(Path("out").rglob("*")) == before
 
 
 def test_what_is_repeated_is_passed_over() -> None:
-    tfrecorder.stage(CSV, "out", num_shards=3)
-    first = tfrecorder.work("out")
-    again = tfrecorder.work("out", part=(1, 2))
+    tfrecorder.parts.stage(CSV, "out", num_shards=3)
+    first = tfrecorder.parts.work("out")
+    again = tfrecorder.parts.work("out", part=(1, 2))
     assert (first.shards_before, again.shards_before, again.shards) == (0, 5, 5)
-    written = tfrecorder.commit("out")
-    repeated = tfrecorder.commit("out")
+    written = tfrecorder.parts.commit("out")
+    repeated = tfrecorder.parts.commit("out")
     assert (written.was_finished, repeated.was_finished) == (False, True)
-    assert tfrecorder.work("out", part=(2, 2)).shards_before == 4
-    assert tfrecorder.stage(CSV, "out", num_shards=3).committed
+    assert tfrecorder.parts.work("out", part=(2, 2)).shards_before == 4
+    assert tfrecorder.parts.stage(CSV, "out", num_shards=3).committed
 
 
 def all_files(out: str) -> dict[str, bytes]:
@@ -147,12 +147,12 @@ def test_an_append_and_a_compaction_in_parts_are_those_of_one_call(operation: An
     staged = operation("out", stage_only=True)
     assert (staged.committed, staged.shards_done, staged.output_dir) == (False, 0, "out")
     for number in (3, 1, 2):
-        assert tfrecorder.work("out", part=(number, 3)).shards == len(
+        assert tfrecorder.parts.work("out", part=(number, 3)).shards == len(
             range(number, staged.shards + 1, 3)
         )
         assert public_files("out") == before, "nothing new is seen before the commit"
     assert tfrecorder.info("out").records == 18
-    result = tfrecorder.commit("out")
+    result = tfrecorder.parts.commit("out")
     assert dataclasses.replace(result, seconds=whole.seconds, warnings={}) == (
         dataclasses.replace(whole, warnings={})
     )
@@ -180,8 +180,8 @@ def test_the_command_stages_them_too(verb: str) -> None:
 
 
 def test_a_conversion_ends_what_was_staged_and_begun() -> None:
-    tfrecorder.stage(CSV, "out", num_shards=3)
-    tfrecorder.work("out", part=(1, 2))
+    tfrecorder.parts.stage(CSV, "out", num_shards=3)
+    tfrecorder.parts.work("out", part=(1, 2))
     tfrecorder.convert(CSV, "out", num_shards=3, progress=False)
     assert public_files("out") == converted(CSV, num_shards=3)
 
@@ -194,12 +194,12 @@ def test_who_finishes_after_the_commit_changes_nothing(gcs: Gcs, changes: bool) 
     gcs.put("gs://bkt/two.jpg", PHOTOS[1].read_bytes())
     table = "split,image_uri,label\nTRAIN,gs://bkt/one.jpg,a\nTRAIN,gs://bkt/two.jpg,b\n"
     Path("table.csv").write_text(table)
-    tfrecorder.stage("table.csv", "out", num_shards=1)
+    tfrecorder.parts.stage("table.csv", "out", num_shards=1)
     gcs.inject("stall", seconds=5, operation="download", object="*/two.jpg", times=1)
     late = started("work", "out")
     wait_for(lambda: gcs.count("download", "*/two.jpg", "under way"))
-    tfrecorder.work("out")
-    tfrecorder.commit("out")
+    tfrecorder.parts.work("out")
+    tfrecorder.parts.commit("out")
     before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
     if changes:
         gcs.put("gs://bkt/two.jpg", PHOTOS[2].read_bytes())
@@ -214,13 +214,13 @@ def test_who_finishes_after_the_commit_changes_nothing(gcs: Gcs, changes: bool) 
 def test_the_old_dataset_stands_until_the_commit_of_an_overwrite() -> None:
     old = converted(CSV, num_shards=1)
     tfrecorder.convert(CSV, "out", num_shards=1, progress=False)
-    tfrecorder.stage(CSV, "out", num_shards=3, seed=7, overwrite=True)
-    tfrecorder.work("out", part=(1, 2))
+    tfrecorder.parts.stage(CSV, "out", num_shards=3, seed=7, overwrite=True)
+    tfrecorder.parts.work("out", part=(1, 2))
     assert public_files("out") == old
     with pytest.raises(OutputError, match="are not done: parts 2/2"):
-        tfrecorder.commit("out")
-    tfrecorder.work("out", part=(2, 2))
-    tfrecorder.commit("out")
+        tfrecorder.parts.commit("out")
+    tfrecorder.parts.work("out", part=(2, 2))
+    tfrecorder.parts.commit("out")
     tfrecorder.convert(CSV, "new", num_shards=3, seed=7, progress=False)
     assert content_files("out") == content_files("new")
     assert tfrecorder.verify("out").ok
@@ -231,15 +231,15 @@ def test_rejects_are_counted_by_part_and_judged_by_the_commit() -> None:
         Path(f"{at}.jpg").write_bytes(PHOTOS[at].read_bytes() if at % 2 else b"no image")
     rows = "".join(f"TRAIN,{at}.jpg,a\n" for at in range(10))
     Path("table.csv").write_text(f"split,image_uri,label\n{rows}")
-    tfrecorder.stage("table.csv", "out", num_shards=2)
+    tfrecorder.parts.stage("table.csv", "out", num_shards=2)
     with pytest.raises(RejectedError, match=r"jpg' was rejected"):
-        tfrecorder.work("out", on_error="raise")
-    found = [tfrecorder.work("out", part=(number, 2)) for number in (1, 2)]
+        tfrecorder.parts.work("out", on_error="raise")
+    found = [tfrecorder.parts.work("out", part=(number, 2)) for number in (1, 2)]
     assert sum(sum(one.rejects.values()) for one in found) == 5
     assert "rejects: " in str(found[0])
     with pytest.raises(RejectedError, match="5 of 10 rows"):
-        tfrecorder.commit("out")
-    assert tfrecorder.commit("out", max_reject_fraction=0.5).records == 5
+        tfrecorder.parts.commit("out")
+    assert tfrecorder.parts.commit("out", max_reject_fraction=0.5).records == 5
     assert len(rejects("out")) == 5
 
 
@@ -248,19 +248,19 @@ def test_on_a_bucket(gcs: Gcs) -> None:
     gcs.put("gs://bkt/photos.csv", CSV.read_bytes())
     gcs.put_folder("gs://bkt/photos", SAMPLES / "photos")
     source, out = "gs://bkt/photos.csv", "gs://bkt/sets/out"
-    tfrecorder.stage(source, out, num_shards=3)
+    tfrecorder.parts.stage(source, out, num_shards=3)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda number: tfrecorder.work(out, part=(number, 3)), (1, 2, 3)))
-    tfrecorder.commit(out)
+        list(pool.map(lambda number: tfrecorder.parts.work(out, part=(number, 3)), (1, 2, 3)))
+    tfrecorder.parts.commit(out)
     assert gcs.files(out) == converted(CSV, num_shards=3)
     assert tfrecorder.verify(out).ok
 
 
 @pytest.mark.parametrize("part", [(0, 2), (3, 2), (1, 0), (1.5, 2), "1/2", 1, (1, 2, 3), None])
 def test_a_part_that_is_not_there_is_an_error_that_shows_how_parts_are_counted(part: Any) -> None:
-    tfrecorder.stage(CSV, "out")
+    tfrecorder.parts.stage(CSV, "out")
     with pytest.raises(OptionError, match=r"counted from 1.*`part=\(3, 16\)`"):
-        tfrecorder.work("out", part=part)
+        tfrecorder.parts.work("out", part=part)
 
 
 @pytest.mark.parametrize(
@@ -276,12 +276,12 @@ def test_an_option_that_staging_cannot_use_says_where_it_belongs(
     option: dict[str, Any], remedy: str
 ) -> None:
     with pytest.raises(OptionError, match=remedy):
-        tfrecorder.stage(CSV, "out", **option)
+        tfrecorder.parts.stage(CSV, "out", **option)
     assert not Path("out").exists()
 
 
 def test_where_nothing_is_staged() -> None:
-    for call in (tfrecorder.work, tfrecorder.commit):
+    for call in (tfrecorder.parts.work, tfrecorder.parts.commit):
         with pytest.raises(DatasetError, match=r"no conversion is staged here.*`tfrecorder\.stage"):
             call("nowhere")
     assert not Path("nowhere").exists()
@@ -292,11 +292,11 @@ def test_another_plan_that_was_staged_meanwhile_stops_a_worker(gcs: Gcs) -> None
     gcs.put("gs://bkt/one.jpg", PHOTOS[0].read_bytes())
     table = "split,image_uri\n" + "TRAIN,gs://bkt/one.jpg\n" * 20
     Path("table.csv").write_text(table)
-    tfrecorder.stage("table.csv", "out", num_shards=10)
+    tfrecorder.parts.stage("table.csv", "out", num_shards=10)
     gcs.inject("stall", seconds=0.3, operation="download")
     process = started("work", "out")
     wait_for(lambda: done_shards("out") >= 1)
-    tfrecorder.stage("table.csv", "out", num_shards=10, seed=7, overwrite=True)
+    tfrecorder.parts.stage("table.csv", "out", num_shards=10, seed=7, overwrite=True)
     words = process.communicate(timeout=60)[1]
     assert process.returncode == 1
     assert "planned again in the meantime" in words
@@ -331,7 +331,7 @@ def test_in_the_shell() -> None:
 def test_a_mistake_in_the_shell_is_one_line(
     arguments: tuple[Any, ...], code: int, words: str
 ) -> None:
-    tfrecorder.stage(CSV, "out")
+    tfrecorder.parts.stage(CSV, "out")
     ended = command(*arguments)
     assert (ended.returncode, len(ended.stderr.splitlines())) == (code, 1)
     assert words in ended.stderr
@@ -340,7 +340,7 @@ def test_a_mistake_in_the_shell_is_one_line(
 def test_ctrl_c_says_how_to_go_on(gcs: Gcs) -> None:
     gcs.put("gs://bkt/one.jpg", PHOTOS[0].read_bytes())
     Path("table.csv").write_text("split,image_uri\n" + "TRAIN,gs://bkt/one.jpg\n" * 9)
-    tfrecorder.stage("table.csv", "out", num_shards=9)
+    tfrecorder.parts.stage("table.csv", "out", num_shards=9)
     gcs.inject("stall", seconds=0.5, operation="download")
     process = start(COMMAND, "work", "out", "--part", "1/1")
     wait_for(lambda: done_shards("out") >= 1)
@@ -351,5 +351,5 @@ def test_ctrl_c_says_how_to_go_on(gcs: Gcs) -> None:
     assert time.monotonic() - began < 10
     assert "Run part 1 of 1 again to continue" in words
     gcs.mend()
-    tfrecorder.work("out")
-    assert tfrecorder.commit("out").records == 9
+    tfrecorder.parts.work("out")
+    assert tfrecorder.parts.commit("out").records == 9

@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tfrecorder import ConvertOptions, OutputError
 from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.loading.order import slices
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
 from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.plan import Plan, PlannedRow, fingerprint, make_plan, sample_rows, shuffled

@@ -12,7 +12,7 @@ from clusters import answers, convert_and_kill, free_port, running, slow_frame
 from support import CSV, public_files, run, wait_for
 
 import tfrecorder
-from tfrecorder import RunnerError
+from tfrecorder.errors import RunnerError
 
 pytestmark = pytest.mark.engines
 

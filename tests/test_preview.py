@@ -436,7 +436,9 @@ def test_it_is_written_and_replaced(dataset: Path) -> None:
 
 def test_no_other_file_is_replaced(dataset: Path) -> None:
     Path("notes.html").write_text("<p>mine")
-    with pytest.raises(tfrecorder.OutputError, match=r"notes\.html already exists, and is no"):
+    with pytest.raises(
+        tfrecorder.errors.OutputError, match=r"notes\.html already exists, and is no"
+    ):
         tfrecorder.preview(dataset, html="notes.html")
     assert Path("notes.html").read_text() == "<p>mine"
 
@@ -467,7 +469,7 @@ def test_a_place_that_cannot_be_is_refused_before_any_work(
 )
 def test_a_wrong_number_is_named(dataset: Path, options: dict[str, Any]) -> None:
     ((name, value),) = options.items()
-    with pytest.raises(tfrecorder.OptionError, match=f"{name}={value!r}: give "):
+    with pytest.raises(tfrecorder.errors.OptionError, match=f"{name}={value!r}: give "):
         tfrecorder.preview(dataset, **options)
 
 
@@ -475,7 +477,9 @@ def test_a_damaged_dataset_is_named(dataset: Path, tmp_path: Path) -> None:
     out = shutil.copytree(dataset, tmp_path / "out")
     index = next(out.glob("_tfrecorder/index/train-*.idx"))
     index.write_text(index.read_text()[:-5])
-    with pytest.raises(tfrecorder.DatasetError, match=rf"{index.name} is damaged.*tfrecorder ver"):
+    with pytest.raises(
+        tfrecorder.errors.DatasetError, match=rf"{index.name} is damaged.*tfrecorder ver"
+    ):
         tfrecorder.preview(out)
 
 
@@ -485,7 +489,9 @@ def test_a_damaged_record_is_named(dataset: Path, tmp_path: Path) -> None:
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 1
     shard.write_bytes(data)
-    with pytest.raises(tfrecorder.DatasetError, match=rf"{shard.name} is damaged: of the record"):
+    with pytest.raises(
+        tfrecorder.errors.DatasetError, match=rf"{shard.name} is damaged: of the record"
+    ):
         tfrecorder.preview(out)
 
 
@@ -639,7 +645,7 @@ def test_a_frame_shows_why_an_image_cannot_be_shown() -> None:
 
 def test_a_frame_takes_other_names_of_columns() -> None:
     frame = photo_frame(3).rename(columns={"image_uri": "path"})
-    with pytest.raises(tfrecorder.SourceError, match="no column 'image_uri'"):
+    with pytest.raises(tfrecorder.errors.SourceError, match="no column 'image_uri'"):
         frame.tensorflow.preview()
     found = frame.tensorflow.preview(columns={"path": "image_uri"})
     assert [one.image_uri for one in found.rows] == frame["path"].tolist()

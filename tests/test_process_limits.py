@@ -27,7 +27,6 @@ from support import CSV, SAMPLES, public_files, run
 from torture import control_groups, disks, limits
 
 import tfrecorder
-from tfrecorder import LoadOptions
 from tfrecorder.core.limits import cpu_quota, memory_limit
 from tfrecorder.core.threads import (
     ThreadPool,
@@ -39,6 +38,7 @@ from tfrecorder.core.threads import (
     run_in_order,
 )
 from tfrecorder.images.memory import Budget
+from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import shuffle_records
 from tfrecorder.options import read
 from tfrecorder.options.memory import parallel_calls, prefetched

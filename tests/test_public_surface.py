@@ -2,10 +2,13 @@
 
 import inspect
 import pickle
+import re
+import types
 
 import pandas as pd
 import pytest
 from support import run
+from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import errors
@@ -16,9 +19,13 @@ ERRORS = [
     if inspect.isclass(value) and issubclass(value, Exception)
 ]
 
+#: They need no example: what is caught, and what a comparison takes.
+OBVIOUS = ("TfrecorderError", "ValidationError", "__version__")
 
-def test_the_list_is_sorted_and_names_nothing_twice():
+
+def test_the_list_is_short_and_sorted():
     assert tfrecorder.__all__ == sorted(set(tfrecorder.__all__))
+    assert len(tfrecorder.__all__) <= 38
 
 
 @pytest.mark.parametrize("name", tfrecorder.__all__)
@@ -26,9 +33,9 @@ def test_every_public_name_is_there(name):
     assert getattr(tfrecorder, name) is not None
 
 
-def test_what_a_fresh_import_shows_is_the_list():
+def test_what_a_fresh_import_shows_is_the_list_and_two_modules():
     code = "import tfrecorder; print(*dir(tfrecorder))"
-    assert run("-c", code).stdout.split() == tfrecorder.__all__
+    assert run("-c", code).stdout.split() == sorted([*tfrecorder.__all__, "keras", "torch"])
 
 
 def test_nothing_is_public_beside_the_list():
@@ -47,6 +54,40 @@ def test_a_star_import_brings_the_list():
     assert scope.keys() - {"__builtins__"} == set(tfrecorder.__all__)
 
 
+STAR = "from tfrecorder import *; "
+FRAMEWORKS = (*TENSORFLOW, *BEAM, "torch", "click")
+
+
+def test_a_star_import_loads_no_framework_and_hides_none():
+    assert (
+        attempts_of(STAR + "assert 'torch' not in vars() and 'keras' not in vars()", FRAMEWORKS)
+        == []
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("use", "package"),
+    [("load('out')", "tensorflow"), ("benchmark('out')", "tensorflow"), ("import click", "click")],
+)
+def test_the_proof_for_a_star_import_can_fail(use, package):
+    assert attempts_of(STAR + use, FRAMEWORKS) == [package]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["schema.Image", "parts.stage", "errors.OptionError", "streaming.Unusable", "torch.batches"],
+)
+def test_a_module_is_there_without_its_own_import(name):
+    assert run("-c", f"import tfrecorder; print(tfrecorder.{name})").stdout
+
+
+@pytest.mark.slow
+def test_the_module_of_keras_is_there_without_its_own_import():
+    code = "import tfrecorder; print(tfrecorder.keras.TrainingPosition.__module__)"
+    assert run("-c", code).stdout == "tfrecorder.keras\n"
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="'tfrecorder' has no attribute 'converted'"):
         tfrecorder.converted  # noqa: B018
@@ -55,19 +96,25 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 @pytest.mark.parametrize("name", [name for name in tfrecorder.__all__ if name != "__version__"])
 def test_every_public_name_is_documented(name):
     value = getattr(tfrecorder, name)
-    assert inspect.getdoc(value)
+    text = inspect.getdoc(value)
+    assert text
     if inspect.isclass(value):
         public = {k: v for k, v in vars(value).items() if k[0] != "_" and inspect.isfunction(v)}
         assert all(inspect.getdoc(method) for method in public.values())
+    if name not in OBVIOUS and not isinstance(value, types.ModuleType):
+        assert ">>> " in text
+
+
+def test_help_begins_as_the_readme_and_names_everything():
+    text = tfrecorder.__doc__
+    assert text.startswith("A pandas frame of images in, a training-ready TFRecord dataset out")
+    assert re.search(r"df\.tensorflow\.to_tfrecord\(.*\n.*tfrecorder\.load\(", text)
+    assert [name for name in dir(tfrecorder) if name != "__version__" and name not in text] == []
 
 
 @pytest.mark.parametrize("verb", ["preview", "validate", "to_tfrecord"])
 def test_a_frame_has_the_verbs(verb):
     assert inspect.getdoc(getattr(pd.DataFrame().tensorflow, verb))
-
-
-def test_every_error_of_the_package_is_public():
-    assert {error.__name__ for error in ERRORS} <= set(tfrecorder.__all__)
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -77,7 +124,7 @@ def test_every_error_is_caught_as_one(error):
 
 @pytest.mark.parametrize("name", ["OptionError", "SourceError", "ValidationError"])
 def test_errors_about_what_was_given_are_value_errors(name):
-    assert issubclass(getattr(tfrecorder, name), ValueError)
+    assert issubclass(getattr(errors, name), ValueError)
 
 
 @pytest.mark.parametrize("error", ERRORS)

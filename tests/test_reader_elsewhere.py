@@ -15,7 +15,8 @@ from PIL import Image
 from reading_cases import SAMPLES, convert_photos, ids, mean_difference, photos, pillow_pixels
 
 import tfrecorder
-from tfrecorder import DatasetError, info
+from tfrecorder import info
+from tfrecorder.errors import DatasetError
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from PIL import Image as Pictures
 from reading_cases import convert_photos, damaged, ids
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Mask, Number, OptionError, Schema, Split
+from tfrecorder.errors import OptionError
+from tfrecorder.schema import Boxes, Image, Mask, Number, Schema, Split
 
 EDGES = ("xmin", "ymin", "xmax", "ymax")
 

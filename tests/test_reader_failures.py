@@ -12,7 +12,8 @@ import pytest
 from reading_cases import convert_photos
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, info
+from tfrecorder import info
+from tfrecorder.errors import DatasetError, OptionError
 
 
 @pytest.fixture(scope="module")

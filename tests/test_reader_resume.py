@@ -47,7 +47,7 @@ class Log(keras.callbacks.Callback):
 seen = []
 os.makedirs(run, exist_ok=True)
 model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
-position = tfrecorder.TrainingPosition(run, model, every={EVERY})
+position = tfrecorder.keras.TrainingPosition(run, model, every={EVERY})
 print("begins at", position.epoch, position.step)
 for epoch, step in position.epochs({EPOCHS}):
     train = tfrecorder.load(out, "TRAIN", batch_size={BATCH}, image_size=12, seed=7, features=True,
@@ -167,7 +167,7 @@ def test_a_model_that_is_built_by_its_first_batch_goes_on_too(
         model = (Lazy.sequential if kind == "sequential" else Lazy.subclass)()
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(0.01), loss)
-        position = tfrecorder.TrainingPosition(run, model, every=2)
+        position = tfrecorder.keras.TrainingPosition(run, model, every=2)
 
         class Stop(keras.callbacks.Callback):
             def on_train_batch_end(self, batch: int, logs: object = None) -> None:
@@ -228,14 +228,14 @@ def test_another_model_than_the_saved_one_is_refused(out: str, tmp_path: Path) -
 
     def position(model: Any) -> Any:
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return tfrecorder.TrainingPosition(tmp_path, model)
+        return tfrecorder.keras.TrainingPosition(tmp_path, model)
 
     first = Lazy.sequential()
     rows = tfrecorder.load(out, "TRAIN", batch_size=BATCH, image_size=12)
     callback = position(first)
     first.fit(rows, callbacks=[callback], verbose=0)
     other = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(4)])
-    with pytest.raises(tfrecorder.OptionError, match="does not fit this model"):
+    with pytest.raises(tfrecorder.errors.OptionError, match="does not fit this model"):
         position(other)
 
 
@@ -243,11 +243,11 @@ def test_an_epoch_without_the_callback_is_said(tmp_path: Path) -> None:
     import keras
 
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    position = tfrecorder.TrainingPosition(tmp_path, model)
-    with pytest.raises(tfrecorder.OptionError, match=r"give this callback to model.fit"):
+    position = tfrecorder.keras.TrainingPosition(tmp_path, model)
+    with pytest.raises(tfrecorder.errors.OptionError, match=r"give this callback to model.fit"):
         list(position.epochs(2))
-    with pytest.raises(tfrecorder.OptionError, match="every=0"):
-        tfrecorder.TrainingPosition(tmp_path, model, every=0)
+    with pytest.raises(tfrecorder.errors.OptionError, match="every=0"):
+        tfrecorder.keras.TrainingPosition(tmp_path, model, every=0)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,10 @@ def test_a_position_that_was_changed_is_refused(tmp_path: Path, content: str, wo
 
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     (tmp_path / "position.json").write_text(content)
-    with pytest.raises(tfrecorder.OptionError, match=rf"position\.json is damaged: .*{words}"):
-        tfrecorder.TrainingPosition(tmp_path, model)
+    with pytest.raises(
+        tfrecorder.errors.OptionError, match=rf"position\.json is damaged: .*{words}"
+    ):
+        tfrecorder.keras.TrainingPosition(tmp_path, model)
 
 
 @pytest.mark.slow
@@ -284,10 +286,10 @@ def test_a_stop_before_the_end_of_an_epoch_of_several_steps_an_execution(
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss, steps_per_execution=3)
     options = {"batch_size": BATCH, "image_size": 8, "seed": 1}
-    position = tfrecorder.TrainingPosition(tmp_path, model, every=1)
+    position = tfrecorder.keras.TrainingPosition(tmp_path, model, every=1)
     train = tfrecorder.load(out, "TRAIN", start=(0, 0), **options)
     with pytest.raises(KeyboardInterrupt):
         model.fit(train, validation_data=train, callbacks=[position, Stop()], verbose=0)
-    found = tfrecorder.TrainingPosition(tmp_path, model)
+    found = tfrecorder.keras.TrainingPosition(tmp_path, model)
     rest = tfrecorder.load(out, "TRAIN", start=(found.epoch, found.step), **options)
     assert (found.epoch, found.step, len(rest)) == (0, 6, 2)

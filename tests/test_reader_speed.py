@@ -12,7 +12,8 @@ import pytest
 from reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
-from tfrecorder import OptionError, benchmark
+from tfrecorder import benchmark
+from tfrecorder.errors import OptionError
 
 ROWS, LABELS = 4000, 10
 
@@ -42,7 +43,7 @@ def test_benchmark_says_what_is_wrong(out: str) -> None:
         benchmark(out, seconds=0)
     with pytest.raises(OptionError, match="step_ms=-1"):
         benchmark(out, step_ms=-1)
-    with pytest.raises(tfrecorder.DatasetError, match="has no batch of 64 in TEST"):
+    with pytest.raises(tfrecorder.errors.DatasetError, match="has no batch of 64 in TEST"):
         benchmark(out, "TEST", drop_remainder=True)
 
 

@@ -16,7 +16,7 @@ from image_cases import photo, save
 from support import PHOTOS, error_of, filenames, photo_frame, public_files, records, rejects
 
 import tfrecorder
-from tfrecorder import ImagesUnreachableError, RejectedError
+from tfrecorder.errors import ImagesUnreachableError, RejectedError
 
 GOOD = PHOTOS[0].read_bytes()
 

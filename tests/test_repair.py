@@ -28,7 +28,8 @@ from support import PHOTOS, photo_frame, public_files
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder import DatasetError, OutputError, SourceError, repair, verify
+from tfrecorder import repair, verify
+from tfrecorder.errors import DatasetError, OutputError, SourceError
 
 OTHER = "train-00001.tfrecord"
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
@@ -358,7 +359,7 @@ def test_what_is_not_of_the_dataset_is_left_to_its_owner(out: Path, name: str) -
 def test_an_uncommitted_directory_is_for_its_conversion() -> None:
     Path("none.jpg").write_bytes(b"no image")
     frame = photo_frame(3).assign(image_uri=[str(PHOTOS[0]), "none.jpg", "none.jpg"])
-    with pytest.raises(tfrecorder.RejectedError):
+    with pytest.raises(tfrecorder.errors.RejectedError):
         tfrecorder.convert(frame, "out", progress=False)
     with pytest.raises(DatasetError, match="run the same conversion again"):
         repair("out")

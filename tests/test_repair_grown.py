@@ -10,7 +10,7 @@ from growing_cases import QUIET, table
 from support import public_files
 
 import tfrecorder
-from tfrecorder import RejectedError
+from tfrecorder.errors import RejectedError
 
 OUT = Path("out")
 

@@ -11,7 +11,8 @@ from growing_cases import QUIET, table
 from streaming_cases import TO_ITS_END, Numbered, names_in, photo
 
 import tfrecorder
-from tfrecorder import DatasetError
+from tfrecorder.errors import DatasetError
+from tfrecorder.streaming.stream import StreamResult
 
 ROWS = 24
 
@@ -33,7 +34,7 @@ def folder() -> Path:
     return Path("out")
 
 
-def watch(out: str | Path, **options) -> tfrecorder.StreamResult:
+def watch(out: str | Path, **options) -> StreamResult:
     return tfrecorder.stream(
         "images", out, source_options={"settle": 0}, **{**TO_ITS_END, **options}
     )

@@ -25,7 +25,8 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import OutputError, RejectedError
+from tfrecorder.errors import OutputError, RejectedError
+from tfrecorder.output.result import ConversionResult
 
 ROWS, SHARDS = 6000, 12
 
@@ -47,7 +48,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return public_files(out)
 
 
-def resume(**options: object) -> tfrecorder.ConversionResult:
+def resume(**options: object) -> ConversionResult:
     return tfrecorder.convert(photo_frame(ROWS), "out", num_shards=SHARDS, **options)
 
 

@@ -12,7 +12,8 @@ import pytest
 from support import invoke, photo_frame
 
 import tfrecorder
-from tfrecorder import Number, OptionError, Schema
+from tfrecorder.errors import OptionError
+from tfrecorder.schema import Number, Schema
 
 
 def rounded(cells: Any, **settings: Any) -> list[tuple[int, str]]:

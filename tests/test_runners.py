@@ -12,7 +12,8 @@ from clusters import free_port
 from support import CSV, error_of, public_files, run
 
 import tfrecorder
-from tfrecorder import ConvertOptions, OptionError, OutputError, RunnerError
+from tfrecorder.errors import OptionError, OutputError, RunnerError
+from tfrecorder.options.convert import ConvertOptions
 
 
 def refusal_of(**options: object) -> str:

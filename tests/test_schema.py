@@ -23,10 +23,11 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import (
+from tfrecorder import infer_schema
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema import (
     Boxes,
     Bytes,
-    ConvertOptions,
     Ignore,
     Image,
     Label,
@@ -36,7 +37,6 @@ from tfrecorder import (
     Schema,
     Split,
     Text,
-    infer_schema,
 )
 
 AUTOML = Schema(split=Split(), image_uri=Image(), label=Label())
@@ -72,7 +72,7 @@ def test_a_schema_is_a_value() -> None:
     ],
 )
 def test_a_wrong_kind_says_what_to_give(make: Any, words: str) -> None:
-    with pytest.raises(tfrecorder.OptionError) as refused:
+    with pytest.raises(tfrecorder.errors.OptionError) as refused:
         make()
     assert words in str(refused.value)
 
@@ -171,7 +171,7 @@ def test_columns_are_known_by_their_names() -> None:
 
 
 def test_nothing_to_infer_is_an_error() -> None:
-    with pytest.raises(tfrecorder.SourceError, match="no column could make a feature"):
+    with pytest.raises(tfrecorder.errors.SourceError, match="no column could make a feature"):
         infer_schema(pd.DataFrame({"split": ["TRAIN"]}))
 
 
@@ -195,9 +195,9 @@ def test_the_values_decide_whether_a_conversion_goes_on() -> None:
     data = shard.read_bytes()
     Path(f"out/_tfrecorder/done/{shard.stem}.json").unlink()
     shard.unlink()
-    with pytest.raises(tfrecorder.OutputError, match="values in the source's rows"):
+    with pytest.raises(tfrecorder.errors.OutputError, match="values in the source's rows"):
         convert(frame.assign(caption="x"), "out", schema=EVERY_KIND)
-    with pytest.raises(tfrecorder.OutputError, match="`schema` was"):
+    with pytest.raises(tfrecorder.errors.OutputError, match="`schema` was"):
         convert(frame, "out", schema=Schema(dict(EVERY_KIND.columns) | {"angle": Number()}))
     convert(frame, "out", schema=EVERY_KIND)
     assert shard.read_bytes() == data

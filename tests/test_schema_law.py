@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support import PHOTOS, invoke, schema_text
 
 import tfrecorder
-from tfrecorder import Bytes, Number, Text
+from tfrecorder.schema import Bytes, Number, Text
 
 #: Columns of three cells, None where one is missing.
 COLUMNS: dict[str, Any] = {

@@ -17,7 +17,7 @@ from PIL import Image
 from support import PHOTOS, SAMPLES, filenames, public_files, rejects
 
 import tfrecorder
-from tfrecorder import DatasetError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
 from tfrecorder.output.done_records import DoneRecord, list_output, read_done, shard_fault
@@ -109,8 +109,10 @@ def test_of_several_images_each_has_its_size_and_checksum() -> None:
     tfrecorder.convert(
         frame.assign(mask_uri="mask.png"),
         "out",
-        schema=tfrecorder.Schema(
-            split=tfrecorder.Split(), image_uri=tfrecorder.Image(), mask_uri=tfrecorder.Mask()
+        schema=tfrecorder.schema.Schema(
+            split=tfrecorder.schema.Split(),
+            image_uri=tfrecorder.schema.Image(),
+            mask_uri=tfrecorder.schema.Mask(),
         ),
         **QUIET,
     )
@@ -208,8 +210,10 @@ def test_boxes_of_a_reject_that_are_rows_keep_one_number() -> None:
     Path("photos").mkdir()
     boxes.to_csv("photos/all.csv", index=False)
     shutil.copy(PHOTOS[0], "photos/a.jpg")
-    schema = tfrecorder.Schema(
-        split=tfrecorder.Split(), image_uri=tfrecorder.Image(), boxes=tfrecorder.Boxes(label=None)
+    schema = tfrecorder.schema.Schema(
+        split=tfrecorder.schema.Split(),
+        image_uri=tfrecorder.schema.Image(),
+        boxes=tfrecorder.schema.Boxes(label=None),
     )
     tfrecorder.convert("photos/all.csv", "out", schema=schema, **ALL)
     assert rejects("out")["row"].tolist() == [2]

@@ -134,7 +134,7 @@ def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
     ids=["folder", "frame"],
 )
 def test_what_is_no_csv_has_no_separator(source: Any, words: str) -> None:
-    with pytest.raises(tfrecorder.SourceError, match=words):
+    with pytest.raises(tfrecorder.errors.SourceError, match=words):
         tfrecorder.convert(source, "out", sep=";")
 
 
@@ -299,9 +299,9 @@ def test_a_dry_run_over_a_finished_dataset_says_so(dataset: Path) -> None:
 
 
 def test_a_dry_run_over_what_was_begun_says_what_is_left(tmp_path: Path) -> None:
-    tfrecorder.stage(CSV, "out", num_shards=2)
+    tfrecorder.parts.stage(CSV, "out", num_shards=2)
     for part in range(1, 6):
-        tfrecorder.work("out", part=(part, 6))
+        tfrecorder.parts.work("out", part=(part, 6))
     before = below(tmp_path)
     shown = invoke("convert", CSV, "out", "--num-shards", "2", "--dry-run").stdout
     assert "the conversion in out would continue with 1 of 6 shards; nothing was written" in shown

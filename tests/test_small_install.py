@@ -176,9 +176,9 @@ def test_the_small_environment_writes_by_stage_work_and_commit(
     small.does(
         f"""
 assert tfrecorder.validate({str(CSV)!r}, check_images=True).empty
-tfrecorder.stage({str(CSV)!r}, "out", num_shards={counts})
-tfrecorder.work("out", progress=False)
-tfrecorder.commit("out")
+tfrecorder.parts.stage({str(CSV)!r}, "out", num_shards={counts})
+tfrecorder.parts.work("out", progress=False)
+tfrecorder.parts.commit("out")
 """
     )
     assert public_files("out") == public_files(dataset)
@@ -201,7 +201,7 @@ tensorflow, beam = "tensorflow>=2.18", "apache-beam[gcp]>=2.70,<2.78"
 for call, requirement in [
     (lambda: tfrecorder.load(out), tensorflow),
     (lambda: tfrecorder.benchmark(out), tensorflow),
-    (lambda: tfrecorder.TrainingPosition("run", None), tensorflow),
+    (lambda: tfrecorder.keras.TrainingPosition("run", None), tensorflow),
     (lambda: tfrecorder.verify(out, decode=True), tensorflow),
     (lambda: tfrecorder.convert(csv, "out"), beam),
     (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), beam),
@@ -211,7 +211,7 @@ for call, requirement in [
 ]:
     try:
         call()
-    except tfrecorder.PackageError as error:
+    except tfrecorder.errors.PackageError as error:
         assert f'run `pip install "{{requirement}}"`' in str(error), error
     else:
         raise AssertionError(f"nothing lacks {{requirement}}")

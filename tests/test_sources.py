@@ -16,7 +16,7 @@ from source_cases import Checked, judged, large_from_here, source_of
 from support import CSV, PHOTOS
 
 import tfrecorder
-from tfrecorder import OptionError, SourceError
+from tfrecorder.errors import OptionError, SourceError
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [
@@ -237,7 +237,7 @@ def test_the_source_s_own_name_of_a_column_that_is_there_twice_is_named(
 def test_two_columns_of_one_name_that_nothing_needs_are_left_out() -> None:
     path = csv("image_uri,x_min,y_min,x_max,y_max,note,note\na.jpg,0,0,1,1,x,y\n")
     found = source_of(path)
-    assert (found.left_out, found.schema.of(tfrecorder.Boxes)) == (("note",), ["boxes"])
+    assert (found.left_out, found.schema.of(tfrecorder.schema.Boxes)) == (("note",), ["boxes"])
     assert "more than one column 'note'" in fault(path, split_by="note")
 
 

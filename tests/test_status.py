@@ -16,7 +16,7 @@ from gcs.control import Gcs
 from support import error_of, photo_frame, run, start, wait_for, written
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, RejectedError
+from tfrecorder.errors import DatasetError, OptionError, RejectedError
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -87,9 +87,9 @@ def test_a_shard_whose_file_is_cut_or_gone_is_not_done(unfinished: Path) -> None
 
 
 def test_it_is_the_same_before_and_after_the_commit(unfinished: Path, frame) -> None:
-    tfrecorder.work(unfinished)
+    tfrecorder.parts.work(unfinished)
     before = tfrecorder.status(unfinished).as_dict()
-    tfrecorder.commit(unfinished)
+    tfrecorder.parts.commit(unfinished)
     after = tfrecorder.status(unfinished).as_dict()
     assert (after.pop("committed"), before.pop("committed")) == (True, False)
     assert before == after
@@ -260,11 +260,11 @@ def test_damaged_metadata_are_named(dataset: Path, key: str, value: object) -> N
 
 
 def test_after_stage_it_says_what_comes_next(frame: pd.DataFrame) -> None:
-    staged = tfrecorder.stage(frame, "out", num_shards=2)
+    staged = tfrecorder.parts.stage(frame, "out", num_shards=2)
     assert "no shard is written yet. `tfrecorder work out` writes them, then" in str(staged)
-    tfrecorder.work("out", part=(1, 2), progress=False)
+    tfrecorder.parts.work("out", part=(1, 2), progress=False)
     assert "under way, or stopped" in str(tfrecorder.status("out"))
-    tfrecorder.work("out", part=(2, 2), progress=False)
+    tfrecorder.parts.work("out", part=(2, 2), progress=False)
     assert "`tfrecorder commit out` makes them a dataset" in str(tfrecorder.status("out"))
-    tfrecorder.commit("out")
+    tfrecorder.parts.commit("out")
     assert "committed: the dataset is finished" in str(tfrecorder.status("out"))

@@ -31,13 +31,13 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder import (
+from tfrecorder import storage
+from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,
     OptionError,
     OutputError,
     SourceError,
-    storage,
 )
 
 

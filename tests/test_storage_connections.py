@@ -27,7 +27,8 @@ from google.auth.credentials import AnonymousCredentials
 from support import PHOTOS, error_of, run, shorten_patience, shorten_pauses
 
 import tfrecorder
-from tfrecorder import UnreachableError, storage
+from tfrecorder import storage
+from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import connections
 from tfrecorder.storage.gcs_requests import asker, read_object
 from tfrecorder.storage.store import TransientError, UnreadableError

@@ -20,7 +20,8 @@ from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
 from support import patience, run, shorten_patience, shorten_pauses, wait_for
 
-from tfrecorder import UnreachableError, storage
+from tfrecorder import storage
+from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import gcs as gcs_store, gcs_requests, retry
 
 pytest_plugins = ["gcs.fixtures"]

@@ -14,7 +14,8 @@ import pytest
 from objects.control import S3
 from support import end_by_ctrl_c, run, shorten_patience, shorten_pauses, start, wait_for
 
-from tfrecorder import UnreachableError, storage
+from tfrecorder import storage
+from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import object_store, stores
 
 pytest_plugins = ["objects.fixtures"]

@@ -21,7 +21,8 @@ from gcs.server import PAGE as GATEWAY
 from objects import PAGE
 from support import patience, shorten_patience, shorten_pauses
 
-from tfrecorder import UnreachableError, storage
+from tfrecorder import storage
+from tfrecorder.errors import UnreachableError
 
 pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
 

@@ -38,7 +38,8 @@ from torture import streams
 from torture.steps import Moment
 
 import tfrecorder
-from tfrecorder import DatasetError, OptionError, OutputError, SourceError, Unusable
+from tfrecorder.errors import DatasetError, OptionError, OutputError, SourceError
+from tfrecorder.streaming import Unusable
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -184,8 +185,10 @@ def test_splits_follow_the_uri_or_a_column() -> None:
 
 
 def test_columns_of_a_schema_and_their_faults() -> None:
-    schema = tfrecorder.Schema(
-        photo=tfrecorder.Image(), weight=tfrecorder.Number(), kind=tfrecorder.Label()
+    schema = tfrecorder.schema.Schema(
+        photo=tfrecorder.schema.Image(),
+        weight=tfrecorder.schema.Number(),
+        kind=tfrecorder.schema.Label(),
     )
     rows = [{"photo": photo(n).read_bytes(), "weight": 1 + n / 2, "kind": "x"} for n in range(4)]
     rows += [{**rows[0], "weight": "heavy"}, {**rows[0], "weight": None}]

@@ -29,8 +29,8 @@ from support import PHOTOS, SAMPLES, records, run, shorten_patience, shorten_pau
 from torture import topics
 
 import tfrecorder
-from tfrecorder import OptionError, PackageError, SourceError, UnreachableError, Unusable
-from tfrecorder.streaming import kafka, kafka_topic
+from tfrecorder.errors import OptionError, PackageError, SourceError, UnreachableError
+from tfrecorder.streaming import Unusable, kafka, kafka_topic
 from tfrecorder.streaming.kafka import KafkaSource, open_kafka
 from tfrecorder.streaming.kafka_messages import MessageForm, row_of
 

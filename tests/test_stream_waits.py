@@ -15,7 +15,7 @@ from streaming_cases import TO_ITS_END, Numbered, photo, spool_at_once
 from support import end_by_ctrl_c, shorten_patience, start, wait_for
 
 import tfrecorder
-from tfrecorder import UnreachableError
+from tfrecorder.errors import UnreachableError
 
 pytest_plugins = ["gcs.fixtures"]
 

@@ -20,7 +20,7 @@ from record_laws import check_records
 from support import content_files, examples, public_files, shards
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Label, Mask, Schema, Split
+from tfrecorder.schema import Boxes, Image, Label, Mask, Schema, Split
 
 BBOX, MASK = "image/object/bbox", "image/segmentation/class/encoded"
 
@@ -135,7 +135,7 @@ def test_appended_and_compacted_records_have_the_same_boxes() -> None:
     whole = convert(frame, "whole", shuffle=False, num_shards=1, tfds_features=True)
     out = convert(frame[frame["image_uri"] != BRICK], "out", shuffle=False, tfds_features=True)
     tfrecorder.append(frame, out, progress=False)
-    with pytest.raises(tfrecorder.OptionError, match="was made with `tfds_features=True`"):
+    with pytest.raises(tfrecorder.errors.OptionError, match="was made with `tfds_features=True`"):
         tfrecorder.append(frame, out, tfds_features=False, progress=False)
     tfrecorder.compact(out, "compact", shuffle=False, num_shards=1, progress=False)
     for one in (out, "compact"):

@@ -92,18 +92,18 @@ def test_every_verb_works_on_a_named_dataset() -> None:
 
 
 def test_an_interrupted_conversion_is_continued() -> None:
-    staged = tfrecorder.stage(photo_frame(9), "data", name="flowers", num_shards=3)
+    staged = tfrecorder.parts.stage(photo_frame(9), "data", name="flowers", num_shards=3)
     assert staged.output_dir == OUT
-    tfrecorder.work(OUT, part=(1, 3), progress=False)
+    tfrecorder.parts.work(OUT, part=(1, 3), progress=False)
     assert tfrecorder.convert(photo_frame(9), "data", num_shards=3, **NAMED).shards_before == 1
     assert len(found_by_tfds()) == 9
 
 
 def test_stage_work_and_commit_give_the_bytes_of_convert() -> None:
     tfrecorder.convert(photo_frame(9), "data", num_shards=3, **NAMED)
-    tfrecorder.stage(photo_frame(9), "other", name="flowers", num_shards=3)
-    tfrecorder.work("other/flowers/1.0.0", progress=False)
-    done = tfrecorder.commit("other/flowers/1.0.0")
+    tfrecorder.parts.stage(photo_frame(9), "other", name="flowers", num_shards=3)
+    tfrecorder.parts.work("other/flowers/1.0.0", progress=False)
+    done = tfrecorder.parts.commit("other/flowers/1.0.0")
     assert done.tfds_call == "tfds.load('flowers:1.0.0', data_dir='other')"
     assert public_files(OUT) == public_files("other/flowers/1.0.0")
 
@@ -123,7 +123,7 @@ def test_append_finds_the_dataset_by_its_name_and_by_its_directory(where: dict[s
 
 def test_append_refuses_another_name() -> None:
     tfrecorder.convert(table(0, 4), "data/flowers/1.0.0", progress=False)
-    with pytest.raises(tfrecorder.OptionError, match=r"name='flowers': .* with `name=None`"):
+    with pytest.raises(tfrecorder.errors.OptionError, match=r"name='flowers': .* with `name=None`"):
         tfrecorder.append(table(4, 4), "data", **NAMED)
 
 
@@ -180,18 +180,18 @@ def test_the_directory_of_another_version_is_not_taken_for_the_folder_above() ->
     wanted = (
         r"give `version='1.0.0'` to write there, or data as `output_dir` to write version 2.0.0"
     )
-    with pytest.raises(tfrecorder.OptionError, match=wanted):
+    with pytest.raises(tfrecorder.errors.OptionError, match=wanted):
         tfrecorder.convert(photo_frame(2), OUT, version="2.0.0", **NAMED)
 
 
 def test_a_dataset_is_not_written_into_another() -> None:
     frame = photo_frame(4)
     tfrecorder.convert(frame, "out", progress=False)
-    runs = [tfrecorder.convert, dry_run, tfrecorder.stage]
+    runs = [tfrecorder.convert, dry_run, tfrecorder.parts.stage]
     for run in runs:
-        with pytest.raises(tfrecorder.OutputError, match="out is itself a dataset"):
+        with pytest.raises(tfrecorder.errors.OutputError, match="out is itself a dataset"):
             run(frame, "out", name="flowers")
-    with pytest.raises(tfrecorder.OutputError, match="out is itself a dataset"):
+    with pytest.raises(tfrecorder.errors.OutputError, match="out is itself a dataset"):
         tfrecorder.stream(Numbered(3), "out", name="flowers", **TO_ITS_END)
     assert tfrecorder.verify("out", progress=False).ok
     assert not Path("out/flowers").exists()

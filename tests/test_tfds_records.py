@@ -14,7 +14,7 @@ from foreign_cases import BOXES, CLASSES, MASKS, PHOTOS, alike, both, drawn_mask
 from reading_cases import mean_difference, pillow_pixels
 
 import tfrecorder
-from tfrecorder import DatasetError
+from tfrecorder.errors import DatasetError
 
 NAMES = ["background", "cup", "spoon", "saucer", "table", "milk", "sugar", "biscuit"]
 

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from reading_cases import convert_photos, mean_difference
 
-from tfrecorder import OptionError, Records, batches
+from tfrecorder import Records, batches
+from tfrecorder.errors import OptionError
 from tfrecorder.torch import BatchSampler
 
 IDS = {"decode": False, "inputs": ["image_uri"], "map_fn": lambda data, _: hash(data)}

@@ -18,7 +18,8 @@ from torture import trainings
 from torture.trainings import IDS
 
 import tfrecorder
-from tfrecorder import OptionError, Records, batches
+from tfrecorder import Records, batches
+from tfrecorder.errors import OptionError
 from tfrecorder.torch import BatchSampler
 
 #: A reader with a position, made anew.

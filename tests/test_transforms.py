@@ -15,7 +15,8 @@ from record_laws import check_records
 from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Schema, Split
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema import Boxes, Image, Schema, Split
 
 
 def stored(out: str) -> list[Pictures.Image]:
@@ -198,8 +199,8 @@ def test_tfds_reads_raw_pixels() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(options: Any, words: str) -> None:
-    with pytest.raises(tfrecorder.OptionError, match=words):
-        tfrecorder.ConvertOptions(**options)
+    with pytest.raises(tfrecorder.errors.OptionError, match=words):
+        ConvertOptions(**options)
 
 
 def test_the_same_options_give_the_same_bytes() -> None:

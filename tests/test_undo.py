@@ -16,7 +16,7 @@ from support import commit_late, error_of, invoke, photo_frame, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
-from tfrecorder import DatasetError, OutputError
+from tfrecorder.errors import DatasetError, OutputError
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -29,7 +29,7 @@ def append(out: str) -> None:
 
 def overwrite(out: str) -> None:
     rows = table(12, 8, label="aardvark")
-    tfrecorder.stage(rows, out, num_shards=2, overwrite=True)
+    tfrecorder.parts.stage(rows, out, num_shards=2, overwrite=True)
 
 
 def compact(out: str) -> None:
@@ -85,7 +85,7 @@ def test_what_was_begun_is_abandoned_wherever_it_stopped(operation: str, parts: 
     before = public_files("out")
     begin("out")
     for part in range(parts):
-        tfrecorder.work("out", part=(part + 1, 2), progress=False)
+        tfrecorder.parts.work("out", part=(part + 1, 2), progress=False)
     result = tfrecorder.undo("out")
     assert (result.output_dir, result.kind, result.rows) == ("out", kind, rows)
     assert (result.shards, result.generation) == (2, 1)
@@ -97,9 +97,9 @@ def test_what_was_begun_is_abandoned_wherever_it_stopped(operation: str, parts: 
 
 @pytest.mark.parametrize("parts", range(3))
 def test_of_a_first_conversion_nothing_is_left(parts: int) -> None:
-    tfrecorder.stage(photo_frame(8), "out", num_shards=2)
+    tfrecorder.parts.stage(photo_frame(8), "out", num_shards=2)
     for part in range(parts):
-        tfrecorder.work("out", part=(part + 1, 2), progress=False)
+        tfrecorder.parts.work("out", part=(part + 1, 2), progress=False)
     result = tfrecorder.undo("out")
     assert (result.kind, result.shards, result.generation) == ("conversion", 2, None)
     assert str(result) == "out: abandoned an unfinished conversion, 8 rows in 2 shards"
@@ -114,11 +114,11 @@ def test_what_was_abandoned_can_be_done_again(operation: str) -> None:
         old(out)
         begin(out)
         if out == "out":
-            tfrecorder.work(out, progress=False)
+            tfrecorder.parts.work(out, progress=False)
             tfrecorder.undo(out)
             begin(out)
-        tfrecorder.work(out, progress=False)
-        tfrecorder.commit(out)
+        tfrecorder.parts.work(out, progress=False)
+        tfrecorder.parts.commit(out)
     assert tfrecorder.verify("out", progress=False).ok
     rows = [tfrecorder.to_frame(out).to_dict("list") for out in ("out", "never")]
     assert rows[0] == rows[1]
@@ -129,7 +129,7 @@ def refuse_late(out: str) -> None:
     with pytest.raises(OutputError, match=r"this one was abandoned\. Nothing was committed"):
         commit_late(out)
     with pytest.raises(DatasetError, match="no conversion is staged here"):
-        tfrecorder.commit(out)
+        tfrecorder.parts.commit(out)
 
 
 @pytest.mark.parametrize("operation", BEGUN)
@@ -137,7 +137,7 @@ def test_who_wakes_up_late_commits_nothing(operation: str) -> None:
     """As a job that was detached, or a process that slept, with all its files still there."""
     old("out")
     BEGUN[operation][0]("out")
-    tfrecorder.work("out", progress=False)
+    tfrecorder.parts.work("out", progress=False)
     shutil.copytree("out/_tfrecorder", "slept")
     tfrecorder.undo("out")
     before = content("out")
@@ -162,7 +162,7 @@ def test_an_undo_that_was_killed_is_completed(again: str) -> None:
     """It had committed that the append is abandoned, and not removed anything."""
     old("out")
     append("out")
-    tfrecorder.work("out", progress=False)
+    tfrecorder.parts.work("out", progress=False)
     shutil.copytree("out/_tfrecorder", "killed")
     tfrecorder.undo("out")
     shutil.copytree("killed", "out/_tfrecorder", dirs_exist_ok=True)
@@ -226,7 +226,7 @@ def test_in_a_bucket(gcs: Gcs, operation: str) -> None:
     old(OUT)
     before = gcs.files(OUT)
     BEGUN[operation][0](OUT)
-    tfrecorder.work(OUT, progress=False)
+    tfrecorder.parts.work(OUT, progress=False)
     late = {name: gcs.get(f"gs://bkt/{name}") for name in gcs.names(OUT)}
     tfrecorder.undo(OUT)
     after = gcs.files(OUT)

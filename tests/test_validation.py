@@ -295,9 +295,9 @@ def test_the_checks_of_a_conversion_can_be_chosen() -> None:
 
 
 def test_a_wrong_option_is_named() -> None:
-    with pytest.raises(tfrecorder.OptionError, match="verify='all'"):
+    with pytest.raises(tfrecorder.errors.OptionError, match="verify='all'"):
         tfrecorder.validate(CSV, verify="all")
-    with pytest.raises(tfrecorder.OptionError, match="labels='cat'"):
+    with pytest.raises(tfrecorder.errors.OptionError, match="labels='cat'"):
         tfrecorder.validate(CSV, labels="cat")
 
 

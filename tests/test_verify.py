@@ -33,7 +33,9 @@ from support import PHOTOS, copied_as_tfds, photo_frame
 from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
-from tfrecorder import DatasetError, VerificationReport, verify
+from tfrecorder import verify
+from tfrecorder.errors import DatasetError
+from tfrecorder.verification.faults import VerificationReport
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 
@@ -450,7 +452,7 @@ def test_what_is_no_dataset_is_one_clear_error(make, words: str) -> None:
 def test_an_uncommitted_directory_is_one_clear_error() -> None:
     Path("none.jpg").write_bytes(b"no image")
     frame = photo_frame(3).assign(image_uri=[str(PHOTOS[0]), "none.jpg", "none.jpg"])
-    with pytest.raises(tfrecorder.RejectedError):
+    with pytest.raises(tfrecorder.errors.RejectedError):
         tfrecorder.convert(frame, "out", progress=False)
     with pytest.raises(DatasetError, match=r"not committed: .* run the same conversion again"):
         verify("out")

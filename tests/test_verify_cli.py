@@ -13,6 +13,8 @@ from support import invoke
 from wall_cases import COMMAND, HEAVY, attempts_of
 
 import tfrecorder
+from tfrecorder.verification.faults import VerificationReport
+from tfrecorder.verification.repair import RepairResult
 
 SHARD = "train-00001.tfrecord"
 
@@ -31,8 +33,8 @@ def damaged(out: Path) -> Path:
 
 def test_the_functions_are_public(damaged: Path) -> None:
     assert not tfrecorder.verify(damaged).ok
-    assert isinstance(tfrecorder.repair(damaged), tfrecorder.RepairResult)
-    assert isinstance(tfrecorder.verify(damaged), tfrecorder.VerificationReport)
+    assert isinstance(tfrecorder.repair(damaged), RepairResult)
+    assert isinstance(tfrecorder.verify(damaged), VerificationReport)
 
 
 def test_all_is_well(out: Path) -> None:

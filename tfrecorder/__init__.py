@@ -1,11 +1,48 @@
-"""tfrecorder: a pandas frame of images in, a training-ready TFRecord dataset out.
+"""A pandas frame of images in, a training-ready TFRecord dataset out, in one line.
+
+It checks every image before training does, loses no row, and continues where it was interrupted.
+Its readers are fast, in TensorFlow, Keras, PyTorch and JAX.
 
     >>> import pandas as pd, tfrecorder
     >>> df = pd.read_csv("flowers.csv")                  # split,image_uri,label  # doctest: +SKIP
-    >>> df.tensorflow.to_tfrecord(output_dir="out")      # doctest: +SKIP
-    >>> train = tfrecorder.load("out")["TRAIN"]          # doctest: +SKIP
+    >>> df.tensorflow.to_tfrecord(output_dir="out")      # checked, sharded  # doctest: +SKIP
+    >>> train = tfrecorder.load("out", "TRAIN", batch_size=32, image_size=224)  # doctest: +SKIP
 
-Importing the package registers `df.tensorflow`. It loads neither TensorFlow nor Apache Beam: each
+Write a dataset:
+    validate       every problem of a table at once, before anything is written
+    infer_schema   the schema that a source would be read with
+    convert        a table or a folder of images to a dataset, also as df.tensorflow.to_tfrecord
+    append         more rows, into a finished dataset
+    stream         what keeps arriving in a folder, a Kafka topic or a source of yours
+    compact        fewer and larger shards, also without some of the records
+    undo           give up a change that was begun and is not committed
+    status         how far a conversion is
+
+Read it:
+    load           tf.data, for model.fit
+    Records        any record by its number, without TensorFlow
+    batches        NumPy batches for any framework, without TensorFlow
+    parse_example  one record's bytes as a dict
+    to_frame       a pandas frame again
+    benchmark      how fast a split is read
+    generations    the commits that `at=` can name
+
+Look at it and check it:
+    info           splits, counts, classes, columns, sizes
+    inspect        records as a table, and every record that cannot be decoded
+    preview        pictures, plots, findings, duplicates and leakage, on one page
+    verify         every byte, against what was written
+    repair         write the damaged files again
+
+Modules:
+    schema         Schema, and the kinds of columns: Image, Label, Split, Boxes, …
+    parts          stage, work, commit: a conversion on many machines without Beam
+    streaming      StreamSource and Unusable, for a source of your own
+    torch          batches of tensors, and a sampler for DataLoader
+    keras          TrainingPosition, which resumes a training
+    errors         all errors; TfrecorderError is their base, and ValidationError has a report
+
+Importing the package registers `df.tensorflow`.  It loads neither TensorFlow nor Apache Beam: each
 function imports what it needs when it is called.
 """
 
@@ -22,116 +59,80 @@ from tfrecorder.errors import missing_explained as _missing_explained
 from tfrecorder.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from tfrecorder import (
+        errors as errors,
+        keras as keras,
+        parts as parts,
+        schema as schema,
+        streaming as streaming,
+        torch as torch,
+    )
     from tfrecorder.conversion.append import append as append
     from tfrecorder.conversion.compact import compact as compact
     from tfrecorder.conversion.convert import convert as convert
-    from tfrecorder.conversion.undo import UndoResult as UndoResult, undo as undo
+    from tfrecorder.conversion.undo import undo as undo
     from tfrecorder.errors import (
-        DatasetError as DatasetError,
-        ImagesUnreachableError as ImagesUnreachableError,
-        OptionError as OptionError,
-        OutputError as OutputError,
-        PackageError as PackageError,
-        RejectedError as RejectedError,
-        RunnerError as RunnerError,
-        SourceError as SourceError,
         TfrecorderError as TfrecorderError,
-        UnreachableError as UnreachableError,
         ValidationError as ValidationError,
     )
     from tfrecorder.format.example import parse_example as parse_example
     from tfrecorder.inspection.inspect import inspect as inspect
-    from tfrecorder.inspection.preview import Preview as Preview, preview as preview
+    from tfrecorder.inspection.preview import preview as preview
     from tfrecorder.loading.load import load as load
-    from tfrecorder.loading.options import LoadOptions as LoadOptions
-    from tfrecorder.loading.throughput import Throughput as Throughput, benchmark as benchmark
-    from tfrecorder.loading.training import TrainingPosition as TrainingPosition
-    from tfrecorder.options.convert import ConvertOptions as ConvertOptions
-    from tfrecorder.output.result import ConversionResult as ConversionResult
-    from tfrecorder.output.status import ConversionStatus as ConversionStatus, status as status
-    from tfrecorder.parts import (
-        PartResult as PartResult,
-        commit as commit,
-        stage as stage,
-        work as work,
-    )
-    from tfrecorder.reading.batches import Batches as Batches, batches as batches
-    from tfrecorder.reading.column_info import ColumnInfo as ColumnInfo
+    from tfrecorder.loading.throughput import benchmark as benchmark
+    from tfrecorder.output.status import status as status
+    from tfrecorder.reading.batches import batches as batches
     from tfrecorder.reading.commits import generations as generations
     from tfrecorder.reading.frame import to_frame as to_frame
-    from tfrecorder.reading.info import DatasetInfo as DatasetInfo, info as info
+    from tfrecorder.reading.info import info as info
     from tfrecorder.reading.records import Records as Records
-    from tfrecorder.runners.dataflow.job import DataflowJob as DataflowJob, JobStatus as JobStatus
-    from tfrecorder.schema.kinds import (
-        Boxes as Boxes,
-        Bytes as Bytes,
-        Ignore as Ignore,
-        Image as Image,
-        Label as Label,
-        Labels as Labels,
-        Mask as Mask,
-        Number as Number,
-        Schema as Schema,
-        Split as Split,
-        Text as Text,
-    )
     from tfrecorder.sources.inference import infer_schema as infer_schema
-    from tfrecorder.streaming.stream import StreamResult as StreamResult, stream as stream
-    from tfrecorder.streaming.stream_source import (
-        StreamSource as StreamSource,
-        Unusable as Unusable,
-    )
+    from tfrecorder.streaming.stream import stream as stream
     from tfrecorder.validation.validate import validate as validate
-    from tfrecorder.verification.faults import VerificationReport as VerificationReport
-    from tfrecorder.verification.repair import RepairResult as RepairResult, repair as repair
+    from tfrecorder.verification.repair import repair as repair
     from tfrecorder.verification.verify import verify as verify
 
-#: The modules of public names, which are imported when a name is first used.
-_MODULES = {
-    "errors": "DatasetError ImagesUnreachableError OptionError OutputError PackageError "
-    "RejectedError RunnerError SourceError TfrecorderError UnreachableError ValidationError",
-    "options.convert": "ConvertOptions",
-    "conversion.append": "append",
-    "conversion.compact": "compact",
-    "conversion.convert": "convert",
-    "conversion.undo": "UndoResult undo",
-    "format.example": "parse_example",
-    "inspection.inspect": "inspect",
-    "inspection.preview": "Preview preview",
-    "loading.load": "load",
-    "loading.options": "LoadOptions",
-    "loading.throughput": "Throughput benchmark",
-    "loading.training": "TrainingPosition",
-    "output.result": "ConversionResult",
-    "output.status": "ConversionStatus status",
-    "parts": "PartResult commit stage work",
-    "reading.batches": "Batches batches",
-    "reading.column_info": "ColumnInfo",
-    "reading.commits": "generations",
-    "reading.frame": "to_frame",
-    "reading.info": "DatasetInfo info",
-    "reading.records": "Records",
-    "runners.dataflow.job": "DataflowJob JobStatus",
-    "schema.kinds": "Boxes Bytes Ignore Image Label Labels Mask Number Schema Split Text",
-    "sources.inference": "infer_schema",
-    "streaming.stream": "StreamResult stream",
-    "streaming.stream_source": "StreamSource Unusable",
-    "validation.validate": "validate",
-    "verification.faults": "VerificationReport",
-    "verification.repair": "RepairResult repair",
-    "verification.verify": "verify",
+#: The module of each public name, which is imported when the name is first used.
+_HOMES = {
+    "Records": "reading.records",
+    "TfrecorderError": "errors",
+    "ValidationError": "errors",
+    "append": "conversion.append",
+    "batches": "reading.batches",
+    "benchmark": "loading.throughput",
+    "compact": "conversion.compact",
+    "convert": "conversion.convert",
+    "generations": "reading.commits",
+    "infer_schema": "sources.inference",
+    "info": "reading.info",
+    "inspect": "inspection.inspect",
+    "load": "loading.load",
+    "parse_example": "format.example",
+    "preview": "inspection.preview",
+    "repair": "verification.repair",
+    "status": "output.status",
+    "stream": "streaming.stream",
+    "to_frame": "reading.frame",
+    "undo": "conversion.undo",
+    "validate": "validation.validate",
+    "verify": "verification.verify",
 }
-_LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}
+_MODULES = ("errors", "parts", "schema", "streaming")
 
-__all__ = sorted([*_LAZY, "__version__"])
+#: In no star import: there they would take the place of the frameworks.
+_OF_FRAMEWORKS = ("keras", "torch")
+
+__all__ = sorted([*_HOMES, *_MODULES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tfrecorder' has no attribute {name!r}")
     with _missing_explained():
-        return getattr(import_module(f"tfrecorder.{_LAZY[name]}"), name)
+        if name in _HOMES:
+            return getattr(import_module(f"tfrecorder.{_HOMES[name]}"), name)
+        if name in _MODULES or name in _OF_FRAMEWORKS:
+            return import_module(f"tfrecorder.{name}")
+    raise AttributeError(f"module 'tfrecorder' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *_OF_FRAMEWORKS])

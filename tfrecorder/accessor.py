@@ -46,7 +46,7 @@ class TensorFlowAccessor:
     ) -> ConversionResult | DataflowJob:
         """Write the images as a TFRecord dataset, or with `append` add them to one.
 
-        See `tfrecorder.convert` for the errors and `tfrecorder.ConvertOptions` for the options.
+        See `tfrecorder.convert` for the options and the errors.
         See `tfrecorder.append` for what `append` does and for the option `duplicates`.
 
         Example:

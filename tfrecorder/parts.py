@@ -55,16 +55,16 @@ def stage(
 ) -> ConversionStatus:
     """Check a table and plan its shards, for any number of machines to write without Beam.
 
-    Then call `tfrecorder.work` on each machine, and `tfrecorder.commit` once all are done.  The
-    dataset has the same bytes as one written by `tfrecorder.convert`.  To continue a staged
-    conversion that was not finished, repeat the call.  `tfrecorder.append` and `tfrecorder.compact`
-    stage with `stage_only=True`.
+    Then call `work` on each machine, and `commit` once all are done.  The dataset has the same
+    bytes as one written by `tfrecorder.convert`.  To continue a staged conversion that was not
+    finished, repeat the call.  `tfrecorder.append` and `tfrecorder.compact` stage with
+    `stage_only=True`.
 
     Args:
         source: as for `tfrecorder.convert`.
         output_dir: as for `tfrecorder.convert`; all machines must see it under this path, and the
             images under theirs.
-        **options: those of `tfrecorder.ConvertOptions` that decide what is written.  on_error,
+        **options: those of `tfrecorder.convert` that decide what is written.  on_error,
             num_threads and progress are options of `work`, max_reject_fraction of `commit`.
 
     Returns:
@@ -74,10 +74,10 @@ def stage(
         TfrecorderError: what `tfrecorder.convert` raises before its launch.
 
     Example:
-        >>> tfrecorder.stage("flowers.csv", "out", num_shards=64)  # doctest: +SKIP
-        >>> tfrecorder.work("out", part=(1, 2))                    # doctest: +SKIP
-        >>> tfrecorder.work("out", part=(2, 2))                    # doctest: +SKIP
-        >>> tfrecorder.commit("out")                               # doctest: +SKIP
+        >>> tfrecorder.parts.stage("flowers.csv", "out", num_shards=64)  # doctest: +SKIP
+        >>> tfrecorder.parts.work("out", part=(1, 2))                    # doctest: +SKIP
+        >>> tfrecorder.parts.work("out", part=(2, 2))                    # doctest: +SKIP
+        >>> tfrecorder.parts.commit("out")                               # doctest: +SKIP
     """
     chosen = ConvertOptions.of(options, NOT_STAGED)
     path = output_path(output_dir, chosen)
@@ -138,7 +138,7 @@ def work(
     num_threads: int | None = None,
     progress: bool | None = None,
 ) -> PartResult:
-    """Write one part of the shards that `tfrecorder.stage` planned.
+    """Write one part of the shards that `tfrecorder.parts.stage` planned.
 
     Any number of calls may run at the same time, on one machine or on many that all see the
     output directory and the images.  If a call is killed, repeat it; shards that are done are
@@ -163,7 +163,7 @@ def work(
         OutputError: the directory cannot be written, or was staged again in the meantime.
 
     Example:
-        >>> tfrecorder.work("out", part=(3, 16))  # doctest: +SKIP
+        >>> tfrecorder.parts.work("out", part=(3, 16))  # doctest: +SKIP
     """
     began, where = time.perf_counter(), _path(output_dir)
     require(_check_part, part=part)
@@ -196,7 +196,7 @@ def work(
 def commit(
     output_dir: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
 ) -> ConversionResult:
-    """Make the shards that `tfrecorder.work` wrote one dataset, once all are done.
+    """Make the shards that `tfrecorder.parts.work` wrote one dataset, once all are done.
 
     If it is finished already, return its result.
 
@@ -215,7 +215,7 @@ def commit(
         RejectedError: more images than allowed were rejected.
 
     Example:
-        >>> print(tfrecorder.commit("out"))  # doctest: +SKIP
+        >>> print(tfrecorder.parts.commit("out"))  # doctest: +SKIP
     """
     where = _path(output_dir)
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
@@ -266,7 +266,8 @@ def _staged(where: str) -> Plan:
 
 def _nothing_staged(where: str) -> DatasetError:
     return DatasetError(
-        f"{where}: no conversion is staged here; begin with `tfrecorder.stage(SOURCE, {where!r})`."
+        f"{where}: no conversion is staged here; begin with "
+        f"`tfrecorder.parts.stage(SOURCE, {where!r})`."
     )
 
 
@@ -293,7 +294,7 @@ def _all_done(where: str, plan: Plan) -> list[DoneRecord]:
     share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
     raise OutputError(
         f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
-        f"`tfrecorder.work({where!r})`, repeated for parts that ended early, and then commit."
+        f"`tfrecorder.parts.work({where!r})`, repeated for parts that ended early, and then commit."
     )
 
 

@@ -51,7 +51,7 @@ def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Te
 
 
 class TensorBatches(of_arrays.Batches):
-    """What `tfrecorder.torch.batches` returns: `tfrecorder.Batches`, made of tensors."""
+    """What `tfrecorder.torch.batches` returns: what `tfrecorder.batches` does, as tensors."""
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""

@@ -19,7 +19,8 @@ import pandas as pd
 from PIL import Image as Pictures
 
 import tfrecorder
-from tfrecorder import Boxes, Image, Label, Number, OptionError, Schema, Split, Text
+from tfrecorder.errors import OptionError
+from tfrecorder.schema import Boxes, Image, Label, Number, Schema, Split, Text
 from torture.counts import Count, demand
 
 SPLITS = ("TRAIN", "VALIDATION", "TEST")

@@ -21,6 +21,7 @@ from support import photo_frame
 
 import tfrecorder
 from tfrecorder.core.limits import control_groups, cpu_quota, memory_limit
+from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options import read
 from torture.counts import Count, demand
 from torture.disks import CannotMountError
@@ -123,7 +124,7 @@ def entangle(folder: Path, times: int, seed: int = 0) -> list[Count]:
         words = f"tree {number} of seed {seed} in {root}"
         least = make_tree(root, random.Random(f"{seed}/{number}"))
         with mock.patch.object(read, "memory_limit", partial(memory_limit, root)):
-            budget = tfrecorder.LoadOptions().budget
+            budget = LoadOptions().budget
         demand(budget == least // 4, f"{words}: {budget:,} of {least:,} bytes")
         demand(cpu_quota(root) > 0, words)
         demand(len({*control_groups("cpu", root)}) < 60, words)
@@ -137,8 +138,9 @@ mount --bind "$1/sys/fs/cgroup" /sys/fs/cgroup || exit 77
 mount --bind "$1/proc/self/cgroup" /proc/$$/cgroup || exit 77
 exec "$2" -c '
 import sys, tfrecorder
+from tfrecorder.loading.options import LoadOptions
 batch = next(iter(tfrecorder.load(sys.argv[1], "TRAIN", batch_size=4, image_size=16)))
-print(len(batch[1]), tfrecorder.LoadOptions().budget)
+print(len(batch[1]), LoadOptions().budget)
 ' "$3"
 """
 

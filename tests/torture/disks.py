@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from support import PHOTOS, done_shards, error_of, public_files, records, rejects, wait_for
 
 import tfrecorder
-from tfrecorder import ImagesUnreachableError, OutputError
+from tfrecorder.errors import ImagesUnreachableError, OutputError
 from torture.counts import Count, demand, lost_rows
 from torture.crashes import check_killed
 from torture.material import LATE, OPTIONS, Material, convert, digests

@@ -13,6 +13,7 @@ from gcs.control import Gcs, in_process
 from support import PHOTOS, forget_services
 
 import tfrecorder
+from tfrecorder.output.result import ConversionResult
 from torture.counts import Count, demand, lost_rows
 
 #: The share of all requests that fail, one way or another.
@@ -72,7 +73,7 @@ def _make_table(gcs: Gcs, rows: int) -> pd.DataFrame:
     return pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": labels})
 
 
-def _disturbed(gcs: Gcs, table: pd.DataFrame, seed: int) -> tuple[tfrecorder.ConversionResult, int]:
+def _disturbed(gcs: Gcs, table: pd.DataFrame, seed: int) -> tuple[ConversionResult, int]:
     """A conversion among faults, and how many requests failed."""
     gcs.forget_requests()
     for number, kind in enumerate(KINDS):  # each hits requests of its own
@@ -81,7 +82,7 @@ def _disturbed(gcs: Gcs, table: pd.DataFrame, seed: int) -> tuple[tfrecorder.Con
         result = tfrecorder.convert(table, DISTURBED, num_shards=6, overwrite=True)
     finally:
         gcs.mend()
-    assert isinstance(result, tfrecorder.ConversionResult)
+    assert isinstance(result, ConversionResult)
     return result, gcs.count(outcome="408|429|503|reset|cut")
 
 

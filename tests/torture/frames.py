@@ -19,7 +19,7 @@ import pandas as pd
 from PIL import Image as Pictures
 
 import tfrecorder
-from tfrecorder import Image, Label, Mask, Schema, Split
+from tfrecorder.schema import Image, Label, Mask, Schema, Split
 from torture.children import Child
 from torture.counts import Count, demand
 

@@ -25,6 +25,7 @@ from support import PHOTOS, photo_frame, serialized
 
 import tfrecorder
 from tfrecorder import TfrecorderError
+from tfrecorder.output.result import ConversionResult
 from torture.counts import Count, demand
 from torture.faults import client_of_its_own
 from torture.steps import Moment, convert_until
@@ -52,7 +53,7 @@ class Change:
     after: Path
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def make(self, out: Path | str) -> tfrecorder.ConversionResult:
+    def make(self, out: Path | str) -> ConversionResult:
         where = (out,) if self.source is None else (self.source, out)
         return getattr(tfrecorder, self.verb)(*where, progress=False, **self.options)
 

@@ -252,8 +252,8 @@ def poison(folder: Path, share: float = 1.0, seed: int = 0) -> list[Count]:
         clean = folder / "images" / "clean"
         tfrecorder.convert(CSV, clean, num_shards={"TRAIN": 2}, progress=False)
         begun = clean.with_name("begun")  # all its shards are done, and only its commit is missing
-        tfrecorder.stage(CSV, begun, num_shards={"TRAIN": 2})
-        tfrecorder.work(begun, progress=False)
+        tfrecorder.parts.stage(CSV, begun, num_shards={"TRAIN": 2})
+        tfrecorder.parts.work(begun, progress=False)
         for name in ("victim", "victim-00000-of-00001.tfrecord", "work/victim"):
             (folder / name).write_text("mine")
         for dataset in (clean, begun):

@@ -14,7 +14,8 @@ from typing import Any
 from streaming_cases import TO_ITS_END, names_in, photo, rejects_of
 
 import tfrecorder
-from tfrecorder import SourceError, Unusable
+from tfrecorder.errors import SourceError
+from tfrecorder.streaming import Unusable
 from torture.counts import Count, demand
 
 #: Texts that no file can hold: half of a surrogate pair; a name with a byte that is not UTF-8.

@@ -28,7 +28,8 @@ from streaming_cases import TO_ITS_END, Numbered
 from support import forget_services
 
 import tfrecorder
-from tfrecorder import DatasetError, TfrecorderError
+from tfrecorder import TfrecorderError
+from tfrecorder.errors import DatasetError
 from torture.counts import BrokenError, Count, demand
 
 #: The files of a dataset by their names below it.

@@ -118,8 +118,8 @@ def convert(table: Path, out: Path, options: Mapping[str, Any]) -> None:
 def write(table: Path, out: Path, options: Mapping[str, Any]) -> None:
     """The same conversion, up to its commit."""
     staged = {name: value for name, value in options.items() if name in STAGED}
-    tfrecorder.stage(table, out, **staged)
-    tfrecorder.work(out, progress=False)
+    tfrecorder.parts.stage(table, out, **staged)
+    tfrecorder.parts.work(out, progress=False)
 
 
 def digests(directory: Path) -> dict[str, str]:

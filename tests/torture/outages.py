@@ -22,7 +22,7 @@ from gcs.door import Door, door
 from support import PHOTOS, forget_services, patience, wait_for
 
 import tfrecorder
-from tfrecorder import UnreachableError
+from tfrecorder.errors import UnreachableError
 from torture.counts import Count, demand
 
 KINDS = ("429", "503", "reset", "gone", "page")

@@ -16,7 +16,7 @@ import pandas as pd
 from PIL import Image as Pictures
 
 import tfrecorder
-from tfrecorder import Image, Schema
+from tfrecorder.schema import Image, Schema
 from torture.counts import Count, demand
 
 QUIET = {"progress": False, "splits": {"TRAIN": 1.0}, "num_shards": 1}

@@ -22,7 +22,7 @@ from streaming_cases import TO_ITS_END, Numbered, contents_of, digest, names_in,
 from support import records
 
 import tfrecorder
-from tfrecorder import DatasetError
+from tfrecorder.errors import DatasetError
 from torture.counts import Count, demand
 from torture.steps import Moment, convert_until
 

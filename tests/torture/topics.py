@@ -21,7 +21,8 @@ from streaming_cases import TO_ITS_END, rejects_of
 from support import records
 
 import tfrecorder
-from tfrecorder import DatasetError, Image, Label, Number, Schema
+from tfrecorder.errors import DatasetError
+from tfrecorder.schema import Image, Label, Number, Schema
 from torture.counts import Count, demand
 
 TOPIC, PARTITIONS = "photos", 4
@@ -38,7 +39,7 @@ SCHEMA = Schema(image_uri=Image(), label=Label(), n=Number(dtype="int64"))
 READER = """
 import sys
 import tfrecorder
-from tfrecorder import Image, Label, Number, Schema
+from tfrecorder.schema import Image, Label, Number, Schema
 schema = Schema(image_uri=Image(), label=Label(), n=Number(dtype="int64"))
 tfrecorder.stream(sys.argv[1], sys.argv[2], schema=schema, every_rows=int(sys.argv[3]),
                   every_seconds=1, progress=False)

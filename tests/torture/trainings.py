@@ -24,7 +24,8 @@ from reading_cases import convert_photos
 from support import is_installed
 
 import tfrecorder
-from tfrecorder import OptionError, Records, batches
+from tfrecorder import Records, batches
+from tfrecorder.errors import OptionError
 from tfrecorder.torch import BatchSampler
 from torture.counts import Count, demand
 

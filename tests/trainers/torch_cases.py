@@ -19,7 +19,8 @@ import torch
 from torch.utils.data import DataLoader
 
 import tfrecorder
-from tfrecorder import OptionError, Records
+from tfrecorder import Records
+from tfrecorder.errors import OptionError
 from tfrecorder.torch import BatchSampler, TensorBatches, batches
 
 OUT = os.environ["TFRECORDER_DATASET"]
@@ -193,7 +194,7 @@ def test_an_error_of_a_worker_names_the_file(tmp_path: Path) -> None:
     for shard in Path(copy).glob("train-*.tfrecord"):
         shard.write_bytes(bytes(len(shard.read_bytes())))
     loader = DataLoader(Records(copy, "TRAIN", image_size=9), batch_size=4, num_workers=2)
-    with pytest.raises(tfrecorder.DatasetError, match=r"train-.*\.tfrecord is damaged"):
+    with pytest.raises(tfrecorder.errors.DatasetError, match=r"train-.*\.tfrecord is damaged"):
         list(loader)
 
 

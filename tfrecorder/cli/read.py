@@ -101,6 +101,7 @@ def benchmark(
 ) -> None:
     _check_before_tensorflow(directory, split, **reading)
     with quiet_start():
-        from tfrecorder.loading.throughput import benchmark as run
+        import tfrecorder.loading.pipeline  # noqa: F401  (it imports TensorFlow)
+    from tfrecorder.loading.throughput import benchmark as run
 
     show(run(directory, split, seconds=seconds, step_ms=step_ms, **reading))

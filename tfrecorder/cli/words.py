@@ -35,6 +35,8 @@ def shell_words(text: str, flags: Mapping[str, str], commands: Container[str] = 
     '--splits TRAIN=70,TEST=30: give --overwrite.'
     >>> shell_words("Give `num_shards`, or see `tfrecorder.info('a`b')`.", flags, {"info"})
     "Give --num-shards, or see `tfrecorder info 'a`b'`."
+    >>> shell_words("Begin with `tfrecorder.parts.stage(SOURCE, 'out')`.", flags, {"stage"})
+    'Begin with `tfrecorder stage SOURCE out`.'
     """
     shown, *pieces = text.split("`")
     while pieces:
@@ -67,13 +69,19 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
                 return (
                     f"{flags[name]} {key}=…" if value == "…" else typed(flags[name], {key: value})
                 )
-            case ast.Attribute(ast.Name("tfrecorder"), name) if name in commands:
+            case ast.Attribute(module, name) if _is_ours(module) and name in commands:
                 return f"`{command(name)}`"
-            case ast.Call(ast.Attribute(ast.Name("tfrecorder"), name), values) if name in commands:
+            case ast.Call(ast.Attribute(module, name), values) if (
+                _is_ours(module) and name in commands
+            ):
                 return f"`{command(name, *map(_argument, values))}`"
     except (SyntaxError, ValueError):
         pass  # some other text between backticks
     return None
+
+
+def _is_ours(module: ast.expr) -> bool:
+    return ast.unparse(module) in ("tfrecorder", "tfrecorder.parts")
 
 
 def _argument(value: ast.expr) -> str:

@@ -71,16 +71,16 @@ def append(
             1.0.0, the folder that it was converted into.
         duplicates: "skip" skips rows whose images are in the dataset, as a record or as a reject;
             "keep" adds all rows.
-        stage_only: only check and plan; `tfrecorder.work` writes the shards, on any number of
-            machines, and `tfrecorder.commit` makes them part of the dataset.
-        **options: see `tfrecorder.ConvertOptions`.  Options that decide on the records, such as
-            image_size, schema or seed, are by default as they were for the dataset.
+        stage_only: only check and plan; `tfrecorder.parts.work` writes the shards, on any number of
+            machines, and `tfrecorder.parts.commit` makes them part of the dataset.
+        **options: of `tfrecorder.convert`.  Options that decide on the records, such as image_size,
+            schema or seed, are by default as they were for the dataset.
             retry_rejects=True adds rows that are in the dataset only as rejects.
 
     Returns:
         What `tfrecorder.convert` returns, for the new generation; `generation` is its number, and
         `rows_there` says how many rows were skipped.  If no row is left, nothing is written.  With
-        stage_only, what `tfrecorder.stage` returns.
+        stage_only, what `tfrecorder.parts.stage` returns.
 
     Raises:
         OptionError: an option's name or value is wrong, or does not fit the dataset.

@@ -80,7 +80,7 @@ def compact(
             about runners and progress, as for `tfrecorder.convert`.
 
     Returns:
-        What `tfrecorder.convert` returns; with stage_only, what `tfrecorder.stage` returns.
+        What `tfrecorder.convert` returns; with stage_only, what `tfrecorder.parts.stage` returns.
 
     Raises:
         OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.

@@ -37,7 +37,7 @@ def convert(
             uri.
         output_dir: a new or empty directory, or that of the conversion to continue.  With the
             option `name`, the dataset is the directory output_dir/name/version.
-        **options: see `tfrecorder.ConvertOptions`.
+        **options: see `tfrecorder.options.convert.ConvertOptions`.
 
     Returns:
         Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner and

@@ -1,40 +1,15 @@
-"""`load`: a dataset directory as tf.data pipelines that keep the accelerator busy."""
+"""`load`: what it takes and gives; TensorFlow is imported when it is called."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
+from tfrecorder.errors import missing_explained
+from tfrecorder.loading.options import LoadOptions
 
-from tfrecorder import storage
-from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.loading.exact import numbers, read, records_of, share_of
-from tfrecorder.loading.follow import read_followed
-from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
-from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
-from tfrecorder.loading.order import (
-    random_draws,
-    read_records,
-    shuffle,
-    shuffle_records,
-    slices,
-)
-from tfrecorder.loading.parsing import parser
-from tfrecorder.loading.remote import files_of
-from tfrecorder.options.memory import parallel_calls, prefetched
-from tfrecorder.options.read import NO_KEYS, NamedKeys
-from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
-from tfrecorder.reading.growth import Following, of_any_size
-from tfrecorder.reading.open import open_dataset
-
-#: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
-#: overhead per element costs more than the parallelism gains.
-SMALL_RECORD_BYTES = 16 * 2**10
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def load(
@@ -46,8 +21,8 @@ def load(
         directory: what `convert` wrote; a TFDS directory; or TFRecord files, as a folder, a file or
             a pattern ("in/train-*"). Local, or anything that TensorFlow reads, such as gs://.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
-        **options: see `tfrecorder.LoadOptions`; they include `batch_size`, `image_size`, `dtype`,
-            `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
+        **options: see `tfrecorder.loading.options.LoadOptions`; they include `batch_size`,
+            `image_size`, `dtype`, `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
 
     Returns:
         A dataset of `(image, label)`: `image` uint8 of [height, width, channels] unless options
@@ -67,170 +42,6 @@ def load(
         >>> model.fit(train, epochs=5)  # doctest: +SKIP
     """
     chosen = LoadOptions.of(options)
-    following = _following(directory, chosen)
-    stored = following.look() if following else open_for_reading(directory, chosen.at, chosen.keys)
-    name = None if split is None else stored.split(split)
-    refuse_sizes(stored, chosen, chosen.batch_size)
-    if name is not None:
-        return _load_split(stored, name, chosen, following)
-    return {name: _load_split(stored, name, chosen, following) for name in stored.splits}
-
-
-def open_for_reading(
-    directory: str | os.PathLike[str], at: int | None = None, named: NamedKeys = NO_KEYS
-) -> StoredDataset:
-    """`open_dataset` through TensorFlow's file systems."""
-    where = storage.given_path(directory)
-    return open_dataset(where, files_of(where), at, named)
-
-
-def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
-    """What looks for new generations, if `follow` is set."""
-    if not options.follow:
-        return None
-    where = storage.given_path(directory)
-    return Following(where, lambda: files_of(where), options)
-
-
-def _load_split(
-    stored: StoredDataset, split: str, options: LoadOptions, following: Following | None
-) -> tf.data.Dataset:
-    records = None if following else _count(stored, split, options)
-    if records is not None:
-        _check_start(records, options)
-    dataset = _decoded(stored, split, records, options, following)
-    if records is not None:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
-    ahead = prefetched(element_bytes(stored, split, options), options.budget)
-    return dataset.prefetch(ahead).with_options(_tf_options(split, options))
-
-
-def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | None:
-    """The number of records that this host reads; None if not known."""
-    records = stored.records(split)
-    if options.is_exact:
-        return records_of(share_of(stored, split, options))
-    if options.shard is None:
-        return records
-    if records is None:
-        raise DatasetError(
-            f"`shard={options.shard!r}`: {stored.uncounted()} Or give each host its own pattern of "
-            "files, without `shard`."
-        )
-    first, end = balanced_part(records, *options.shard)
-    return end - first
-
-
-def _check_start(records: int, options: LoadOptions) -> None:
-    whole = steps(records, dataclasses.replace(options, start=None))
-    if options.step > whole:
-        words = f"an epoch has {whole} steps; give at most that."
-        raise OptionError.of("start", options.start, words)
-
-
-def _decoded(
-    stored: StoredDataset,
-    split: str,
-    records: int | None,
-    options: LoadOptions,
-    following: Following | None,
-) -> tf.data.Dataset:
-    """The elements, in order or shuffled, and batched if asked for."""
-    shuffled = options.shuffles(split)
-    spec = spec_of(of_any_size(stored, options) if following else stored, options)
-    by_batch = _decodes_batches(spec, stored, split, options)
-    under_way = element_bytes if by_batch else decoding_bytes
-    parallel: dict[str, Any] = {
-        "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
-        "deterministic": options.is_deterministic(split),
-    }
-    held = 0
-    if shuffled and not options.is_exact and not following:
-        held = shuffle_records(held_bytes(stored, split, options), records, options)
-    skipped = options.step * (options.batch_size or 1)
-    if following:
-        dataset = read_followed(following, split, shuffled, options)
-    elif options.is_exact:
-        dataset = numbers(share_of(stored, split, options), options)
-    else:
-        # A cache needs a fixed order, so with one the shards are read in order.
-        runs = slices(stored.splits[split], options.shard)
-        dataset = read_records(runs, shuffled and not options.cache, options)
-    cache_pixels = caches_pixels(options)
-    if cache_pixels:
-        dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
-    if options.cache:
-        dataset = dataset.cache(_cache_path(stored, split, options))
-    if held:
-        dataset = shuffle(dataset, held, "records", options)
-    if options.augment and not options.is_exact:
-        dataset = tf.data.Dataset.zip(dataset, random_draws(options))
-    if skipped:  # before decoding: skipped records are only read
-        dataset = dataset.skip(skipped)
-    if options.is_exact:
-        dataset = read(stored, split, dataset)
-    if by_batch:
-        dataset = dataset.batch(options.batch_size, options.drop_remainder)
-        # In order; otherwise the short last batch could come first.
-        in_order = {**parallel, "deterministic": True}
-        return dataset.map(parser(spec, stored, batch=True), **in_order)
-    if not cache_pixels:
-        dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
-    if options.map_fn is not None:
-        dataset = dataset.map(options.map_fn, **parallel)
-    if options.batch_size is not None:
-        batch = dataset.ragged_batch if spec.is_ragged else dataset.batch
-        dataset = batch(options.batch_size, options.drop_remainder)
-    return dataset
-
-
-def _decodes_batches(
-    spec: ElementSpec, stored: StoredDataset, split: str, options: LoadOptions
-) -> bool:
-    if options.batch_size is None or options.map_fn is not None or caches_pixels(options):
-        return False
-    if spec.is_ragged or spec.has_boxes:  # placed and padded one record at a time
-        return False
-    return spec.is_raw or record_bytes(stored, split) <= SMALL_RECORD_BYTES
-
-
-def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
-    """The path of a split's cache files; "" means memory.
-
-    TensorFlow reads any cache it finds under that name, so the name must depend on everything that
-    decides the cache's content.
-    """
-    if options.cache is True:
-        return ""
-    folder = str(options.cache)
-    try:
-        tf.io.gfile.makedirs(folder)
-    except tf.errors.OpError as error:
-        words = f"{error.message}; give a folder that can be written."
-        raise OptionError.of("cache", folder, words) from error
-    content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
-    columns = ("inputs", "targets", "max_boxes")
-    decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
-    # A repeated conversion may give files with the same names and sizes.
-    versions = [
-        tf.io.gfile.stat(shard.path).mtime_nsec
-        for shard in (() if stored.contents else stored.splits[split])
-    ]
-    contents = stored.contents.get(split)
-    text = repr((stored.directory, stored.splits[split], contents, versions, decides))
-    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return os.path.join(folder, f"{split.lower()}-{digest}")
-
-
-def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
-    chosen = tf.data.Options()
-    chosen.deterministic = options.is_deterministic(split)
-    # Autotune's thread sleeps for up to a minute, and in every other epoch it does not notice that
-    # its iterator was dropped: the next epoch would wait for it.
-    chosen.autotune.enabled = False
-    if options.augment or options.follow:
-        # By file, tf.distribute would split the records and their random seeds differently, and
-        # with `follow` it would split the list of files.
-        by_data = tf.data.experimental.AutoShardPolicy.DATA
-        chosen.experimental_distribute.auto_shard_policy = by_data
-    return chosen
+    with missing_explained():
+        from tfrecorder.loading.pipeline import read_dataset
+    return read_dataset(directory, split, chosen)

@@ -13,11 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
 from tfrecorder.core.checks import above_zero
 from tfrecorder.errors import DatasetError
-from tfrecorder.loading.load import load, open_for_reading
+from tfrecorder.loading.load import load
 from tfrecorder.options.option import require
 
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
@@ -106,7 +104,7 @@ def benchmark(
     begun = time.perf_counter()
     size = image_size if options.get("decode", True) else None
     dataset = load(directory, split, batch_size=batch_size, image_size=size, **options)
-    assert isinstance(dataset, tf.data.Dataset)
+    assert not isinstance(dataset, dict)
     batches = iter(dataset.repeat())
     if next(batches, None) is None:
         raise DatasetError(f"{os.fspath(directory)} has no batch of {batch_size} in {split}.")
@@ -130,6 +128,8 @@ def _run(
     batches: Iterator[Any], seconds: float, step_ms: float | None, at_most: int | None = None
 ) -> tuple[int, float, float]:
     """Take batches for some time: (images, seconds, seconds spent waiting for a batch)."""
+    import tensorflow as tf
+
     images, waited, begun = 0, 0.0, time.perf_counter()
     taken = 0
     while time.perf_counter() - begun < seconds and taken != at_most:
@@ -144,6 +144,8 @@ def _run(
 
 
 def _record_bytes(directory: str | os.PathLike[str], split: str) -> float:
+    from tfrecorder.loading.pipeline import open_for_reading
+
     stored = open_for_reading(directory)
     name = stored.split(split)
     return stored.bytes(name) / (stored.records(name) or 1)

@@ -67,7 +67,7 @@ class ConvertOptions(Options):
     schema: Schema | None = option(
         None,
         values.check_schema,
-        "What each column holds: a tfrecorder.Schema, or the path of a YAML or JSON file; "
+        "What each column holds: a tfrecorder.schema.Schema, or the path of a YAML or JSON file; "
         "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label.",
         content=True,
         metavar="FILE",

@@ -66,7 +66,7 @@ NO_KEYS = NamedKeys()
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(Options):
-    """What an element holds; `tfrecorder.LoadOptions` explains each.
+    """What an element holds; `tfrecorder.loading.options.LoadOptions` explains each.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or two do not fit together.

@@ -13,13 +13,15 @@ def _all_but(names: Container[str], remedy: str) -> dict[str, str]:
     return dict.fromkeys((name for name in names_of(ConvertOptions) if name not in names), remedy)
 
 
-_OF_WORK = "stage writes no images; give it to `tfrecorder.work`"
-_OF_RUNNERS = "stage starts no workers; leave it out, and call `tfrecorder.work` on each machine"
+_OF_WORK = "stage writes no images; give it to `tfrecorder.parts.work`"
+_OF_RUNNERS = (
+    "stage starts no workers; leave it out, and run `tfrecorder.parts.work` on each machine"
+)
 
 #: Options that do not apply to `stage`.
 NOT_STAGED = {
     **dict.fromkeys(("on_error", "num_threads", "progress"), _OF_WORK),
-    "max_reject_fraction": "stage commits nothing; give it to `tfrecorder.commit`",
+    "max_reject_fraction": "stage commits nothing; give it to `tfrecorder.parts.commit`",
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_RUNNERS),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
 }

@@ -55,7 +55,7 @@ def infer_schema(
 
     Args:
         source: a frame; the path of a CSV or JSON Lines file, or of a folder; or an open file.
-        sep, encoding: for a CSV, as for `tfrecorder.ConvertOptions`.
+        sep, encoding: for a CSV, as for `tfrecorder.convert`.
 
     Raises:
         OptionError: the value of an option is wrong.

@@ -1,1 +1,3 @@
 """Datasets that grow: what is appended becomes a further generation."""
+
+from tfrecorder.streaming.stream_source import StreamSource as StreamSource, Unusable as Unusable

@@ -37,7 +37,7 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSo
     if not isinstance(source, (str, os.PathLike)):
         raise SourceError(
             f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
-            "object with the methods of tfrecorder.StreamSource."
+            "object with the methods of tfrecorder.streaming.StreamSource."
         )
     path = storage.given_path(source)
     if path.startswith("kafka://"):

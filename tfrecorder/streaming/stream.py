@@ -104,7 +104,7 @@ def stream(
 
     Args:
         source: a local folder that images are put into; `kafka://host:port/topic`; or an object
-            with the methods of `tfrecorder.StreamSource`.
+            with the methods of `tfrecorder.streaming.StreamSource`.
         output_dir: a directory that is new or empty, or that of a finished dataset.
         every_rows: a batch is written once it has this many rows,
         every_seconds: or once its first row is this old,

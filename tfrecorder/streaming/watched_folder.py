@@ -137,7 +137,7 @@ def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
     if not storage.is_local(folder):
         raise SourceError(
             f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, or "
-            "give a source of your own (tfrecorder.StreamSource)."
+            "give a source of your own (tfrecorder.streaming.StreamSource)."
         )
     if os.path.isfile(folder):
         raise SourceError(

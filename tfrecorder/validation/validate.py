@@ -35,7 +35,7 @@ def validate(
             boxes in pixels with the size of their image.
         **options: columns, schema, labels, background_class, sep, encoding, base, seed, splits,
             stratify, split_by, strict, progress, and with `check_images` also verify and
-            max_pixels, as for `tfrecorder.ConvertOptions`.  With `strict`, notes stay notes.
+            max_pixels, as for `tfrecorder.convert`.  With `strict`, notes stay notes.
 
     Returns:
         A frame with a row for each problem, errors first: severity ("error", "warning", or "note"

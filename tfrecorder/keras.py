@@ -1,6 +1,6 @@
 """Resuming a Keras training after an interruption, with exactly the batches not yet seen.
 
-    position = tfrecorder.TrainingPosition("run", model, every=100)
+    position = tfrecorder.keras.TrainingPosition("run", model, every=100)
     for epoch, step in position.epochs(5):
         train = tfrecorder.load("out", "TRAIN", batch_size=64, image_size=224, seed=7,
                                 start=(epoch, step))
@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import keras
-
 from tfrecorder.core.checks import Whole
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.options.option import require
+
+with missing_explained():
+    import keras
 
 _POINTER = "position.json"
 
