@@ -36,6 +36,7 @@ SHARDS = 99_999
 SECONDS_BAR = 3.0
 MEMORY_BAR = 300.0
 OPENING_BAR = 2.0
+SHARDS_BAR = 1.0
 TIMES_BAR = 2.0
 
 
@@ -244,7 +245,7 @@ def main(arguments: list[str] | None = None) -> bool:
             TIMES_BAR,
             at_least=False,
         ),
-        Bar("opening 99,999 shards, s of CPU", widest.median("cpu"), OPENING_BAR, at_least=False),
+        Bar("opening 99,999 shards, s of CPU", widest.median("cpu"), SHARDS_BAR, at_least=False),
         Bar(
             "opening 1,000 generations, s",
             many_times.median("seconds"),

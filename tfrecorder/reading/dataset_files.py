@@ -25,13 +25,13 @@ class StoredFiles:
     def sizes(self, folder: str) -> dict[str, int]:
         """The size of each file in a folder; empty if there is no such folder."""
         with storage.failing_as(DatasetError, folder or "."):
-            sizes = storage.sizes(folder)
+            files = storage.descriptions(folder)
         is_local = storage.is_local(folder)
         # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
         return {
-            name: size
-            for name, size in sizes.items()
-            if size or (size == 0 and (not is_local or os.path.isfile(os.path.join(folder, name))))
+            name: file.size
+            for name, file in files.items()
+            if file.size or not is_local or os.path.isfile(os.path.join(folder, name))
         }
 
     def folders(self, folder: str) -> list[str]:

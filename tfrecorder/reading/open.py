@@ -115,13 +115,14 @@ def _open_own(
         sizes: of the files in the directory, by name.
     """
     manifest, splits, is_whole = commit.manifest, {}, True
+    folder = os.path.join(directory, "")
     with foreign.in_tfds_form(directory):
         infos = {split["name"]: split for split in newest.info["splits"]}
         for split, (revision, count) in newest.manifest["splits"].items():
             info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
-            names = (Shard(split, index, revision).file for index in range(count))
+            names = Shard(split, 0, revision).files_from(count)
             shards = tuple(
-                ShardFile(os.path.join(directory, name), int(records), sizes.get(name, -1))
+                ShardFile(folder + name, int(records), sizes.get(name, -1))
                 for name, records in zip(names, info["shardLengths"], strict=True)
             )
             is_whole = is_whole and sum(shard.bytes for shard in shards) == int(info["numBytes"])
