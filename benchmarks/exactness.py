@@ -64,7 +64,7 @@ def by_load() -> Reader:
     import tfrecorder
 
     def read(directory: str, split: str) -> Iterable[Record]:
-        dataset = tfrecorder.load(directory, split, decode=False, features=True, shuffle=False)
+        dataset = tfrecorder.load(directory, split, decode=False, inputs="all", shuffle=False)
         return dataset.as_numpy_iterator()
 
     return read

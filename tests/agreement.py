@@ -80,7 +80,7 @@ def of_indexes(out: Path, split: str) -> Iterable[Told]:
 
 
 def of_records(out: Path | str, split: str) -> Iterable[Told]:
-    return map(told, tfrecorder.Records(out, split.upper(), features=True, decode=False))
+    return map(told, tfrecorder.Records(out, split.upper(), inputs="all", decode=False))
 
 
 def _parsed(data: bytes) -> Told:

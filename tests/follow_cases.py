@@ -10,7 +10,7 @@ from growing_cases import QUIET
 import tfrecorder
 
 #: Elements by which a record is known.
-IDS: dict[str, Any] = {"features": True, "decode": False, "batch_size": 5}
+IDS: dict[str, Any] = {"inputs": "all", "decode": False, "batch_size": 5}
 
 
 def append(rows: pd.DataFrame, directory: str = "out") -> None:

@@ -421,7 +421,7 @@ def test_fit_with_steps_per_epoch_takes_new_generations(out: str, grow: Grow) ->
             return tf.identity(features["image/encoded"]), features["image/class/label"]
 
     train = tfrecorder.load(
-        out, "TRAIN", follow=True, shuffle=False, features=True, image_size=8, batch_size=4
+        out, "TRAIN", follow=True, shuffle=False, inputs="all", image_size=8, batch_size=4
     )
     model, counted = small_model(), Counted(grow)
     model.fit(train.map(pair).repeat(), steps_per_epoch=4, epochs=5, callbacks=[counted], verbose=0)

@@ -25,7 +25,7 @@ sys.path.insert(0, sys.argv[1])
 from growing_cases import QUIET, table
 from reading_cases import ids
 
-options = {"features": True, "decode": False, "batch_size": 5}
+options = {"inputs": "all", "decode": False, "batch_size": 5}
 train = tfrecorder.load(sys.argv[2], "TRAIN", follow=True, **options)
 assert sorted(ids(train)) == list(range(12))
 tfrecorder.append(table(12, 4), sys.argv[2], **QUIET)

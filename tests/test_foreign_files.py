@@ -18,7 +18,7 @@ from tfrecorder.errors import DatasetError
 
 
 def _filenames(where: object, split: str = "TRAIN") -> list[str]:
-    elements = tfrecorder.load(where, split, features=True, shuffle=False)
+    elements = tfrecorder.load(where, split, inputs="all", shuffle=False)
     return [element["image/filename"].numpy().decode() for element in elements]
 
 

@@ -73,7 +73,7 @@ def test_what_looks_reads_every_key_and_what_trains_asks(name: str, tmp_path: Pa
         with pytest.raises(DatasetError, match=re.escape(str(path))):
             one()
     if name != "values of two types":
-        for loaded, found in both(tmp_path, features=True):
+        for loaded, found in both(tmp_path, inputs="all"):
             alike(loaded, found)
             assert set(loaded) == set(info.features)
 

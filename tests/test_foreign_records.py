@@ -142,7 +142,7 @@ def test_info_lists_what_is_there_and_nothing_else(tmp_path: Path) -> None:
     assert "image/class/text" not in str(info)
     printed = invoke("info", tmp_path, "--json")
     assert set(json.loads(printed.stdout)["features"]) == set(record)
-    ((loaded, found),) = both(tmp_path, features=True)
+    ((loaded, found),) = both(tmp_path, inputs="all")
     assert set(loaded) == set(found) == set(record)
     assert loaded["image/caption"].tolist() == [b"a", b"b"]
 
@@ -233,13 +233,13 @@ def test_what_is_not_understood_is_refused_by_every_reader(name: str, tmp_path: 
         with pytest.raises(DatasetError, match=words) as raised:
             read()
         assert str(raised.value).startswith(str(path))
-        assert "features=True" in str(raised.value)
+        assert "inputs='all'" in str(raised.value)
     info = tfrecorder.info(tmp_path)
     assert info.unread
     assert next(iter(info.unread.values())) in str(info)
     frame = tfrecorder.to_frame(tmp_path, images="bytes")
     assert set(info.unread) <= set(frame.columns)
-    (element,) = tfrecorder.Records(tmp_path, "TRAIN", features=True)
+    (element,) = tfrecorder.Records(tmp_path, "TRAIN", inputs="all")
     assert set(element) == set(record)
     ((_, found),) = tfrecorder.Records(tmp_path, "TRAIN", targets=["image/filename"])
     assert found == PHOTOS[0].name.encode()
@@ -251,7 +251,7 @@ def test_the_rest_of_a_refused_record_is_read_by_load(tmp_path: Path) -> None:
     ((loaded, found),) = both(tmp_path, targets=["boxes"])
     alike(loaded, found)
     assert set(loaded[1]) == {"boxes", "labels"}
-    ((one, other),) = both(tmp_path, features=True)
+    ((one, other),) = both(tmp_path, inputs="all")
     alike(one, other)
     assert set(one) == set(record)
 

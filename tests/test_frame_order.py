@@ -37,9 +37,9 @@ def check_order(where: Any, split: str, columns: Mapping[str, str], **options: A
     frame = tfrecorder.to_frame(where, split, **options)
     rows = [tuple(map(text, row)) for row in frame[list(columns)].itertuples(index=False)]
     keys = tuple(columns.values())
-    records = tfrecorder.Records(where, split, features=True, decode=False)
+    records = tfrecorder.Records(where, split, inputs="all", decode=False)
     assert rows == [seen(one, keys) for one in records]
-    loaded = tfrecorder.load(where, split, features=True, decode=False, shuffle=False)
+    loaded = tfrecorder.load(where, split, inputs="all", decode=False, shuffle=False)
     assert rows == [seen(one, keys) for one in loaded.as_numpy_iterator()]
 
 

@@ -55,7 +55,7 @@ def told(one: dict) -> Told:
 @pytest.mark.slow
 @pytest.mark.parametrize(("split", "count"), SPLITS.items())
 def test_records_of_older_generations_come_first(ten, split, count) -> None:
-    found = tfrecorder.Records(ten, split, features=True, decode=False)
+    found = tfrecorder.Records(ten, split, inputs="all", decode=False)
     wanted = stored(ten, split)
     assert len(found) == len(wanted) == count
     got = [

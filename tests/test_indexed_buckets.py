@@ -22,12 +22,12 @@ def bucket(gcs: Any, tmp_path: Path) -> tuple[str, Records]:
     out = convert_photos(tmp_path / "out", num_shards=2)
     gcs.create_bucket("photos")
     gcs.put_folder("gs://photos/out", Path(out))
-    return "gs://photos/out", Records(out, "TRAIN", features=True, decode=False)
+    return "gs://photos/out", Records(out, "TRAIN", inputs="all", decode=False)
 
 
 def test_records_of_a_bucket_are_those_of_the_disk(bucket: tuple[str, Records]) -> None:
     uri, local = bucket
-    records = Records(uri, "TRAIN", features=True, decode=False)
+    records = Records(uri, "TRAIN", inputs="all", decode=False)
     assert repr(records) == repr(local)
     assert records[[30, 2, 17, 18, 2]] == local[[30, 2, 17, 18, 2]]
     assert pickle.loads(pickle.dumps(records))[7] == local[7]
@@ -38,7 +38,7 @@ def test_neighbours_are_read_by_one_request(gcs: Any, bucket: tuple[str, Records
     uri, local = bucket
     counts = []
     for numbers in ([9], [11, 9, 10, 12]):
-        records = Records(uri, "TRAIN", features=True, decode=False)
+        records = Records(uri, "TRAIN", inputs="all", decode=False)
         gcs.forget_requests()
         assert records[numbers] == local[numbers]
         counts.append(gcs.count("download", "*.tfrecord"))
@@ -57,7 +57,7 @@ def test_batches_of_a_bucket(
     again = batches(uri, "TRAIN", num_threads=1, **options)
     for ours, theirs in zip(remote, again, strict=True):
         np.testing.assert_array_equal(ours[0], theirs[0])
-    ids = {"features": True, "decode": False, "map_fn": lambda one: one["image/source_id"]}
+    ids = {"inputs": "all", "decode": False, "map_fn": lambda one: one["image/source_id"]}
     loop = batches(uri, "TRAIN", batch_size=5, seed=3, shuffle="blocks", **ids)
     gcs.forget_requests()
     found = np.concatenate(list(loop)).tolist()

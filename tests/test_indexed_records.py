@@ -59,9 +59,9 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ("dataset", "options"),
     [
         ("every", {}),
-        ("every", {"features": True}),
+        ("every", {"inputs": "all"}),
         ("every", {"decode": False}),
-        ("every", {"features": True, "decode": False}),
+        ("every", {"inputs": "all", "decode": False}),
         ("every", {"inputs": ["count", "caption"], "targets": ["lit", "topics"]}),
         ("every", {"inputs": ["series"], "targets": ["matrix"]}),
         ("every", {"image_size": 40, "dtype": "float32", "value_range": (-100, 155)}),
@@ -152,7 +152,7 @@ def test_each_image_has_memory_of_its_own(tmp_path: Path) -> None:
 
 
 def test_records_come_by_numbers_lists_and_slices(out: str) -> None:
-    records = Records(out, "TRAIN", features=True, decode=False)
+    records = Records(out, "TRAIN", inputs="all", decode=False)
     ids = [one["image/source_id"] for one in records]
     assert len(records) == len(set(ids)) == 36
     assert records[7]["image/source_id"] == ids[7]
@@ -243,7 +243,7 @@ def test_another_process_reads_on(out: str, method: str) -> None:
 
 
 def test_it_pickles_without_what_it_has_read(out: str) -> None:
-    records = Records(out, "TRAIN", features=True, decode=False)
+    records = Records(out, "TRAIN", inputs="all", decode=False)
     before = len(pickle.dumps(records))
     expected = list(records)
     assert len(pickle.dumps(records)) == before

@@ -193,9 +193,9 @@ def test_columns_are_chosen_by_name(every: str) -> None:
     ("options", "words"),
     [
         ({"inputs": ["cuont"]}, "did you mean 'count'?"),
-        ({"inputs": "count"}, "a list of columns"),
+        ({"inputs": "count"}, "a list of columns, such as ['image_uri', 'age']. Or give 'all'"),
         ({"targets": []}, "a list of columns"),
-        ({"features": True, "targets": ["lit"]}, "`features=True` gives every column"),
+        ({"inputs": "all", "targets": ["lit"]}, "`inputs='all'` gives every column"),
     ],
 )
 def test_a_wrong_choice_of_columns_is_named(every: str, options: Any, words: str) -> None:
@@ -235,7 +235,7 @@ def test_a_table_without_images_is_read_a_batch_at_a_time() -> None:
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_features_are_all_of_them_with_their_true_types(every: str, batch_size: Any) -> None:
     dataset = tfrecorder.load(
-        every, "TRAIN", features=True, image_size=16, shuffle=False, batch_size=batch_size
+        every, "TRAIN", inputs="all", image_size=16, shuffle=False, batch_size=batch_size
     )
     found, frame = first(dataset), every_kind()
     rows = frame if batch_size else frame.iloc[0]

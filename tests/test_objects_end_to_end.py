@@ -186,8 +186,8 @@ def test_credentials_that_are_refused_are_no_rejects(photos: S3) -> None:
 def test_records_and_batches_are_read_by_ranges(photos: S3, dataset: Path) -> None:
     convert()
     photos.forget_requests()
-    local = tfrecorder.Records(dataset, "TRAIN", features=True, decode=False)
-    there = tfrecorder.Records(OUT, "TRAIN", features=True, decode=False)
+    local = tfrecorder.Records(dataset, "TRAIN", inputs="all", decode=False)
+    there = tfrecorder.Records(OUT, "TRAIN", inputs="all", decode=False)
     assert there[[30, 2, 17, 18, 2]] == local[[30, 2, 17, 18, 2]]
     assert pickle.loads(pickle.dumps(there))[7] == local[7]
     assert list(there) == list(local)

@@ -31,7 +31,7 @@ def test_gives_one_dataset_a_split(out: str) -> None:
 def test_every_image_and_label_comes_back_exactly(out: str, split: str) -> None:
     rows = photos(split)
     names = sorted(set(rows["label"]))
-    stored = tfrecorder.load(out, split, decode=False, features=True)
+    stored = tfrecorder.load(out, split, decode=False, inputs="all")
     by_uri = {row["image/filename"].numpy().decode(): row for row in stored}
     assert sorted(by_uri) == sorted(rows["image_uri"])
     for uri, label in zip(rows["image_uri"], rows["label"], strict=True):
@@ -107,7 +107,7 @@ def test_unlabelled_images_have_label_minus_one(tmp_path: Path) -> None:
                 {"shard": (1, 5)},
                 {"seed": 1, "start": (3, 0)},
                 {"map_fn": lambda image, label: (image, label + 1)},
-                {"features": True},
+                {"inputs": "all"},
             ],
         )
     ]
@@ -133,20 +133,20 @@ def test_the_short_batch_comes_last(out: str) -> None:
 
 
 def test_only_train_is_shuffled_and_anew_each_epoch(out: str) -> None:
-    train = tfrecorder.load(out, "TRAIN", features=True)
-    stored = ids(tfrecorder.load(out, "TRAIN", features=True, shuffle=False))
+    train = tfrecorder.load(out, "TRAIN", inputs="all")
+    stored = ids(tfrecorder.load(out, "TRAIN", inputs="all", shuffle=False))
     first, second = ids(train), ids(train)
     assert sorted(first) == sorted(second) == sorted(stored)
     assert len({tuple(first), tuple(second), tuple(stored)}) == 3
-    test = tfrecorder.load(out, "TEST", features=True)
-    assert ids(test) == ids(test) == ids(tfrecorder.load(out, "TEST", features=True, seed=9))
+    test = tfrecorder.load(out, "TEST", inputs="all")
+    assert ids(test) == ids(test) == ids(tfrecorder.load(out, "TEST", inputs="all", seed=9))
 
 
 def test_shuffle_takes_a_buffer_or_nothing(out: str) -> None:
     """With a buffer of one record only the shards change places."""
-    stored = ids(tfrecorder.load(out, "TRAIN", features=True, shuffle=False))
+    stored = ids(tfrecorder.load(out, "TRAIN", inputs="all", shuffle=False))
     for buffer, mixed in ((1, False), (36, True)):
-        order = ids(tfrecorder.load(out, "TRAIN", features=True, shuffle=buffer, seed=0))
+        order = ids(tfrecorder.load(out, "TRAIN", inputs="all", shuffle=buffer, seed=0))
         of_first_shard = [row for row in order if row in stored[:9]]
         assert (of_first_shard != stored[:9]) == mixed
         assert order != stored
@@ -172,10 +172,10 @@ def test_a_seed_gives_the_same_batches_on_every_run(out: str, more: dict[str, ob
 def test_hosts_read_disjoint_and_complete_parts(out: str, split: str, count: int) -> None:
     """Also where there are more hosts than records: TEST has 8."""
     parts = [
-        ids(tfrecorder.load(out, split, features=True, shard=(index, count)))
+        ids(tfrecorder.load(out, split, inputs="all", shard=(index, count)))
         for index in range(count)
     ]
-    everything = ids(tfrecorder.load(out, split, features=True))
+    everything = ids(tfrecorder.load(out, split, inputs="all"))
     assert sorted(itertools.chain(*parts)) == sorted(everything)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -183,7 +183,7 @@ def test_hosts_read_disjoint_and_complete_parts(out: str, split: str, count: int
 def test_cache_reads_the_shards_once(tmp_path: Path) -> None:
     out = convert_photos(tmp_path / "out")
     datasets = [
-        tfrecorder.load(out, "TEST", cache=cache, features=True, image_size=9)
+        tfrecorder.load(out, "TEST", cache=cache, inputs="all", image_size=9)
         for cache in (True, tmp_path / "cache")
     ]
     first = [ids(dataset) for dataset in datasets]
@@ -221,7 +221,7 @@ def test_map_fn_gets_decoded_images_before_batching(out: str) -> None:
 
 
 def test_features_are_all_that_is_stored(out: str) -> None:
-    batch = next(iter(tfrecorder.load(out, "TEST", features=True, image_size=10, batch_size=8)))
+    batch = next(iter(tfrecorder.load(out, "TEST", inputs="all", image_size=10, batch_size=8)))
     assert batch["image/encoded"].shape == (8, 10, 10, 3)
     assert batch["image/format"].numpy().tolist() == [b"jpeg"] * 8
     assert set(batch) == set(info(out).features)

@@ -235,7 +235,7 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras, tfrecorder
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-train = tfrecorder.load({out!r}, "TRAIN", batch_size=8, image_size=16, features=True)
+train = tfrecorder.load({out!r}, "TRAIN", batch_size=8, image_size=16, inputs="all")
 rows = []
 for batch in strategy.experimental_distribute_dataset(train):
     for part in strategy.experimental_local_results(batch["image/source_id"]):
@@ -258,7 +258,7 @@ print(len(history.history["loss"]))
 def test_auto_sharding_divides_without_loss(out: str, more: dict[str, object]) -> None:
     from tensorflow.python.data.experimental.ops import distribute  # what tf.distribute calls
 
-    options = {"batch_size": 4, "image_size": 10, "features": True} | more
+    options = {"batch_size": 4, "image_size": 10, "inputs": "all"} | more
     parts = []
     for index in range(2):
         dataset = tfrecorder.load(out, "TRAIN", **options)

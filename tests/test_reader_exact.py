@@ -33,12 +33,12 @@ def of_batches(out: str, **options: Any) -> list[list[int]]:
     def one(features: dict[str, Any]) -> Any:
         return np.int64(features["image/source_id"])
 
-    loop = tfrecorder.batches(out, "TRAIN", features=True, decode=False, map_fn=one, **options)
+    loop = tfrecorder.batches(out, "TRAIN", inputs="all", decode=False, map_fn=one, **options)
     return [batch.tolist() for batch in loop]
 
 
 def of_load(out: str, **options: Any) -> list[list[int]]:
-    dataset = tfrecorder.load(out, "TRAIN", features=True, decode=False, **options)
+    dataset = tfrecorder.load(out, "TRAIN", inputs="all", decode=False, **options)
     found = [ids([batch]) for batch in dataset]
     assert len(dataset) == len(found)
     return found
@@ -62,11 +62,11 @@ def test_the_sequence_is_that_of_batches(out: str, options: dict[str, Any]) -> N
 
 
 def test_each_iteration_is_the_next_epoch(out: str) -> None:
-    dataset = tfrecorder.load(out, "TRAIN", features=True, decode=False, **EXACT)
+    dataset = tfrecorder.load(out, "TRAIN", inputs="all", decode=False, **EXACT)
     epochs = [ids(dataset) for _ in range(3)]
     assert all(sorted(epoch) == sorted(epochs[0]) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
-    again = tfrecorder.load(out, "TRAIN", features=True, decode=False, start=(2, 0), **EXACT)
+    again = tfrecorder.load(out, "TRAIN", inputs="all", decode=False, start=(2, 0), **EXACT)
     assert ids(again) == ids(again) == epochs[2]
 
 

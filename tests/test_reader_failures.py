@@ -159,7 +159,6 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"start": 3}, r"start=3: give \(epoch, step\)"),
         ({"start": (0, -1)}, r"start=\(0, -1\): give \(epoch, step\)"),
         ({"start": (3, 0)}, "give the seed"),
-        ({"start": (3, 0), "seed": 1, "deterministic": False}, "deterministic"),
         ({"start": (3, 99), "seed": 1}, "an epoch has 36 steps"),
         ({"image_size": 8, "resize": "fit", "batch_size": 2}, "cannot share a batch"),
         ({"image_size": 8, "resize": "fit", "augment": True}, "leave it out"),

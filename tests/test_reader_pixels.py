@@ -254,7 +254,7 @@ def test_augment_gives_parts_of_the_image_and_mirrors_half(
 def test_small_images_decode_a_batch_at_a_time_to_the_same(tmp_path: Path) -> None:
     """Records under 16 KiB, as the bundled photographs', take another path with a batch."""
     out = convert_photos(tmp_path / "out")
-    for more in ({}, {"augment": True, "seed": 5}, {"features": True}):
+    for more in ({}, {"augment": True, "seed": 5}, {"inputs": "all"}):
         options = {"image_size": 31, "shuffle": False} | more
         single = list(tfrecorder.load(out, "TRAIN", **options))
         mapped = tfrecorder.load(out, "TRAIN", batch_size=6, **options).unbatch()

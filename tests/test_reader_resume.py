@@ -50,7 +50,7 @@ model.compile(keras.optimizers.Adam(0.01), loss, run_eagerly=True)
 position = tfrecorder.keras.TrainingPosition(run, model, every={EVERY})
 print("begins at", position.epoch, position.step)
 for epoch, step in position.epochs({EPOCHS}):
-    train = tfrecorder.load(out, "TRAIN", batch_size={BATCH}, image_size=12, seed=7, features=True,
+    train = tfrecorder.load(out, "TRAIN", batch_size={BATCH}, image_size=12, seed=7, inputs="all",
                             start=(epoch, step))
     train = train.map(lambda row: (row["image/encoded"], tf.stack(
         [row["image/class/label"], tf.strings.to_number(row["image/source_id"], tf.int64)], 1)))
@@ -97,7 +97,7 @@ def test_a_killed_training_goes_on_with_the_batches_not_seen(out: str, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"augment": True}, {"cache": True}, {"shard": (1, 2)}])
 def test_a_start_leaves_out_exactly_the_steps_before_it(out: str, more: dict[str, object]) -> None:
-    options = {"batch_size": 4, "image_size": 10, "seed": 3, "features": True} | more
+    options = {"batch_size": 4, "image_size": 10, "seed": 3, "inputs": "all"} | more
     for epoch in (0, 6):
         whole = list(tfrecorder.load(out, "TRAIN", start=(epoch, 0), **options))
         rest = list(tfrecorder.load(out, "TRAIN", start=(epoch, 2), **options))
@@ -108,7 +108,7 @@ def test_a_start_leaves_out_exactly_the_steps_before_it(out: str, more: dict[str
 
 def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
     def order(epoch: int) -> list[int]:
-        return ids(tfrecorder.load(out, "TRAIN", features=True, seed=3, start=(epoch, 0)))
+        return ids(tfrecorder.load(out, "TRAIN", inputs="all", seed=3, start=(epoch, 0)))
 
     orders = [order(epoch) for epoch in range(4)]
     assert len({tuple(one) for one in orders}) == 4
@@ -117,7 +117,7 @@ def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
 
 def test_every_iteration_gives_the_epoch_asked_for(out: str) -> None:
     """Keras makes iterators that it never reads, and people look at a batch before training."""
-    options = {"image_size": 9, "batch_size": 36, "augment": True, "features": True}
+    options = {"image_size": 9, "batch_size": 36, "augment": True, "inputs": "all"}
     dataset = tfrecorder.load(out, "TRAIN", seed=3, start=(1, 0), **options)
     (first,), (second,) = list(dataset), list(dataset)
     assert ids([first]) == ids([second])

@@ -94,7 +94,7 @@ def test_the_order_is_near_uniform(
     qualities = []
     for seed in range(3):
         dataset = tfrecorder.load(
-            out, "TRAIN", decode=False, features=True, batch_size=200, shuffle=shuffle, seed=seed
+            out, "TRAIN", decode=False, inputs="all", batch_size=200, shuffle=shuffle, seed=seed
         )
         epochs = [ids(dataset) for _ in range(4)]
         assert all(sorted(rows) == list(range(ROWS)) for rows in epochs)
@@ -111,6 +111,6 @@ def test_a_source_written_in_order_is_mixed_by_the_shards_alone_badly(tmp_path: 
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": photo, "label": labels})
     options = {"num_shards": 1, "verify": "header", "progress": False, "shuffle": False}
     tfrecorder.convert(frame, tmp_path / "out", **options)
-    rows = ids(tfrecorder.load(tmp_path / "out", "TRAIN", features=True, decode=False, shuffle=50))
+    rows = ids(tfrecorder.load(tmp_path / "out", "TRAIN", inputs="all", decode=False, shuffle=50))
     assert order_quality(rows, rows, labels)[0] > 0.9
     assert order_quality(rows, rows, labels)[2] > 0.5

@@ -123,7 +123,7 @@ def test_our_readers_give_what_they_gave() -> None:
         assert {name: one.numpy().tolist() for name, one in ours.items()} == {
             name: one.numpy().tolist() for name, one in theirs.items()
         }
-    every = next(iter(tfrecorder.load(out, "TRAIN", shuffle=False, features=True)))
+    every = next(iter(tfrecorder.load(out, "TRAIN", shuffle=False, inputs="all")))
     assert every[BBOX].shape == (8,)
     assert len(tfrecorder.Records(out, "TRAIN")) == 3
     assert tfrecorder.info(out).features[BBOX] == "float"

@@ -128,7 +128,7 @@ def test_boxes_classes_and_masks_are_those_of_tfds(detection: Path) -> None:
         (3, 2),
         (3, 2, 16, 16),
     ]
-    for (one, other), their in zip(both(detection, features=True), _theirs(detection), strict=True):
+    for (one, other), their in zip(both(detection, inputs="all"), _theirs(detection), strict=True):
         alike(one, other)
         np.testing.assert_array_equal(one["objects/bbox"], their["objects"]["bbox"])
         assert one["objects/is_crowd"].dtype == bool
@@ -292,6 +292,6 @@ def test_a_further_image_is_refused_unless_columns_are_named(tmp_path: Path) -> 
     ((loaded, found),) = both(where, targets=["name"])
     alike(loaded, found)
     assert loaded[1] == b"a"
-    ((one, other),) = both(where, features=True)
+    ((one, other),) = both(where, inputs="all")
     alike(one, other)
     assert one["panoptic_image"].startswith(b"\x89PNG")

@@ -71,7 +71,7 @@ def check(out: Path, given: pd.DataFrame) -> None:
     for split in given["split"].unique():
         of_split = given[given["split"] == split]
         frame = tfrecorder.to_frame(out, split)
-        records = tfrecorder.Records(out, split, features=True, decode=False)
+        records = tfrecorder.Records(out, split, inputs="all", decode=False)
         order = [int(np.asarray(one["row"]).item()) for one in records]
         demand(frame["row"].tolist() == order, f"{split}: {frame['row'].tolist()}, {order}")
         demand(sorted(order) == sorted(of_split["row"]), f"{split}: other records than rows")

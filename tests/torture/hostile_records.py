@@ -56,10 +56,10 @@ def readers(where: str, keys: dict[str, str]) -> dict[str, Callable[[], Any]]:
         "inspect": lambda: str(tfrecorder.inspect(where, **keys)),
         "preview": lambda: str(tfrecorder.preview(where, progress=False, **keys)),
         "Records": lambda: list(tfrecorder.Records(where, "TRAIN", **keys)),
-        "features": lambda: list(tfrecorder.Records(where, "TRAIN", features=True, **keys)),
+        "features": lambda: list(tfrecorder.Records(where, "TRAIN", inputs="all", **keys)),
         "batches": lambda: list(tfrecorder.batches(where, "TRAIN", **sized, **keys)),
         "load": lambda: list(tfrecorder.load(where, "TRAIN", **keys)),
-        "load features": lambda: list(tfrecorder.load(where, "TRAIN", features=True, **keys)),
+        "load features": lambda: list(tfrecorder.load(where, "TRAIN", inputs="all", **keys)),
         "load batches": lambda: list(tfrecorder.load(where, "TRAIN", **sized, **keys)),
     }
 

@@ -50,7 +50,7 @@ def same(tensors: Any, arrays: Any) -> None:
         {"image_size": (40, 30), "layout": "NCHW", "dtype": "float32"},
         {"image_size": 40, "dtype": "float16", "augment": True},
         {"decode": False},
-        {"image_size": 40, "features": True},
+        {"image_size": 40, "inputs": "all"},
         {"image_size": 40, "shard": (1, 5), "drop_remainder": False},
     ],
 )

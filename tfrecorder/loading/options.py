@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.core.checks import OneOf, Whole, is_whole
+from tfrecorder.core.checks import Whole, is_whole
 from tfrecorder.core.option import Fault, option
 from tfrecorder.options.read import EpochOptions
 
@@ -58,16 +58,14 @@ class LoadOptions(EpochOptions):
             "exact" reads the whole split in the random order that `tfrecorder.batches` has with
             the same seed, batch_size and shard; with `augment`, it takes the same parts.
         seed: of shuffling and augmentation, 0 to 2**32 - 1; None gives a new order on each run.
-        deterministic: the same batches for the same seed on every run.  None is True if there is
-            a seed or no shuffling.
         cache: True keeps the decoded images in memory after the first epoch (with `augment` or
             `decode=False` the stored bytes), a path keeps them in files there; False reads and
             decodes in each epoch.
-        map_fn: called on each record's (image, label), or on its dict of `features`, in parallel,
-            after decoding and before batching.  TensorFlow traces it.
+        map_fn: called on each record's (image, label), or on its dict with `inputs="all"`, in
+            parallel, after decoding and before batching.  TensorFlow traces it.
         augment: a random part of each image, resized, and mirrored half of the time.
-        features: a dict of every stored feature in place of (image, label).
         inputs: the columns for the first half of an element: one gives its value, several a dict.
+            "all" gives a dict of every stored feature in place of (image, label).
             None gives the images or, if there are none, all numbers, texts and bytes that are not
             targets.
         targets: the columns for the second half. None gives labels, boxes, masks and the numbers
@@ -97,7 +95,6 @@ class LoadOptions(EpochOptions):
 
     drop_remainder: bool = option(False, needs=("batch_size",))
     shuffle: bool | int | str | None = option(None, _check_shuffle)
-    deterministic: bool | None = option(None, OneOf(None, True, False))
     cache: bool | str = option(False, _check_cache, normal=_path)
     start: tuple[int, int] | None = option(None, _check_start)
 
@@ -116,11 +113,8 @@ class LoadOptions(EpochOptions):
                 "it; the position of `tfrecorder.batches` can."
             )
             yield "follow", words
-        if self.start and (self.seed is None or self.deterministic is False):
-            words = (
-                "an epoch's order comes from the seed; give the seed of the run to continue, such "
-                "as `seed=1`, and leave `deterministic` as it is."
-            )
+        if self.start and self.seed is None:
+            words = "an epoch's order comes from the seed; give the seed of the run to continue."
             yield "start", words
         if self.is_exact and self.cache:
             yield "shuffle", "a cache keeps the records in one order; leave out one of the two."
@@ -147,8 +141,6 @@ class LoadOptions(EpochOptions):
 
     def is_deterministic(self, split: str) -> bool:
         """True if the order of a split must be the same on every run."""
-        if self.deterministic is not None:
-            return self.deterministic
         return self.seed is not None or not self.shuffles(split)
 
 

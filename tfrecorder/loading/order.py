@@ -118,11 +118,9 @@ def read_slices(
     """
     if cycle is None:
         return files.flat_map(_read_slice)
-    deterministic = options.seed is not None
-    if options.deterministic is not None:
-        deterministic = options.deterministic
+    in_order = options.seed is not None  # which only shuffled records need
     return files.interleave(
-        _read_slice, cycle_length=cycle, num_parallel_calls=cycle, deterministic=deterministic
+        _read_slice, cycle_length=cycle, num_parallel_calls=cycle, deterministic=in_order
     )
 
 

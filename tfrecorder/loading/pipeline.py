@@ -182,7 +182,7 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     except tf.errors.OpError as error:
         words = f"{error.message}; give a folder that can be written."
         raise OptionError.of("cache", folder, words) from error
-    content = ("size", "resize", "antialias", "dtype", "low_high", "decode", "features")
+    content = ("size", "resize", "antialias", "dtype", "low_high", "decode")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
     # A repeated conversion may give files with the same names and sizes.

@@ -15,6 +15,9 @@ from tfrecorder.options.option import Options
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
+#: In place of a list of inputs: a dict of every stored feature is the element.
+ALL = "all"
+
 
 def _check_image_size(value: Any) -> str | None:
     sides = (value,) if is_whole(value) else value
@@ -30,6 +33,12 @@ def _check_value_range(value: Any) -> str | None:
         return "give (low, high), such as `value_range=(-1, 1)`."
     in_order = -math.inf < low < high < math.inf
     return None if in_order else "low must be less than high, both finite."
+
+
+def _check_inputs(value: Any) -> str | None:
+    if value == ALL:
+        return None
+    return _check_names(value) and f"{_check_names(value)} Or give 'all' for every one."
 
 
 def _check_names(value: Any) -> str | None:
@@ -81,8 +90,7 @@ class ReadOptions(Options):
     seed: int | None = option(None, Whole(0, 2**32 - 1))
     map_fn: Callable[..., Any] | None = option(None, _check_function)
     augment: bool = option(False)
-    features: bool = option(False)
-    inputs: Sequence[str] | None = option(None, _check_names)
+    inputs: Sequence[str] | str | None = option(None, _check_inputs)
     targets: Sequence[str] | None = option(None, _check_names)
     max_boxes: int | None = option(None, Whole(1))
     image: str | None = None
@@ -90,9 +98,8 @@ class ReadOptions(Options):
     at: int | None = option(None, Whole(0))
 
     def _conflicts(self) -> Iterator[Fault]:
-        if self.features and (self.inputs or self.targets):
-            name = "inputs" if self.inputs else "targets"
-            yield name, f"`features=True` gives every column; leave `{name}` out."
+        if self.is_whole and self.targets:
+            yield "targets", "`inputs='all'` gives every column; leave `targets` out."
         if not self.decode:
             pixels = [name for name in ("image_size", "augment") if getattr(self, name)]
             if pixels or self.dtype != "uint8":
@@ -105,6 +112,11 @@ class ReadOptions(Options):
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
             words = "uint8 pixels are 0 to 255; give `dtype='float32'` for another range."
             yield "value_range", words
+
+    @property
+    def is_whole(self) -> bool:
+        """True if an element is a dict of every stored feature, and has no halves."""
+        return isinstance(self.inputs, str)
 
     @property
     def keys(self) -> NamedKeys:

@@ -38,7 +38,7 @@ def chosen_columns(
     if options.targets is not None:
         targets = _named(stored, "targets", options.targets)
         inputs = [field for field in inputs if field not in targets]
-    if options.inputs is not None:
+    if options.inputs is not None and not isinstance(options.inputs, str):
         inputs = _named(stored, "inputs", options.inputs)
     return tuple(inputs), tuple(targets)
 
@@ -57,7 +57,7 @@ def unread_words(stored: StoredDataset) -> str:
     name = (targets or others or ["…"])[0]
     return (
         f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "
-        f"`targets=[{name!r}]`; `features=True` gives every key as it is stored."
+        f"`targets=[{name!r}]`; `inputs='all'` gives every key as it is stored."
     )
 
 

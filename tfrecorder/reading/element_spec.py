@@ -59,7 +59,7 @@ class ElementSpec:
         pictures: what an image becomes, by the key of its column; those of masks and boxes too.
         image: the image that boxes are on.
         is_raw: images are stored as pixels.
-        options: with `features`, an element is a dict of every stored feature, and has no halves.
+        options: with `inputs="all"`, an element is a dict of every stored feature, without halves.
     """
 
     inputs: tuple[Field, ...]
@@ -79,7 +79,7 @@ class ElementSpec:
     @property
     def is_ragged(self) -> bool:
         """True if elements hold lists of different lengths, so that batches are ragged."""
-        if self.options.features:
+        if self.options.is_whole:
             return any(None in feature.shape for feature in self.parsed)
         kinds = [field.kind for field in self.columns]
         lists = (kind for kind in kinds if isinstance(kind, (Number, Text, Bytes)))
@@ -107,7 +107,7 @@ class ElementSpec:
             drawn: what is drawn for the record, if its images are random parts.
             engine: of all these arrays.
         """
-        if self.options.features:
+        if self.options.is_whole:
             return values | {field.encoded_key: pixels[field.key] for field in self.decoded}
 
         def half(fields: Sequence[Field]) -> Any:
@@ -166,7 +166,7 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     targets: tuple[Field, ...] = ()
     columns, parsed, image = stored.fields, stored.record, primary_image(stored.fields)
     pictures = {field.key: _picture_for(stored, field, options) for field in stored.fields}
-    if options.features:
+    if options.is_whole:
         refuse_empty(stored)
     else:
         inputs, targets = chosen_columns(stored, options)

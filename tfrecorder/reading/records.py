@@ -59,7 +59,7 @@ class Records(Sequence[Any]):
             lengths are read once.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
         **options: those of `load` that say what an element holds: `image_size`, `resize`,
-            `antialias`, `dtype`, `value_range`, `decode`, `features`, `inputs`, `targets`,
+            `antialias`, `dtype`, `value_range`, `decode`, `inputs`, `targets`,
             `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `image`, `label`,
             `at`.
 
