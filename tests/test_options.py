@@ -147,7 +147,7 @@ REFUSED = {
     "strict": [("yes", "True, False, or a list"), ([], "a list of codes"), (1, "a list")],
     "overwrite": [("yes", "True or False"), (None, "True or False")],
     "retry_rejects": [("yes", "True or False"), (0, "True or False")],
-    "runner": [("", "a runner's name"), (None, "a runner's name"), (1, "a runner's name")],
+    "runner": [("", "a runner's name"), (1, "a runner's name")],
     "runner_options": [
         ("machine_type=x", "give a dict"),
         ([("machine_type", "x")], "give a dict"),

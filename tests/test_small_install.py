@@ -16,32 +16,11 @@ from typing import Any
 
 import pytest
 from doc_pages import DOCS, ROOT
+from environments import Environment, without
 from support import CSV, public_files
 
 #: What is in a clone of the repository and decides what is installed.
 _CLONE = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "requirements")
-
-#: Python's own way to find modules, but for some packages.
-_HIDING = """
-import sys
-from importlib.machinery import PathFinder
-
-class Hiding:
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        hidden = name.partition(".")[0] in {hidden!r}
-        return None if hidden else PathFinder.find_spec(name, path, target)
-
-    @staticmethod
-    def find_distributions(*args, **kwargs):
-        return PathFinder.find_distributions(*args, **kwargs)
-
-    @staticmethod
-    def invalidate_caches():
-        PathFinder.invalidate_caches()
-
-sys.meta_path = [Hiding if one is PathFinder else one for one in sys.meta_path]
-"""
 
 
 def _pip(*arguments: Any) -> None:
@@ -52,42 +31,6 @@ def _pip(*arguments: Any) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-class Environment:
-    """A Python with some of the packages, in the folder of the test that runs."""
-
-    def __init__(self, python: Path | str, **variables: str) -> None:
-        self._python = str(python)
-        self._variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **variables}
-
-    def run(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self._python, *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": "", **self._variables},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-
-    def does(self, code: str) -> None:
-        """Run some lines after `import tfrecorder`."""
-        done = self.run("-c", f"import tfrecorder\n{code}")
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def command(self, *words: Any) -> str:
-        """What a command that goes well prints."""
-        done = self.run("-m", "tfrecorder", *words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def refuses(self, *words: Any) -> str:
-        """The one line that a command ends with."""
-        done = self.run("-m", "tfrecorder", *words)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert done.stdout == ""
-        (line,) = done.stderr.splitlines()
-        return line
 
 
 @pytest.fixture(scope="module")
@@ -108,21 +51,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(venv / "bin/python")
 
 
-def _without(folder: Path, *hidden: str) -> Environment:
-    """This Python with some packages hidden."""
-    (folder / "sitecustomize.py").write_text(_HIDING.format(hidden=hidden))
-    return Environment(sys.executable, PYTHONPATH=f"{folder}{os.pathsep}{ROOT}")
-
-
 @pytest.fixture
 def without_beam(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return _without(tmp_path_factory.mktemp("without"), "apache_beam")
+    return without(tmp_path_factory.mktemp("without"), "apache_beam")
 
 
 @pytest.fixture
 def without_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     hidden = ("tensorflow", "keras", "tensorflow_datasets")
-    return _without(tmp_path_factory.mktemp("without"), *hidden)
+    return without(tmp_path_factory.mktemp("without"), *hidden)
 
 
 TENSORFLOW = 'run `pip install "tensorflow>=2.18"`'

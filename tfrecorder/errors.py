@@ -125,8 +125,13 @@ _PACKAGES |= dict.fromkeys(("google", "google.cloud"), _PACKAGES["google.cloud.s
 
 def refuse_missing(module: str) -> None:
     """Raise a PackageError unless a package is installed; it is not imported."""
-    if module not in sys.modules and importlib.util.find_spec(module) is None:
+    if not is_installed(module):
         raise PackageError(_in_words(module))
+
+
+def is_installed(module: str) -> bool:
+    """True if a package can be imported; it is not."""
+    return module in sys.modules or importlib.util.find_spec(module) is not None
 
 
 @contextlib.contextmanager

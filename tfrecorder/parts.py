@@ -37,8 +37,9 @@ from tfrecorder.output.result import ConversionResult, counts_in_words, read_res
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan
+from tfrecorder.runners import in_process
 from tfrecorder.writing.commit import complete
-from tfrecorder.writing.worker import Task, finish, write_here
+from tfrecorder.writing.worker import Task, finish
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,7 +178,7 @@ def work(
         if pending:
             storage.overwrite(where, layout.PARTS, json.dumps(parts))
         shown = bool(pending) and is_shown(options.progress)
-        written = write_here(where, plan, pending, options, notes=True, shown=shown)
+        written = in_process.write(plan, where, pending, options, notes=True, shown=shown)
         done = [*before.values(), *written]
     totals = add_up(done)
     return PartResult(

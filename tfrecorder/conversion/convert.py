@@ -53,7 +53,7 @@ def convert(
         UnreachableError: a disk or a service failed for more than two minutes.
         RejectedError: more images than allowed were rejected.
         RunnerError: the runner failed, or did not take the job.
-        PackageError: Apache Beam is not installed.
+        PackageError: an option needs Apache Beam, which is not installed.
         KeyboardInterrupt: its message says how to continue.
 
     Example:

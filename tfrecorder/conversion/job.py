@@ -1,9 +1,8 @@
 """A job: rows are planned for a directory, staged there, written by an executor, and committed.
 
-    Job.rows ──► stage ──► executor ──► result
+    Job.rows ──► stage ──► runner ──► result
 
-`convert`, `append` and `compact` are jobs, and differ in how they plan their rows.  An executor is
-who writes what is staged.
+`convert`, `append` and `compact` are jobs, and differ in how they plan their rows.
 """
 
 from __future__ import annotations
@@ -19,20 +18,16 @@ from tfrecorder import storage
 from tfrecorder.conversion.staged import PlannedRows, Staged, Summary, stage
 from tfrecorder.conversion.table import Say, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.errors import ImagesUnreachableError, UnreachableError, refuse_missing
+from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
-from tfrecorder.output.progress import progress_bar
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.reading.commits import Commit
-from tfrecorder.runners.run import run as run_on_beam
+from tfrecorder.runners.run import run as run_staged
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
-
-#: Writes and commits what is staged; returns the handle of a job that does so elsewhere, or None.
-Executor = Callable[[Staged], "DataflowJob | None"]
 
 
 @dataclass(frozen=True)
@@ -61,15 +56,6 @@ class Job:
         return storage.absolute(self.path)
 
 
-def on_beam(staged: Staged) -> DataflowJob | None:
-    """The executor of a conversion: the runner that its options name."""
-    options = staged.options
-    stays = options.wait or options.runner != "DataflowRunner"
-    shown = is_shown(options.progress) and stays
-    with progress_bar(staged.folder, staged.plan, shown):
-        return run_on_beam(staged.plan, staged.folder, options, progress=shown)
-
-
 def stage_only(job: Job) -> ConversionStatus:
     """Stage a job for other processes, which write and commit it.
 
@@ -81,24 +67,25 @@ def stage_only(job: Job) -> ConversionStatus:
         return dataclasses.replace(status(job.where), output_dir=job.path)
 
 
-def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob:
+def run(job: Job) -> ConversionResult | DataflowJob:
     """Run a job to its commit, or to the launch of what commits it elsewhere.
 
     Raises:
-        TfrecorderError: as the planning, the executor and the commit raise them.
+        TfrecorderError: as the planning, the runner and the commit raise them.
         KeyboardInterrupt: its message says how to continue.
     """
     began = time.perf_counter()
     try:
         with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
-            outcome = _stage(job, claimed, on_beam=True)
+            outcome = _stage(job, claimed)
             if isinstance(outcome, ConversionResult):
                 result = outcome
             else:
                 staged, summary = outcome
-                handle = None if isinstance(staged, Commit) else execute(staged)
-                if handle is not None:
-                    return dataclasses.replace(handle, passed_over=summary.passed_over)
+                if isinstance(staged, Staged):
+                    handle = run_staged(staged.plan, staged.folder, staged.options)
+                    if handle is not None:
+                        return dataclasses.replace(handle, passed_over=summary.passed_over)
                 result = _result(job.where, staged, summary)
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, job.where, f"the same {job.verb}")) is None:
@@ -109,7 +96,7 @@ def run(job: Job, execute: Executor = on_beam) -> ConversionResult | DataflowJob
 
 
 def _stage(
-    job: Job, claimed: contextlib.ExitStack, on_beam: bool = False
+    job: Job, claimed: contextlib.ExitStack
 ) -> ConversionResult | tuple[Staged | Commit, Summary]:
     """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards."""
     shown = is_shown(job.options.progress)
@@ -119,8 +106,6 @@ def _stage(
         rows = job.rows(say)
     if isinstance(rows, ConversionResult):
         return rows
-    if on_beam:
-        refuse_missing("apache_beam")
     warn_of_source(rows, job.source)
     if not job.adds:
         claimed.enter_context(claim(job.where))

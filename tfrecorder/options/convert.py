@@ -22,7 +22,7 @@ from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
 from tfrecorder.options import convert_values as values
 from tfrecorder.options.option import Options
-from tfrecorder.options.runner import RUNNERS, canonical_runner, check_form
+from tfrecorder.options.runner import DIRECT, RUNNERS, canonical_runner, check_form
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema, to_plain
@@ -255,10 +255,11 @@ class ConvertOptions(Options):
         False,
         help="For a finished dataset: try its rejects again, and add what can be read now.",
     )
-    runner: str = option(
-        "DirectRunner",
+    runner: str | None = option(
+        None,
         values.check_runner,
-        f"The Beam runner: {', '.join(RUNNERS)}, in any case, or the dotted path of a class.",
+        f"The Beam runner: {', '.join(RUNNERS)}, in any case, or the dotted path of a class. "
+        "Default: the DirectRunner, or without Apache Beam this process.",
         metavar="NAME",
         normal=canonical_runner,
     )
@@ -278,13 +279,13 @@ class ConvertOptions(Options):
         None,
         text,
         "Google Cloud project, for Dataflow.",
-        idle_with={"runner": "DirectRunner".__eq__},
+        idle_with={"runner": (None, DIRECT).__contains__},
     )
     region: str | None = option(
         None,
         text,
         "Google Cloud region, for Dataflow.",
-        idle_with={"runner": "DirectRunner".__eq__},
+        idle_with={"runner": (None, DIRECT).__contains__},
     )
     num_workers: int | None = option(
         None,

@@ -7,9 +7,12 @@ from typing import Any
 
 from tfrecorder.core.checks import is_whole
 
+#: The runner if none is named; where Beam is not installed, it is this process.
+DIRECT = "DirectRunner"
+
 #: The runners known by name, each with its class.
 RUNNERS = {
-    "DirectRunner": "apache_beam.runners.direct.direct_runner.DirectRunner",
+    DIRECT: "apache_beam.runners.direct.direct_runner.DirectRunner",
     "DataflowRunner": "apache_beam.runners.dataflow.dataflow_runner.DataflowRunner",
     "DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner",
     "FlinkRunner": "apache_beam.runners.portability.flink_runner.FlinkRunner",
@@ -32,7 +35,7 @@ REFUSED = {
     "dry_run": "it keeps the job from running; leave it out.",
 }
 
-#: Options that only the in-process runner refuses.
+#: Options that only the DirectRunner refuses.
 REFUSED_LOCALLY = dict.fromkeys(
     ("direct_num_workers", "direct_running_mode", "num_workers"),
     "the DirectRunner's worker processes are set by `num_workers=…`.",
@@ -102,6 +105,6 @@ def refusal(name: str, value: Any, runner: str) -> str | None:
     """
     if value in (None, False, "false"):
         return None
-    if runner == "DirectRunner" and name in REFUSED_LOCALLY:
+    if runner == DIRECT and name in REFUSED_LOCALLY:
         return REFUSED_LOCALLY[name]
     return REFUSED.get(name)

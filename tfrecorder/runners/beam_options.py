@@ -15,7 +15,7 @@ from typing import Any
 
 from tfrecorder.errors import OptionError, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.runner import RUNNERS, plain_name, refusal
+from tfrecorder.options.runner import DIRECT, RUNNERS, plain_name, refusal
 from tfrecorder.runners.beam_patches import quiet_beam
 
 #: Options that name a server which must already be running.
@@ -57,26 +57,33 @@ def load_runner(name: str) -> type:
 
 @quiet_beam()
 def check_runner(options: ConvertOptions) -> None:
-    """Raise an OptionError with everything that is wrong with the runner and its options."""
-    if options.runner == "DirectRunner" and not options.runner_options:
+    """Check the runner and its options, before anything is written.
+
+    Raises:
+        OptionError: says everything that is wrong with them.
+        PackageError: they need Beam, which is not installed.
+    """
+    if options.runner is not None or options.runner_options or (options.num_workers or 1) > 1:
+        refuse_missing("apache_beam")
+    name = options.runner or DIRECT
+    if name == DIRECT and not options.runner_options:
         return  # no need to ask Beam, whose import takes a second
-    refuse_missing("apache_beam")
-    runner = load_runner(options.runner)
+    runner = load_runner(name)
     flags = beam_flags(options)
-    if options.runner not in ("DirectRunner", "DataflowRunner") and options.num_workers is not None:
+    if name not in (DIRECT, "DataflowRunner") and options.num_workers is not None:
         words = (
-            f"it has no effect with the {options.runner}, because the cluster decides how many "
+            f"it has no effect with the {name}, because the cluster decides how many "
             "workers there are; leave it out."
         )
         raise OptionError.of("num_workers", options.num_workers, words)
-    if options.runner == "DataflowRunner":
+    if name == "DataflowRunner":
         return  # its launcher completes the options before Beam checks them
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
     faults = PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
     given = options.runner_options or {}
-    if options.runner == "PortableRunner" and "job_endpoint" not in given:
+    if name == "PortableRunner" and "job_endpoint" not in given:
         faults.append(
             "the address of the job service is missing: give it, such as "
             "`runner_options['job_endpoint']='localhost:8099'`."
@@ -99,7 +106,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     faults: list[str] = []
     for name, value in (options.runner_options or {}).items():
         try:
-            flags += _parsed(parser, name, value, options.runner)
+            flags += _parsed(parser, name, value, options.runner or DIRECT)
         except _FaultError as fault:
             faults.append(str(fault))
     if not faults:

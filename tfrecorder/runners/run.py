@@ -1,4 +1,4 @@
-"""Running the pipeline on Beam's runners."""
+"""Running a staged plan: on one of Beam's runners, or without Beam in this process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tfrecorder import storage
-from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError
+from tfrecorder.display.bars import is_shown
+from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, is_installed
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import Failure, read_failure
+from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
-from tfrecorder.runners import beam_options
+from tfrecorder.runners import beam_options, in_process
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
 from tfrecorder.writing.limit_errors import limit_reached
 from tfrecorder.writing.shards import default_threads
@@ -32,7 +35,7 @@ _WORKER = (
 MOST_PARTITIONS = 128
 
 
-def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) -> DataflowJob | None:
+def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | None:
     """Run a staged plan to its commit, unless a Dataflow job does that without us.
 
     Args:
@@ -47,15 +50,27 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         RunnerError: the runner failed for another reason.
         KeyboardInterrupt: even if Beam wrapped it; it says so if a job is still running.
     """
-    launch = uuid.uuid4().hex
+    stays = options.wait or options.runner != "DataflowRunner"
+    shown = is_shown(options.progress) and stays
+    with progress_bar(output_dir, plan, shown):
+        if options.runner is None and not is_installed("apache_beam"):
+            in_process.run(plan, output_dir, options, notes=shown)
+            return None
+        return _run_on_beam(plan, output_dir, options, shown)
+
+
+def _run_on_beam(
+    plan: Plan, output_dir: str, options: ConvertOptions, progress: bool
+) -> DataflowJob | None:
+    launch, runner = uuid.uuid4().hex, options.runner or DIRECT
     try:
         with quiet_beam(), as_in_a_script():
-            if options.runner == "DataflowRunner":
+            if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
-            if options.runner == "DirectRunner":
+            if runner == DIRECT:
                 _run_locally(plan, output_dir, options, progress, launch)
             else:
-                _run_elsewhere(plan, output_dir, options, progress, launch)
+                _run_elsewhere(plan, output_dir, options, runner, progress, launch)
     except BaseException as error:
         if _is_interrupt(error):
             stop_sampler()
@@ -67,15 +82,15 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions, progress: bool) ->
         if at_limit := limit_reached(error):  # in one of Beam's own threads or buffers
             raise RunnerError(at_limit) from None
         ours = isinstance(error, TfrecorderError) or not isinstance(error, Exception)
-        if ours or options.runner == "DirectRunner":
+        if ours or runner == DIRECT:
             raise
         raise RunnerError(
-            f"the {options.runner} failed: {_in_short(error)}. Shards that are done are kept: run "
+            f"the {runner} failed: {_in_short(error)}. Shards that are done are kept: run "
             "the same conversion again to continue."
         ) from error
     if not is_in_place(output_dir, plan.commit, plan.digest):
         raise RunnerError(
-            f"the {options.runner} ended without the commit and gave no reason; its log may say "
+            f"the {runner} ended without the commit and gave no reason; its log may say "
             "more. Run the same conversion again to continue."
         )
     return None
@@ -132,7 +147,12 @@ def _run_locally(
 
 
 def _run_elsewhere(
-    plan: Plan, output_dir: str, options: ConvertOptions, progress: bool, launch: str
+    plan: Plan,
+    output_dir: str,
+    options: ConvertOptions,
+    runner: str,
+    progress: bool,
+    launch: str,
 ) -> None:
     """Run on a cluster, and wait for its end."""
     import apache_beam as beam
@@ -142,10 +162,10 @@ def _run_elsewhere(
 
     flags = beam_options.beam_flags(options)
     partitions = {"dask_npartitions", "dask_partition_size"}
-    if options.runner == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
+    if runner == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
         # By default Dask would give 128 shards to one worker, and lose them all with it.
         flags.append(f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}")
-    pipe = beam.Pipeline(beam_options.load_runner(options.runner)(), PipelineOptions(flags))
+    pipe = beam.Pipeline(beam_options.load_runner(runner)(), PipelineOptions(flags))
     threads = options.num_threads or 0  # 0: by the cores of each worker
     pipeline.build(pipe, plan, output_dir, options, threads, progress, launch)
     result = pipe.run()

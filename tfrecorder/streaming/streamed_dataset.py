@@ -26,6 +26,7 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
+from tfrecorder.runners import in_process
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
@@ -34,7 +35,7 @@ from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
 from tfrecorder.streaming.stream_source import OpenedSource
 from tfrecorder.writing.commit import complete
-from tfrecorder.writing.worker import Task, finish, write_here
+from tfrecorder.writing.worker import Task, finish
 
 
 @dataclass
@@ -193,7 +194,7 @@ class StreamedDataset:
         done = read_all_done(where, plan.shards, plan.digest)
         pending = [shard for shard, record in done.items() if record is None]
         plan = reopen(where, plan, plan.base, pending)
-        written = write_here(where, plan, pending, self.options)
+        written = in_process.write(plan, where, pending, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.

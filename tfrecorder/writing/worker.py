@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
 from tfrecorder.errors import OutputError, TfrecorderError
-from tfrecorder.format.layout import Shard
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.done_records import DoneRecord, committed_done
 from tfrecorder.output.failure import Failure, note_failure
-from tfrecorder.output.progress import note_progress, progress_bar
+from tfrecorder.output.progress import note_progress
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
-from tfrecorder.plan.plan import Plan
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
@@ -127,35 +124,6 @@ class Worker:
             if noted:
                 storage.remove(task.output_dir, shard.progress)
             return done
-
-
-def write_here(
-    folder: str,
-    plan: Plan,
-    shards: Sequence[Shard],
-    options: ConvertOptions,
-    notes: bool = False,
-    shown: bool = False,
-) -> list[DoneRecord]:
-    """Write some shards of a staged plan in this process, without Beam; return what is noted.
-
-    Args:
-        folder: where the plan is staged.
-        notes: leave notes of the rows that are through, for `status`.
-        shown: show a bar, which needs these notes.
-
-    Raises:
-        OutputError: the plan there is now a different one; or the folder cannot be written.
-        RejectedError: an image cannot be used, with on_error="raise".
-        UnreachableError: a disk or a service was away for more than two minutes.
-    """
-    if not shards:
-        return []
-    threads = options.num_threads or 0
-    task = Task(folder, plan.digest, plan.commit, threads, options.on_error, progress=notes)
-    numbers = {shard: number for number, shard in enumerate(plan.shards)}
-    with progress_bar(folder, plan, shown, shards):
-        return list(Worker(task).write([numbers[shard] for shard in shards]))
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
