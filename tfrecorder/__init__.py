@@ -54,11 +54,13 @@ from tfrecorder.cli import process as _process  # noqa: F401  (before the others
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder import accessor as _accessor  # noqa: F401  (registers df.tensorflow)
+import pandas as _pd
+
 from tfrecorder.errors import missing_explained as _missing_explained
 from tfrecorder.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from tfrecorder.accessor import TensorFlowAccessor
     from tfrecorder import (
         errors as errors,
         keras as keras,
@@ -121,6 +123,15 @@ _MODULES = ("errors", "parts", "schema", "streaming")
 
 #: In no star import: there they would take the place of the frameworks.
 _OF_FRAMEWORKS = ("keras", "torch")
+
+
+@_pd.api.extensions.register_dataframe_accessor("tensorflow")
+def _accessor(frame: _pd.DataFrame) -> TensorFlowAccessor:
+    """Methods of a frame of images: `to_tfrecord`, `validate`, `preview`."""
+    from tfrecorder.accessor import TensorFlowAccessor
+
+    return TensorFlowAccessor(frame)
+
 
 __all__ = sorted([*_HOMES, *_MODULES, "__version__"])
 

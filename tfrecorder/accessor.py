@@ -1,68 +1,117 @@
-"""`df.tensorflow`: the accessor that `import tfrecorder` registers on pandas frames."""
+"""`df.tensorflow`: the methods that `import tfrecorder` gives pandas frames."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 
+from tfrecorder.core.checks import flag
+from tfrecorder.errors import OptionError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import require
+from tfrecorder.options.signature import takes
+from tfrecorder.options.subsets import NOT_VALIDATED
+
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from tfrecorder.inspection.frame import FramePreview
+    from tfrecorder.options.keywords import ConvertKeywords, ValidateKeywords
     from tfrecorder.output.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
+    from tfrecorder.validation.report import ValidationReport
 
 
-@pd.api.extensions.register_dataframe_accessor("tensorflow")
 class TensorFlowAccessor:
     """Methods of a frame with the columns split, image_uri and label."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
-    def validate(self, check_images: bool = False, **options: Any) -> pd.DataFrame:
+    @takes(ConvertOptions, without=NOT_VALIDATED)
+    def validate(
+        self, check_images: bool = False, **options: Unpack[ValidateKeywords]
+    ) -> ValidationReport:
         """Find every problem in the frame at once; the report is a frame, empty if there are none.
 
-        See `tfrecorder.validate`.
+        Args:
+            check_images: also open and check every image.
+            **options: those of `tfrecorder.validate`.
+
+        Returns:
+            What `tfrecorder.validate` returns.
+
+        Raises:
+            OptionError: an option's name or value is wrong.
+            SourceError: the frame cannot be read as a table of images.
+
+        Example:
+            >>> df.tensorflow.validate()  # doctest: +SKIP
         """
         from tfrecorder.validation.validate import validate
 
-        return validate(self._frame, check_images=check_images, **options)
+        return validate(self._frame, check_images, **options)
 
-    def preview(self, num_rows: int = 24, **options: Any) -> FramePreview:
+    def preview(self, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
         """Random images of the frame with their labels, shown in a notebook before converting.
 
-        See `tfrecorder.inspection.frame.preview_frame` for the options seed and columns.
+        Args:
+            num_rows: how many images, 1 to 200.
+            seed: of the random choice, from 0.
+
+        Returns:
+            A value that shows itself in a notebook, and as a table when printed.  If an image
+            cannot be shown, the reason is in its place.
+
+        Raises:
+            OptionError: an argument is wrong.
+            SourceError: the frame has no column image_uri.
 
         Example:
             >>> df.tensorflow.preview()  # doctest: +SKIP
         """
         from tfrecorder.inspection.frame import preview_frame
 
-        return preview_frame(self._frame, num_rows, **options)
+        return preview_frame(self._frame, num_rows, seed=seed)
 
+    @takes(ConvertOptions)
     def to_tfrecord(
-        self, output_dir: str | os.PathLike[str], append: bool = False, **options: Any
+        self,
+        output_dir: str | os.PathLike[str],
+        append: bool = False,
+        duplicates: str = "skip",
+        retry_rejects: bool = False,
+        **options: Unpack[ConvertKeywords],
     ) -> ConversionResult | DataflowJob:
         """Write the images as a TFRecord dataset, or with `append` add them to one.
 
-        See `tfrecorder.convert` for the options and the errors.
-        See `tfrecorder.append` for what `append` does and for the option `duplicates`.
+        Args:
+            output_dir: as for `tfrecorder.convert`; with `append`, the directory of a dataset.
+            append: add the rows, as `tfrecorder.append` does.
+            duplicates, retry_rejects: as for `tfrecorder.append`, and only with `append`.
+            **options: those of `tfrecorder.convert`.
+
+        Returns:
+            What `tfrecorder.convert` returns.
+
+        Raises:
+            TfrecorderError: as `tfrecorder.convert` or `tfrecorder.append` raise them.
 
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
-        from tfrecorder.core.checks import flag
-        from tfrecorder.options.convert import ConvertOptions
-        from tfrecorder.options.option import refuse_unknown, require
-
-        require(flag, append=append)
-        refuse_unknown(options, ConvertOptions, "append", "duplicates")
+        require(flag, append=append, retry_rejects=retry_rejects)
         if append:
             from tfrecorder.conversion.append import append as add
 
-            added = add(self._frame, output_dir, **options)
+            more = {"duplicates": duplicates, "retry_rejects": retry_rejects}
+            added = add(self._frame, output_dir, **more, **options)  # type: ignore[arg-type]
             return cast("ConversionResult | DataflowJob", added)
         from tfrecorder.conversion.convert import convert
 
+        for name, value in (("duplicates", duplicates), ("retry_rejects", retry_rejects)):
+            if value not in ("skip", False):
+                raise OptionError.of(name, value, "it has no effect without `append=True`.")
         return convert(self._frame, output_dir, **options)

@@ -29,6 +29,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import require
+from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, committed_done, read_all_done
@@ -44,15 +45,19 @@ from tfrecorder.writing.worker import Task, finish
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import StageKeywords
 
 #: How many missing parts, or shards, a message names.
 NAMED = 8
 
 
+@takes(ConvertOptions, without=NOT_STAGED)
 def stage(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
-    **options: Any,
+    **options: Unpack[StageKeywords],
 ) -> ConversionStatus:
     """Check a table and plan its shards, for any number of machines to write without Beam.
 

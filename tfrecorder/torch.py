@@ -8,21 +8,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder.core.checks import Whole
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.options.option import require
+from tfrecorder.options.signature import takes
 from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.order import Order
 from tfrecorder.reading.position import Position
 from tfrecorder.reading.records import NumberInEpoch, Records
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> TensorBatches:
+    from tfrecorder.options.keywords import BatchKeywords
+
+
+@takes(BatchOptions)
+def batches(
+    directory: str | os.PathLike[str], split: str, **options: Unpack[BatchKeywords]
+) -> TensorBatches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
     The tensors share the arrays' memory.  With CUDA they are in pinned memory, so that

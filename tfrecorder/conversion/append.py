@@ -19,10 +19,11 @@ from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
-from tfrecorder.core.checks import OneOf
+from tfrecorder.core.checks import OneOf, flag
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
 from tfrecorder.options.option import require
+from tfrecorder.options.signature import takes
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
@@ -40,7 +41,9 @@ from tfrecorder.writing.commit import complete
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
+    from typing_extensions import Unpack
 
+    from tfrecorder.options.keywords import AppendKeywords
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -48,13 +51,15 @@ if TYPE_CHECKING:
 _EARLY = ("runner_options", "progress", *OF_PLACE)
 
 
+@takes(ConvertOptions, without=("overwrite", "retry_rejects", *OF_PLACE))
 def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
     *,
     duplicates: str = "skip",
+    retry_rejects: bool = False,
     stage_only: bool = False,
-    **options: Any,
+    **options: Unpack[AppendKeywords],
 ) -> ConversionResult | DataflowJob | ConversionStatus:
     """Add rows to a finished dataset, as a new generation; no record in it is rewritten.
 
@@ -71,11 +76,11 @@ def append(
             1.0.0, the folder that it was converted into.
         duplicates: "skip" skips rows whose images are in the dataset, as a record or as a reject;
             "keep" adds all rows.
+        retry_rejects: also add rows that are in the dataset only as rejects.
         stage_only: only check and plan; `tfrecorder.parts.work` writes the shards, on any number of
             machines, and `tfrecorder.parts.commit` makes them part of the dataset.
         **options: of `tfrecorder.convert`.  Options that decide on the records, such as image_size,
             schema or seed, are by default as they were for the dataset.
-            retry_rejects=True adds rows that are in the dataset only as rejects.
 
     Returns:
         What `tfrecorder.convert` returns, for the new generation; `generation` is its number, and
@@ -94,18 +99,22 @@ def append(
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
     require(OneOf(*DUPLICATES), duplicates=duplicates)
+    require(flag, retry_rejects=retry_rejects, stage_only=stage_only)
     if options.get("overwrite"):
         words = "an append keeps what is there; leave it out, or replace the dataset with "
         raise OptionError.of("overwrite", True, f"{words}`tfrecorder.convert`.")
+    given = {**options, "retry_rejects": retry_rejects}
     early = {
-        name: options[name] for name in options if name in ("runner_options", "progress", *OF_PLACE)
+        name: value
+        for name, value in options.items()
+        if name in ("runner_options", "progress", *OF_PLACE)
     }
     chosen = ConvertOptions.of(early)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
         own_dataset(where)  # otherwise the claim would make a directory
-    rows = partial(_rows, source, where, duplicates == "keep", options)
+    rows = partial(_rows, source, where, duplicates == "keep", given)
     work = job.Job("append", path, chosen, rows, source, adds=True)
     return job.stage_only(work) if stage_only else job.run(work)
 

@@ -25,6 +25,7 @@ from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
@@ -47,10 +48,13 @@ from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Unpack
 
+    from tfrecorder.options.keywords import CompactKeywords
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
+@takes(ConvertOptions, without=NOT_COMPACTED)
 def compact(
     directory: str | os.PathLike[str],
     output_dir: str | os.PathLike[str] | None = None,
@@ -58,7 +62,7 @@ def compact(
     drop: Iterable[str] | str | os.PathLike[str] | None = None,
     at: int | None = None,
     stage_only: bool = False,
-    **options: Any,
+    **options: Unpack[CompactKeywords],
 ) -> ConversionResult | DataflowJob | ConversionStatus:
     """Merge the small shards of a dataset in place, or write all its records as a new dataset.
 

@@ -10,20 +10,24 @@ from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.signature import takes
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
+    from typing_extensions import Unpack
 
+    from tfrecorder.options.keywords import ConvertKeywords
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
+@takes(ConvertOptions)
 def convert(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
-    **options: Any,
+    **options: Unpack[ConvertKeywords],
 ) -> ConversionResult | DataflowJob:
     """Write a table of images as a TFRecord dataset.
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfrecorder.errors import missing_explained
 from tfrecorder.loading.options import LoadOptions
+from tfrecorder.options.signature import takes
 
 if TYPE_CHECKING:
     import tensorflow as tf
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import LoadKeywords
 
 
+@takes(LoadOptions)
 def load(
-    directory: str | os.PathLike[str], split: str | None = None, **options: Any
+    directory: str | os.PathLike[str], split: str | None = None, **options: Unpack[LoadKeywords]
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """A dataset directory as tf.data, ready for `model.fit`.
 

@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tfrecorder.core.checks import is_whole
 from tfrecorder.core.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.memory import prefetched
+from tfrecorder.options.signature import takes
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import collate, emptied
 from tfrecorder.reading.dataset import StoredDataset
@@ -29,11 +30,19 @@ from tfrecorder.reading.records import fingerprint_of
 from tfrecorder.reading.stored_records import files_by_number, open_stored
 from tfrecorder.reading.windows import WindowReader
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import BatchKeywords
+
 #: Names of the threads that decode, and of those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 
-def batches(directory: str | os.PathLike[str], split: str, **options: Any) -> Batches:
+@takes(BatchOptions)
+def batches(
+    directory: str | os.PathLike[str], split: str, **options: Unpack[BatchKeywords]
+) -> Batches:
     """A split as an iterable of NumPy batches, without TensorFlow; each `for` is one epoch.
 
     The arrays are new for each batch and may be written to: `torch.from_numpy` and

@@ -8,18 +8,24 @@ import operator
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder.core.checks import Whole
 from tfrecorder.options.option import require
 from tfrecorder.options.read import ReadOptions
+from tfrecorder.options.signature import takes
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.order import block_of
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.stored_records import open_stored
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import ReadKeywords
 
 #: How many records an iteration reads together.
 _AT_ONCE = 64
@@ -79,7 +85,10 @@ class Records(Sequence[Any]):
         >>> image, label = records[7]  # doctest: +SKIP
     """
 
-    def __init__(self, directory: str | os.PathLike[str], split: str, **options: Any) -> None:
+    @takes(ReadOptions)
+    def __init__(
+        self, directory: str | os.PathLike[str], split: str, **options: Unpack[ReadKeywords]
+    ) -> None:
         self._options = ReadOptions.of(options)
         stored = open_stored(directory, self._options.at, self._options.keys)
         self.split = stored.split(split)

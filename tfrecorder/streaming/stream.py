@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, stage_line
@@ -25,6 +25,8 @@ from tfrecorder.display.tables import Report, counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import names_of, refuse_unknown
+from tfrecorder.options.signature import takes
 from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
@@ -34,6 +36,11 @@ from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.streamed_dataset import StreamedDataset, open_streamed
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import StreamKeywords
 
 T = TypeVar("T")
 
@@ -85,16 +92,13 @@ class StreamResult(Report):
         return notes
 
 
+@takes(BatchLimits, ConvertOptions, without=NOT_STREAMED)
 def stream(
     source: StreamSource | str | os.PathLike[str],
     output_dir: str | os.PathLike[str],
     *,
-    every_rows: int = 1000,
-    every_seconds: float = 60.0,
-    spool_size: int | str = "1GiB",
-    until_idle: float | None = None,
     source_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[StreamKeywords],
 ) -> StreamResult:
     """Write rows into a dataset as they come: each batch becomes a new generation of it.
 
@@ -106,16 +110,10 @@ def stream(
         source: a local folder that images are put into; `kafka://host:port/topic`; or an object
             with the methods of `tfrecorder.streaming.StreamSource`.
         output_dir: a directory that is new or empty, or that of a finished dataset.
-        every_rows: a batch is written once it has this many rows,
-        every_seconds: or once its first row is this old,
-        spool_size: or once its images that came as bytes take this much space in the dataset
-            directory.
-        until_idle: seconds without a new row after which the stream ends; None runs until
-            Ctrl-C.  Files that are there and have not settled yet are waited for.
         source_options: for a folder, "settle": the seconds for which a file must not change before
             it counts; for Kafka, see docs/stream-kafka.md.
-        **options: how the records are written, as for `tfrecorder.convert`; by default as they were
-            for the dataset.
+        **options: those about batches have these defaults; those about records, which are those
+            of `tfrecorder.convert`, are by default as they were for the dataset.
 
     Returns:
         How many rows, records and rejects were added.
@@ -131,13 +129,11 @@ def stream(
         >>> tfrecorder.stream("incoming/", "out", every_seconds=300)  # doctest: +SKIP
     """
     started = time.perf_counter()
-    limits = BatchLimits(
-        every_rows=every_rows,
-        every_seconds=every_seconds,
-        spool_size=spool_size,
-        until_idle=until_idle,
-    )
-    chosen = ConvertOptions.of(options, NOT_STREAMED)
+    of_batches = names_of(BatchLimits)
+    refuse_unknown(options, ConvertOptions, *of_batches)
+    limits = BatchLimits.of({name: options[name] for name in of_batches if name in options})
+    of_records = {name: value for name, value in options.items() if name not in of_batches}
+    chosen = ConvertOptions.of(of_records, NOT_STREAMED)
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
@@ -147,7 +143,7 @@ def stream(
         stack.callback(opened.close)
         stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
-        dataset = open_streamed(where, opened, options)
+        dataset = open_streamed(where, opened, of_records)
         try:
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:

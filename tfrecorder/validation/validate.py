@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
@@ -19,12 +20,16 @@ from tfrecorder.validation.rules import Checked, check_source
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import ValidateKeywords
 
 
+@takes(ConvertOptions, without=NOT_VALIDATED)
 def validate(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     check_images: bool = False,
-    **options: Any,
+    **options: Unpack[ValidateKeywords],
 ) -> ValidationReport:
     """Find every problem in a source at once; nothing is written.
 
