@@ -60,7 +60,6 @@ from tfrecorder.errors import missing_explained as _missing_explained
 from tfrecorder.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tfrecorder.accessor import TensorFlowAccessor
     from tfrecorder import (
         errors as errors,
         keras as keras,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
         streaming as streaming,
         torch as torch,
     )
+    from tfrecorder.accessor import TensorFlowAccessor
     from tfrecorder.conversion.append import append as append
     from tfrecorder.conversion.compact import compact as compact
     from tfrecorder.conversion.convert import convert as convert
@@ -125,7 +125,7 @@ _MODULES = ("errors", "parts", "schema", "streaming")
 _OF_FRAMEWORKS = ("keras", "torch")
 
 
-@_pd.api.extensions.register_dataframe_accessor("tensorflow")
+@_pd.api.extensions.register_dataframe_accessor("tensorflow")  # type: ignore[type-var]
 def _accessor(frame: _pd.DataFrame) -> TensorFlowAccessor:
     """Methods of a frame of images: `to_tfrecord`, `validate`, `preview`."""
     from tfrecorder.accessor import TensorFlowAccessor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -106,8 +106,8 @@ class TensorFlowAccessor:
         if append:
             from tfrecorder.conversion.append import append as add
 
-            more = {"duplicates": duplicates, "retry_rejects": retry_rejects}
-            added = add(self._frame, output_dir, **more, **options)  # type: ignore[arg-type]
+            more = {"duplicates": duplicates, "retry_rejects": retry_rejects, **options}
+            added = add(self._frame, output_dir, **cast("Any", more))
             return cast("ConversionResult | DataflowJob", added)
         from tfrecorder.conversion.convert import convert
 

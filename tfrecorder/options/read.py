@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size
+from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size, text
 from tfrecorder.core.limits import memory_limit
 from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import RESIZES
@@ -66,8 +66,8 @@ def _check_shard(value: Any) -> str | None:
 class NamedKeys(NamedTuple):
     """The keys of the image and the label in records of other tools; None if not named."""
 
-    image: str | None = None
-    label: str | None = None
+    image: str | None = option(None, text)
+    label: str | None = option(None, text)
 
 
 NO_KEYS = NamedKeys()
@@ -93,8 +93,8 @@ class ReadOptions(Options):
     inputs: Sequence[str] | str | None = option(None, _check_inputs)
     targets: Sequence[str] | None = option(None, _check_names)
     max_boxes: int | None = option(None, Whole(1))
-    image: str | None = None
-    label: str | None = None
+    image: str | None = option(None, text)
+    label: str | None = option(None, text)
     at: int | None = option(None, Whole(0))
 
     def _conflicts(self) -> Iterator[Fault]:

@@ -131,9 +131,9 @@ def stream(
     started = time.perf_counter()
     of_batches = names_of(BatchLimits)
     refuse_unknown(options, ConvertOptions, *of_batches)
-    limits = BatchLimits.of({name: options[name] for name in of_batches if name in options})
-    of_records = {name: value for name, value in options.items() if name not in of_batches}
-    chosen = ConvertOptions.of(of_records, NOT_STREAMED)
+    given = dict(options)
+    limits = BatchLimits.of({name: given.pop(name) for name in of_batches if name in given})
+    chosen = ConvertOptions.of(given, NOT_STREAMED)
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
@@ -143,7 +143,7 @@ def stream(
         stack.callback(opened.close)
         stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
-        dataset = open_streamed(where, opened, of_records)
+        dataset = open_streamed(where, opened, given)
         try:
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
