@@ -5,6 +5,7 @@ from __future__ import annotations
 import html as markup
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, record_bar
@@ -15,9 +16,15 @@ from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.options.read import NamedKeys
+from tfrecorder.options.signature import takes
 from tfrecorder.reading.info import info
 from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.storage.local import local_path, write_whole
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import PreviewKeywords
 
 #: The height of the page in a notebook, in pixels.
 _NOTEBOOK_HEIGHT = 720
@@ -75,18 +82,15 @@ class Preview(Report):
         return f'<iframe title="{title}" srcdoc="{page}" style="{style}" sandbox></iframe>'
 
 
+@takes(PreviewOptions)
 def preview(
     directory: str | os.PathLike[str],
     html: str | os.PathLike[str] | None = None,
     *,
-    num_records: int = 1000,
-    per_split: int = 24,
-    seconds: float = 60.0,
-    seed: int = 0,
-    progress: bool | None = None,
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,
+    **options: Unpack[PreviewKeywords],
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
 
@@ -100,14 +104,9 @@ def preview(
             TFRecord files.
         html: the file to write; an earlier page there is replaced.  With None nothing is written,
             and the result shows itself in a notebook.
-        num_records: how many random records of each split to decode, at most; the page says so.
-        per_split: how many of them it shows.
-        seconds: how long the search for duplicates may take.  It compares all records by a hash of
-            the image's bytes; if time runs out, the page says how many it compared.
-        seed: for the random choice.
-        progress: show a bar; None shows it only in a terminal or a notebook.
         at: read an appended dataset only up to this generation; None means the newest.
         image, label: as for `load`.
+        **options: what to look at.
 
     Returns:
         The page, with its main figures.
@@ -120,19 +119,17 @@ def preview(
     Example:
         >>> tfrecorder.preview("out", html="report.html")  # doctest: +SKIP
     """
-    PreviewOptions(
-        num_records=num_records, per_split=per_split, seconds=seconds, seed=seed, progress=progress
-    )
+    chosen = PreviewOptions.of(options)
     target = None if html is None else _target(html, directory)
     stored = open_stored(directory, at, NamedKeys(image, label))
-    with record_bar(is_shown(progress)) as stage:
+    with record_bar(is_shown(chosen.progress)) as stage:
         gathered = gather(
             stored,
             info(directory, at, image, label),
-            num_records=max(num_records, per_split),
-            per_split=per_split,
-            seed=seed,
-            seconds=seconds,
+            num_records=max(chosen.num_records, chosen.per_split),
+            per_split=chosen.per_split,
+            seed=chosen.seed,
+            seconds=chosen.seconds,
             stage=stage,
         )
     page = render_page(gathered)

@@ -28,10 +28,15 @@ class PreviewOptions(Options):
     num_records: int = option(
         1000,
         Whole(1),
-        "How many random records of each split to decode, at most.",
+        "How many random records of each split to decode, at most; the page says so.",
     )
     per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of them to show; at most 200.")
-    seconds: float = option(60.0, _check_seconds, "How long the search for duplicates may take.")
+    seconds: float = option(
+        60.0,
+        _check_seconds,
+        "How long the search for duplicates may take, from 0. It compares all records by a hash of "
+        "the image's bytes; if time runs out, the page says how many it compared.",
+    )
     seed: int = option(0, Whole(0), "Seed of the random choice.")
     progress: bool | None = option(
         None, flag_or_none, "Show a progress bar. Default: only in a terminal."

@@ -41,6 +41,7 @@ def takes(*classes: type, without: Container[str] = ()) -> Callable[[F], F]:
                 name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=types[name]
             )
             for name, item in options.items()
+            if name not in signature.parameters
         ]
         function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
         function.__doc__ = _with_options(function.__doc__ or "", options.values())

@@ -1,0 +1,161 @@
+"""What completion, help and type checkers know of the calls that take options."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+import subprocess
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import tfrecorder
+from tfrecorder.options import keywords
+
+#: Each call: how a script makes it, without the closing parenthesis; the types of its options.
+CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
+    "tfrecorder.convert('x.csv', 'out'": (
+        tfrecorder.convert,
+        keywords.ConvertKeywords,
+        "num_shards='8'",
+    ),
+    "tfrecorder.append('x.csv', 'out'": (
+        tfrecorder.append,
+        keywords.AppendKeywords,
+        "image_quality='90'",
+    ),
+    "tfrecorder.stream('in', 'out'": (
+        tfrecorder.stream,
+        keywords.StreamKeywords,
+        "every_rows='all'",
+    ),
+    "tfrecorder.compact('out'": (tfrecorder.compact, keywords.CompactKeywords, "shuffle='exact'"),
+    "tfrecorder.parts.stage('x.csv', 'out'": (
+        tfrecorder.parts.stage,
+        keywords.StageKeywords,
+        "max_pixels='many'",
+    ),
+    "tfrecorder.load('out', 'TRAIN'": (
+        tfrecorder.load,
+        keywords.LoadKeywords,
+        "batch_size='64'",
+    ),
+    "tfrecorder.Records('out', 'TRAIN'": (
+        tfrecorder.Records,
+        keywords.ReadKeywords,
+        "image_size='224'",
+    ),
+    "tfrecorder.batches('out', 'TRAIN'": (
+        tfrecorder.batches,
+        keywords.BatchKeywords,
+        "batch_size=None",
+    ),
+    "tfrecorder.torch.batches('out', 'TRAIN'": (
+        tfrecorder.torch.batches,
+        keywords.BatchKeywords,
+        "num_threads='all'",
+    ),
+    "tfrecorder.validate('x.csv'": (
+        tfrecorder.validate,
+        keywords.ValidateKeywords,
+        "stratify='label'",
+    ),
+    "tfrecorder.preview('out'": (tfrecorder.preview, keywords.PreviewKeywords, "seconds='long'"),
+}
+
+by_call = pytest.mark.parametrize("call", CALLS)
+
+
+def _mypy(script: Path) -> str:
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context"]
+    command += ["--follow-imports=silent", f"--cache-dir={script.parent}/cache", str(script)]
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def _pyright(script: Path) -> str:
+    command = ["pyright", "--outputjson", "--pythonpath", sys.executable, str(script)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    found = json.loads(run.stdout)["generalDiagnostics"]
+    lines = [f"{script}:{one['range']['start']['line'] + 1}: {one['severity']}" for one in found]
+    return "\n".join(lines)
+
+
+has_pyright = pytest.mark.skipif(shutil.which("pyright") is None, reason="pyright is not installed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [_mypy, pytest.param(_pyright, marks=has_pyright)])
+def test_a_type_checker_reports_a_wrong_name_and_a_wrong_type(check, tmp_path) -> None:
+    script = tmp_path / "script.py"
+    lines = ["import tfrecorder"]
+    wrong = []
+    for call, (_, _, wrong_type) in CALLS.items():
+        lines += [f"{call})", f"{call}, no_such_option=1)", f"{call}, {wrong_type})"]
+        wrong += [len(lines) - 1, len(lines)]
+    script.write_text("\n".join(lines))
+    said = check(script)
+    reported = {
+        int(line.removeprefix(f"{script}:").split(":")[0])
+        for line in said.splitlines()
+        if line.startswith(f"{script}:") and "error" in line
+    }
+    assert reported == set(wrong), said
+
+
+@by_call
+def test_the_types_for_checkers_are_those_of_the_options(call) -> None:
+    function, types, _ = CALLS[call]
+    stated = typing.get_type_hints(types)
+    shown = inspect.signature(function).parameters
+    assert {name: shown[name].annotation for name in stated if name in shown} == stated
+    source = inspect.unwrap(function)
+    code = (source.__init__ if inspect.isclass(source) else source).__code__  # type: ignore[misc]
+    written_out = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    assert set(stated) == set(shown) - set(written_out)
+
+
+@by_call
+def test_help_says_what_each_option_does(call) -> None:
+    function, types, _ = CALLS[call]
+    text = inspect.getdoc(function) or ""
+    for name in typing.get_type_hints(types):
+        paragraph = text.partition(f"\n    {name}: ")[2].partition("\n    ")[0]
+        assert len(paragraph) > 10, name
+    assert "**options" not in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@by_call
+def test_an_option_has_its_default_in_the_signature(call) -> None:
+    function, types, _ = CALLS[call]
+    for name in typing.get_type_hints(types):
+        parameter = inspect.signature(function).parameters[name]
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameter.default is not inspect.Parameter.empty
+
+
+def test_the_methods_of_a_frame_show_the_options_of_the_functions() -> None:
+    accessor = pd.DataFrame({"image_uri": ["a.jpg"]}).tensorflow
+    for method, function in (("to_tfrecord", "convert"), ("validate", "validate")):
+        of_frame = inspect.signature(getattr(accessor, method)).parameters
+        there = inspect.signature(getattr(tfrecorder, function)).parameters
+        assert {name: there[name] for name in there if name != "source"}.items() <= of_frame.items()
+    assert "num_shards: " in inspect.getdoc(accessor.to_tfrecord)
+
+
+def test_a_notebook_completes_the_options() -> None:
+    from IPython.core.completer import provisionalcompleter
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.run_cell("import tfrecorder, pandas as pd; df = pd.DataFrame({'image_uri': ['a.jpg']})")
+    for typed in ("tfrecorder.convert('x', 'out', num_s", "df.tensorflow.to_tfrecord('o', num_s"):
+        with provisionalcompleter():
+            found = [one.text for one in shell.Completer.completions(typed, len(typed))]
+        assert "num_shards=" in found
