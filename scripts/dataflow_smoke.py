@@ -24,7 +24,7 @@ import requests
 import tfrecorder
 from tfrecorder import storage
 from tfrecorder.runners.dataflow import DataflowJob
-from tfrecorder.runners.dataflow.service import SCOPE
+from tfrecorder.runners.dataflow.job import SCOPE
 
 #: Of Google's own tutorials: some 3,670 flowers, in lines `uri,label`.
 SOURCE = "gs://cloud-samples-data/vision/automl_classification/flowers/all_data_v2.csv"

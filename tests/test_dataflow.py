@@ -325,7 +325,7 @@ def test_waiting_goes_on_while_the_service_is_away(
 ) -> None:
     dataflow.runs = False
     job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
-    monkeypatch.setattr("tfrecorder.runners.dataflow.service.BACKOFF", 0.01)
+    monkeypatch.setattr("tfrecorder.runners.dataflow.job.BACKOFF", 0.01)
     monkeypatch.setattr("tfrecorder.runners.dataflow.job.LAST_LOOK", 0.1)
     dataflow.faults += [503] * 40
     with ThreadPoolExecutor(1) as pool:

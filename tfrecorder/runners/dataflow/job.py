@@ -1,4 +1,8 @@
-"""The handle of a job on Dataflow: ask about it, wait for it, stop it, see what it made."""
+"""The handle of a job on Dataflow: ask about it, wait for it, stop it, see what it made.
+
+It asks Dataflow's own REST interface, not Beam, whose clients for it change between versions.  So
+it is a few words, and can be recreated in another process or on another day.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import dataclasses
 import html
 import re
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -19,13 +24,7 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
-from tfrecorder.runners.dataflow.service import (
-    JobAddress,
-    ServiceAwayError,
-    ask_job,
-    error_messages,
-    request_cancel,
-)
+from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
 
 #: Seconds between two looks at a job: at first, the factor after each look, and at most.
@@ -39,9 +38,21 @@ LONGEST_AWAY = 20 * 60
 #: States that a job does not leave.
 ENDED = frozenset(("DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"))
 
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+#: Retries of a request, seconds between them, and the answers that are retried.
+RETRIES = 5
+BACKOFF = 0.5
+_PASSING = (429, 500, 502, 503, 504)
+TIMEOUT = 60
+
 _CONSOLE = "https://console.cloud.google.com/dataflow/jobs"
 
 _GO_ON = "Shards that are done are kept: run the same conversion again to continue."
+
+
+class ServiceAwayError(RunnerError):
+    """Dataflow cannot be reached, or fails in a way that may pass."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,7 @@ class JobStatus:
 
 
 @dataclass(frozen=True)
-class DataflowJob(JobAddress):
+class DataflowJob:
     """A conversion that runs on Dataflow, with or without the process that launched it.
 
     It holds only plain values, so it can be pickled, or recreated from what is known about the job.
@@ -85,7 +96,7 @@ class DataflowJob(JobAddress):
         output_dir: the dataset directory.
         endpoint: the address of Dataflow.
         no_auth: ask without credentials.
-        impersonate: service accounts to act as.
+        impersonate: service accounts to act as, the last one by way of those before it.
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
         passed_over: for a folder source, the files that made no row, by kind.
         commit: the number of the commit that it becomes.
@@ -97,6 +108,12 @@ class DataflowJob(JobAddress):
         >>> result = job.result()                                        # doctest: +SKIP
     """
 
+    job_id: str
+    project: str
+    region: str
+    endpoint: str = field(default=ENDPOINT, repr=False, kw_only=True)
+    no_auth: bool = field(default=False, repr=False, kw_only=True)
+    impersonate: str | None = field(default=None, repr=False, kw_only=True)
     output_dir: str
     launch: str = field(default="", repr=False)
     passed_over: dict[str, int] = field(default_factory=dict, repr=False)
@@ -107,6 +124,12 @@ class DataflowJob(JobAddress):
     def url(self) -> str:
         """The job's page in Google's console."""
         return f"{_CONSOLE}/{self.region}/{self.job_id}?project={self.project}"
+
+    @property
+    def service_url(self) -> str:
+        """The job in Dataflow's own interface."""
+        place = f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
+        return f"{self.endpoint.rstrip('/')}/v1b3/{place}"
 
     def as_dict(self) -> dict[str, Any]:
         """What identifies the job, as JSON values."""
@@ -120,7 +143,7 @@ class DataflowJob(JobAddress):
             RunnerError: Dataflow does not answer for this job.
             DatasetError: the directory no longer holds a conversion.
         """
-        job = ask_job(self)
+        job = self._asked()
         with storage.acting_as(self.impersonate):
             conversion = status(self.output_dir)
         return JobStatus(_state(job), _seconds(job), conversion)
@@ -163,7 +186,7 @@ class DataflowJob(JobAddress):
         began = time.monotonic()
         while True:
             try:
-                return _state(ask_job(self))
+                return _state(self._asked())
             except ServiceAwayError as error:
                 away = time.monotonic() - began
                 if away > LONGEST_AWAY:
@@ -193,8 +216,8 @@ class DataflowJob(JobAddress):
         Raises:
             RunnerError: Dataflow does not answer for this job.
         """
-        if _state(ask_job(self)) not in ENDED:
-            request_cancel(self)
+        if _state(self._asked()) not in ENDED:
+            self._asked("PUT", body={"requestedState": "JOB_STATE_CANCELLED"})
 
     def __str__(self) -> str:
         return (
@@ -227,8 +250,80 @@ class DataflowJob(JobAddress):
             # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()
-        reason = _best(list(error_messages(self)))
+        reason = _best(list(self._error_messages()))
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
+
+    def _error_messages(self) -> Iterator[str]:
+        """What the job reports as errors, oldest first."""
+        query = {"minimumImportance": "JOB_MESSAGE_ERROR"}
+        while True:
+            page = self._asked(path="/messages", query=query)
+            for message in page.get("jobMessages", []):
+                if message.get("messageImportance") == "JOB_MESSAGE_ERROR":
+                    yield message.get("messageText", "")
+            if not page.get("nextPageToken"):
+                return
+            query = {**query, "pageToken": page["nextPageToken"]}
+
+    def _asked(
+        self,
+        method: str = "GET",
+        path: str = "",
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+    ) -> dict[str, Any]:
+        """Dataflow's answer: without arguments the job with currentState, createTime, …
+
+        Raises:
+            RunnerError: Dataflow cannot be reached, or does not answer for this job.
+        """
+        import requests
+        from google.auth.exceptions import GoogleAuthError
+
+        url = self.service_url + path
+        try:
+            with self._session() as session:
+                answer = session.request(method, url, params=query, json=body, timeout=TIMEOUT)
+        except (requests.RequestException, GoogleAuthError) as error:
+            reason = f"Dataflow cannot be asked about job {self.job_id}: {error}"
+            raise ServiceAwayError(reason) from error
+        if answer.status_code != 200:
+            kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
+            raise kind(
+                f"Dataflow does not answer for job {self.job_id} of project {self.project!r} in "
+                f"{self.region!r}: {answer.status_code} {_reason(answer)}"
+            )
+        return dict(answer.json())
+
+    def _session(self) -> Any:
+        """A connection that retries passing failures; cancelling twice does no harm."""
+        import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+
+        if self.no_auth:
+            session = requests.Session()
+        else:
+            from google.auth.transport.requests import AuthorizedSession
+
+            session = AuthorizedSession(storage.find_credentials(self.impersonate, [SCOPE]))
+        retry = Retry(
+            RETRIES,
+            backoff_factor=BACKOFF,
+            status_forcelist=_PASSING,
+            allowed_methods=("GET", "PUT"),
+            raise_on_status=False,
+        )
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retry))
+        return session
+
+
+def _reason(answer: Any) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(answer.reason)
 
 
 def _state(job: dict[str, Any]) -> str:
