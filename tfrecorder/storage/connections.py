@@ -85,17 +85,15 @@ def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.clien
     if endpoint.scheme != "https":
         return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
     proxy, context = _proxy(endpoint), _certificates()
+    asked = endpoint if proxy is None else proxy
+    port = endpoint.port if proxy is None else proxy.port or 80
 
     def connect() -> http.client.HTTPConnection:
-        if proxy is None:
-            return http.client.HTTPSConnection(
-                host, endpoint.port, timeout=timeout, context=context
-            )
-        through = http.client.HTTPSConnection(
-            proxy.hostname or "", proxy.port or 80, timeout=timeout, context=context
-        )
-        through.set_tunnel(host, endpoint.port, _authorization(proxy))
-        return through
+        name = asked.hostname or ""
+        opened = http.client.HTTPSConnection(name, port, timeout=timeout, context=context)
+        if proxy is not None:
+            opened.set_tunnel(host, endpoint.port, _authorization(proxy))
+        return opened
 
     return connect
 
@@ -130,14 +128,13 @@ def _authorization(proxy: SplitResult) -> dict[str, str]:
 def _certificates() -> ssl.SSLContext:
     import certifi
 
-    variable = next((name for name in _BUNDLES if os.environ.get(name)), None)
-    if variable is None:
-        return ssl.create_default_context(cafile=certifi.where())
-    named = os.environ[variable]
+    variable = next((name for name in _BUNDLES if os.environ.get(name)), "")
+    named = os.environ.get(variable, certifi.where())
+    is_folder = os.path.isdir(named)
     try:
-        if os.path.isdir(named):
-            return ssl.create_default_context(capath=named)
-        return ssl.create_default_context(cafile=named)
+        return ssl.create_default_context(
+            cafile=None if is_folder else named, capath=named if is_folder else None
+        )
     except OSError as error:
         words = f"{variable}={named} has no certificates: name a file with some, or unset it"
         raise UnreadableError("read_failed", words) from error

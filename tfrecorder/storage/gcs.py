@@ -5,7 +5,7 @@ There is one store per process.
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +30,7 @@ from tfrecorder.storage.gcs_requests import (
     read_object,
     read_range,
     refused,
+    token_failure,
 )
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
@@ -57,6 +58,7 @@ TIMEOUT = (10, 60)
 PIECE = 2**24
 
 #: The status of a resumable upload whose session the service has ended.
+#: Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#410-gone
 GONE = 410
 
 #: Concurrent requests when many objects are removed.
@@ -88,28 +90,28 @@ class BucketStore:
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return _request(lambda: read_object(*self._at(path)))
+        return read_object(*self._at(path))
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return _request(lambda: read_generation(*self._at(path)))
+        return read_generation(*self._at(path))
 
     def open(self, path: str) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
-        description = _request(lambda: describe_object(*at))
+        description = describe_object(*at)
 
         def read(start: int, end: int) -> bytes:
             # From the version just described, so that two versions are never mixed.
-            return _request(lambda: read_range(*at, description.version, start, end))
+            return read_range(*at, description.version, start, end)
 
         return in_parts(path, description.size, read)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        _request(lambda: fetch_object(*self._at(path), file))
+        fetch_object(*self._at(path), file)
 
     def describe(self, path: str) -> Description | None:
         if not split_path(path)[1]:  # the service would take it for a listing
             return None
-        return unless_missing(lambda: _request(lambda: describe_object(*self._at(path))))
+        return unless_missing(lambda: describe_object(*self._at(path)))
 
     def version(self, path: str) -> str | None:
         description = self.describe(path)
@@ -122,7 +124,7 @@ class BucketStore:
         return (name for name in self._list(folder) if not name.endswith("/"))
 
     def is_folder(self, path: str) -> bool:
-        return bool(_request(lambda: list_objects(*self._at(_below(path)), most=1))[0])
+        return bool(list_objects(*self._at(_below(path)), most=1)[0])
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
@@ -131,77 +133,37 @@ class BucketStore:
 
         def upload(file: Reader, size: int | None) -> None:
             if claim is None:
-                _request(lambda: self._upload(path, file, size))
+                self._upload(path, file, size)
                 return
             put_claimed(
                 claim,
                 look=lambda: self.describe(path),
-                put=lambda version: _request(
-                    lambda: self._upload(path, file.again(), size, version)
-                ),
+                put=lambda version: self._upload(path, file.again(), size, version, is_fresh=False),
                 is_ours=lambda standing: standing.is_of(*file.sums()),
             )
 
         return followed(path, upload, PIECE)
-
-    def _upload(
-        self, path: str, file: Reader, size: int | None, version: str | None = None
-    ) -> None:
-        """Upload to the final name: the object appears whole, or not at all.
-
-        With a version it is put only over that one, empty for no object.
-        """
-        blob = self._blob(path, chunk_size=PIECE)
-        if version is None:
-            blob.cache_control = FRESH
-        with _in_session():
-            blob.upload_from_file(
-                file,
-                size=size,
-                content_type="application/octet-stream",
-                checksum="crc32c",
-                if_generation_match=None if version is None else int(version or 0),
-                retry=None,
-                timeout=TIMEOUT,
-            )
 
     def replaces_conditionally(self) -> bool:
         return True
 
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         path = f"{folder}/{name}"
-
-        def put() -> str:
-            blob = self._blob(path)
-            blob.cache_control = FRESH
-            try:
-                with _in_session():
-                    blob.upload_from_string(
-                        data,
-                        content_type="application/octet-stream",
-                        checksum="crc32c",
-                        if_generation_match=int(version or 0),
-                        retry=None,
-                        timeout=TIMEOUT,
-                    )
-            except OtherStandsError:
-                # An earlier attempt of ours may have written it, and the response was lost.
-                standing = self.describe(path)
-                if standing is None or not standing.is_of(len(data), google_crc32c.value(data)):
-                    raise
-                return standing.version
-            return str(blob.generation)
-
-        return _request(put)
+        try:
+            return self._upload(path, io.BytesIO(data), len(data), version)
+        except OtherStandsError:
+            # An earlier attempt of ours may have written it, and the response was lost.
+            standing = self.describe(path)
+            if standing is None or not standing.is_of(len(data), google_crc32c.value(data)):
+                raise
+            return standing.version
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-        _request(lambda: delete_object(*self._at(path)))
+        delete_object(*self._at(path))
         ask, bucket, prefix = self._at(_below(path))
-        below = _request(lambda: list_objects(ask, bucket, prefix))[0]
-        map_at_once(
-            lambda name: _request(lambda: delete_object(ask, bucket, name)), below, REMOVALS
-        )
+        below = list_objects(ask, bucket, prefix)[0]
+        map_at_once(lambda name: delete_object(ask, bucket, name), below, REMOVALS)
 
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """Nothing: what the service has answered for is kept."""
@@ -218,34 +180,56 @@ class BucketStore:
                 raise
 
     def _copy(self, path: str, new: str, is_moved: bool = False) -> None:
-        def copy() -> None:
-            source, target = self._at(path), self._at(new)[1:]
-            try:
-                version = describe_object(*source).version
-                copy_object(*source, *target, version)
-                if is_moved:  # delete exactly the version that was copied
-                    delete_object(*source, version)
-            except OtherStandsError as error:  # replaced or moved in between: look again
-                raise TransientError(str(error)) from error
-
-        _request(copy)
+        source, target = self._at(path), self._at(new)[1:]
+        try:
+            version = describe_object(*source).version
+            copy_object(*source, *target, version)
+            if is_moved:  # delete exactly the version that was copied
+                delete_object(*source, version)
+        except OtherStandsError as error:  # replaced or moved in between: look again
+            raise TransientError(str(error)) from error
 
     def is_unsigned(self) -> bool:
         """Whether there are no credentials, so that only public objects can be read."""
         return self._connection().unsigned
 
-    def _blob(self, path: str, chunk_size: int | None = None) -> Any:
+    def _upload(
+        self,
+        path: str,
+        file: Reader | BinaryIO,
+        size: int | None,
+        version: str | None = None,
+        is_fresh: bool = True,
+    ) -> str:
+        """Upload to the final name, and return the version: it appears whole, or not at all.
+
+        With a version it is put only over that one, empty for no object.
+        """
         _, bucket, name = self._at(path)
         connection = self._connection()
         if connection.unsigned:
             raise UnreadableError("no_credentials", NO_CREDENTIALS)
         billed = connection.client.bucket(bucket, user_project=access().user_project)
-        return billed.blob(name, chunk_size=chunk_size)
+        blob = billed.blob(name, chunk_size=PIECE)
+        if is_fresh:
+            blob.cache_control = FRESH
+        _request(
+            lambda: blob.upload_from_file(
+                file,
+                size=size,
+                content_type="application/octet-stream",
+                checksum="crc32c",
+                if_generation_match=None if version is None else int(version or 0),
+                retry=None,
+                timeout=TIMEOUT,
+            )
+        )
+        return str(blob.generation)
 
     def _list(self, folder: str, delimiter: str = "") -> dict[str, Description | None]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
         ask, bucket, prefix = self._at(_below(folder))
-        objects, folders = _request(lambda: list_objects(ask, bucket, prefix, delimiter))
+        objects, folders = list_objects(ask, bucket, prefix, delimiter)
         objects.pop(prefix, None)  # the empty object that stands for the folder itself
         listing = {**objects, **{name.removesuffix("/"): None for name in folders}}
         return {name[len(prefix) :]: description for name, description in listing.items()}
@@ -302,44 +286,24 @@ def _request(request: Callable[[], T]) -> T:
     return translated(request, _in_our_terms)
 
 
-@contextlib.contextmanager
-def _in_session() -> Iterator[None]:
-    """An upload whose session the service may end; the next attempt then starts a new one.
-
-    Its failures are raised as our errors.
-    Source: https://cloud.google.com/storage/docs/json_api/v1/status-codes#410-gone
-    """
-    from google.api_core.exceptions import GoogleAPICallError
-
-    try:
-        yield
-    except GoogleAPICallError as error:
-        if error.code == GONE:
-            raise TransientError(failure_words(error)) from error
-        raise _in_our_terms(error) or error from error
-
-
 def _in_our_terms(error: Exception) -> Exception | None:
     """Our error for a failure of Google's packages or the system; None for any other failure."""
     import requests
     from google.api_core.exceptions import GoogleAPICallError
-    from google.auth.exceptions import GoogleAuthError, TransportError
-    from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage.exceptions import DataCorruption
 
     match error:
-        case GoogleAPICallError() | InvalidResponse() if error.response is not None:
-            answer = error.response
-            return refused(answer.status_code, answer.text, answer.reason, answer.headers)
+        case GoogleAPICallError() if error.code == GONE:  # the next attempt starts a new session
+            return TransientError(failure_words(error))
         case GoogleAPICallError():
-            return refused(int(error.code or 0), error.message, None, {})
-        case DataCorruption() | TransportError() | requests.RequestException() | ConnectionError():
+            answer: Any = error.response
+            return refused(answer.status_code, answer.text, answer.reason, answer.headers)
+        case GoogleAuthError():
+            return token_failure(error)
+        case DataCorruption() | requests.RequestException():
             # This includes a body that was cut short: its checksum does not match.
             return TransientError(failure_words(error))
-        case GoogleAuthError() if error.retryable or isinstance(error.__cause__, ValueError):
-            # The token server is busy, or a gateway answered for it.
-            return TransientError(failure_words(error))
-        case GoogleAuthError():
-            return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
         case OSError() if may_pass(error):
             return TransientError(failure_words(error))
         case OSError():  # on this machine: a certificate file, a full disk

@@ -85,6 +85,7 @@ def asker(
         timeout: seconds for a connection, and for each wait for a part of a response.
         user_project: the project to bill.
     """
+    from google.auth.exceptions import GoogleAuthError
     from google.auth.transport.requests import Request
 
     send, tokens = sender(endpoint, timeout), Request()
@@ -112,10 +113,22 @@ def asker(
             credentials.refresh(tokens)  # a token can become invalid before it expires
             with send(method, path, sign(method, path, headers)) as response:
                 yield _granted(response)
+        except GoogleAuthError as error:
+            raise token_failure(error) from error
         except (OSError, HTTPException) as error:
             raise TransientError(failure_words(error)) from error
 
     return ask
+
+
+def token_failure(error: Any) -> Exception:
+    """Our error for one of google-auth's: the token server may be busy, or a gateway answered."""
+    from google.auth.exceptions import TransportError
+
+    is_passing = error.retryable or isinstance(error.__cause__, ValueError)
+    if is_passing or isinstance(error, TransportError):
+        return TransientError(failure_words(error))
+    return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
 
 
 def read_object(ask: Ask, bucket: str, name: str) -> bytes:
