@@ -37,8 +37,8 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import read_plan
 from tfrecorder.schema import Schema
 from tfrecorder.schema.schema_file import write_schema
-from tfrecorder.storage import services, stores
-from tfrecorder.storage.patience import patience
+from tfrecorder.storage import retry, stores
+from tfrecorder.storage.retry import patience
 from tfrecorder.validation.report import CODES
 from tfrecorder.writing.commit import commit
 
@@ -153,7 +153,7 @@ def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:
 def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     """Wait for services in another way in this process: fields of `Patience`."""
     changed = dataclasses.replace(patience(), **values)
-    monkeypatch.setattr("tfrecorder.storage.patience._PATIENCE", changed)
+    monkeypatch.setattr("tfrecorder.storage.retry._PATIENCE", changed)
 
 
 def put(directory: str, name: str, data: bytes) -> None:
@@ -174,7 +174,7 @@ def content_of(uri: str) -> bytes:
 def forget_services() -> None:
     """Drop what this process knows of services: clients for another server, and what failed."""
     stores.remote_store.cache_clear()
-    services._SERVICES.clear()
+    retry._SAID.clear()
 
 
 def shorten_pauses(monkeypatch: pytest.MonkeyPatch, share: float = 0.004) -> None:

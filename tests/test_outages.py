@@ -1,4 +1,4 @@
-"""What may pass is waited for: together, for two minutes, and until nobody wants it any more.
+"""What may pass is waited for: for two minutes, and until nobody wants it any more.
 
 A missing image is a property of its row; a service or a disk that is away is not.
 
@@ -83,7 +83,7 @@ def make_images(folder: Path, rows: int) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_threads_wait_together_for_a_service_that_is_away(
+def test_threads_that_all_wait_for_a_service_go_on_once_it_is_back(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_pauses(monkeypatch, 1 / 10)  # with pauses up to half a second
@@ -93,8 +93,7 @@ def test_threads_wait_together_for_a_service_that_is_away(
     gcs.inject("status", status=429)
     with soon(gcs.mend, seconds=3), ThreadPoolExecutor(16) as pool:
         assert list(pool.map(storage.read_bytes, paths)) == [b"data"] * 64
-    # Each thread by itself would ask some ten times.
-    assert 5 < gcs.count("download", outcome="429") < 4 * 16
+    assert gcs.count("download", outcome="429") < 16 * 20, "their pauses grow"
 
 
 @pytest.mark.slow

@@ -35,8 +35,7 @@ from tfrecorder.storage.files import (
 )
 from tfrecorder.storage.known_folders import KnownFolders
 from tfrecorder.storage.local import check_locale
-from tfrecorder.storage.retry import impatient, retried
-from tfrecorder.storage.services import waits
+from tfrecorder.storage.retry import impatient, retried, waits
 from tfrecorder.storage.store import (
     OF_THE_READER,
     Description,

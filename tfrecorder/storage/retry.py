@@ -1,62 +1,127 @@
-"""Retries: a transient failure is retried for at least two minutes.
+"""Retries: what may pass is waited for, at least two minutes.
 
-All threads of a process wait together for a service that answers none of them.  So the service gets
-one request every few seconds, and not one from each thread.
+Each request pauses by itself, a little longer after each failure, as in the clients of the stores.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
+from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.errors import UnreachableError
-from tfrecorder.storage.patience import patience
-from tfrecorder.storage.services import Service, Wait, failing, growing, service_of
-from tfrecorder.storage.store import UnreadableError, UnwritableError, may_pass
+from tfrecorder.storage.store import may_pass
+from tfrecorder.storage.uris import parent, scheme
 
 T = TypeVar("T")
 
-#: Attempts at a request while its service answers other requests: an upload that takes minutes may
+#: The least attempts at a request, unless they take twice the patience: an upload of a minute may
 #: fail by chance three times in a row.
 ATTEMPTS = 6
 
+#: Seconds of waiting before it is logged again.
+SAID_SECONDS = 60
 
-def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lambda: None) -> T:
-    """The result of `attempt`, which is retried while its failures may pass.
+#: Seconds between checks of whether anybody still waits for the result.
+LOOK_SECONDS = 0.1
 
-    Args:
-        attempt: called again after a failure that `may_pass`.
-        path: the file or folder it is about.  All threads of this process that use its service wait
-            together, and the error names the path.
-        note: called before each retry, to count them.
+logger = logging.getLogger("tfrecorder")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Waiting for what may pass, in seconds.
+
+    Attributes:
+        seconds: to retry a request, counted from its first failure. A bucket outage or the restart
+            of a file server is mostly over by then.
+        first_pause: before the second attempt; doubled before each further one.
+        longest_pause: before any attempt.
+        quiet: waiting before it is logged.
+    """
+
+    seconds: float = 120
+    first_pause: float = 0.5
+    longest_pause: float = 5
+    quiet: float = 3
+
+
+_PATIENCE = Patience()
+
+
+def patience() -> Patience:
+    return _PATIENCE
+
+
+@dataclass(frozen=True, eq=False)
+class Wait:
+    """A request of this process that waits for a service.
+
+    Attributes:
+        service: a bucket such as "gs://bucket", or a local folder.
+        since: when the request first failed, on the clock of `time.monotonic`.
+        words: the message of the latest failure.
+    """
+
+    service: str
+    since: float
+    words: str
+
+    def __str__(self) -> str:
+        seconds = time.monotonic() - self.since
+        return f"Waiting for {self.service} ({seconds:.0f} s so far): {self.words}"
+
+
+#: What waits in this process, and when each service was last logged: threads that know nothing of
+#: each other wait for the same service.
+_WAITING: list[Wait] = []
+_SAID: dict[str, float] = {}
+_LOCK = threading.Lock()
+
+
+def waits() -> list[Wait]:
+    """What this process has been waiting for, for at least a few seconds; longest wait first."""
+    with _LOCK:
+        long = [wait for wait in _WAITING if time.monotonic() - wait.since >= patience().quiet]
+    return sorted(long, key=lambda wait: wait.since)
+
+
+def pause(wait: Wait, seconds: float) -> None:
+    """Wait, and say so.
 
     Raises:
-        UnreachableError: it failed for `patience().seconds`, or once inside `impatient`.
         UnwantedError: nobody waits for the result any more.
-        Whatever else `attempt` raises, at once.
     """
-    request = _Request(path)
-    request.wait_for_others()
-    while True:
-        began = time.monotonic()
-        try:
-            result = attempt()
-        except (UnreadableError, UnwritableError):
-            request.answered()
-            raise
-        except Exception as error:
-            if not may_pass(error):
-                raise
-            request.failed(began, error)
-        else:
-            request.answered()
-            return result
-        note()
-        request.pause()
+    ready = time.monotonic() + seconds
+    with _LOCK:
+        _WAITING.append(wait)
+    try:
+        while (left := ready - time.monotonic()) > 0:
+            if is_unwanted():
+                raise UnwantedError
+            _say(wait)
+            time.sleep(min(left, LOOK_SECONDS))
+    finally:
+        with _LOCK:
+            _WAITING.remove(wait)
+
+
+def _say(wait: Wait) -> None:
+    """Log what we wait for, once for all threads that wait for it and again every minute."""
+    now = time.monotonic()
+    with _LOCK:
+        said = _SAID.get(wait.service, float("-inf"))
+        if now - wait.since < patience().quiet or now - said < SAID_SECONDS:
+            return
+        _SAID[wait.service] = now
+    logger.warning("%s", wait)
 
 
 _PATIENT: ContextVar[bool] = ContextVar("patient", default=True)
@@ -72,58 +137,59 @@ def impatient() -> Iterator[None]:
         _PATIENT.reset(before)
 
 
-class _Request:
-    """A request that is retried until it is answered or its time is up."""
+def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lambda: None) -> T:
+    """The result of `attempt`, which is retried while its failures may pass.
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._since: float | None = None
-        self._failures = 0
-        self._words = ""
-        self._asked_pause = 0.0
+    Args:
+        attempt: called again after a failure that `may_pass`.
+        path: the file or folder it is about, which the error names.
+        note: called before each retry, to count them.
 
-    def wait_for_others(self) -> None:
-        """Wait while the service is known to be failing: other threads already retry it."""
-        service = failing(self._path)
-        now = time.monotonic()
-        if service is not None and service.closed_until > now and _PATIENT.get():
-            self._since, self._words = now, service.words
-            self._wait(service, ready=now)
+    Raises:
+        UnreachableError: it failed for `patience().seconds`, or once inside `impatient`.
+        UnwantedError: nobody waits for the result any more.
+        Whatever else `attempt` raises, at once.
+    """
+    failures, since = 0, 0.0
+    while True:
+        began = time.monotonic()
+        try:
+            return attempt()
+        except Exception as error:
+            if not may_pass(error):
+                raise
+            now = time.monotonic()
+            # Every store ends a stall sooner than this, so the request was making progress until
+            # now.
+            if not failures or now - began > patience().seconds:
+                since = now
+            failures += 1
+            words = str(getattr(error, "strerror", None) or error)
+            if not _PATIENT.get():
+                raise UnreachableError(f"{path} cannot be reached: {words}.") from error
+            left = since + patience().seconds - now
+            if left <= 0 and (failures >= ATTEMPTS or left <= -patience().seconds):
+                words = f"could not be reached for {now - since:,.0f} s: {words}."
+                raise UnreachableError(f"{path} {words}") from error
+            seconds = growing(failures) * random.uniform(0.5, 1)
+            if left > 0:  # a server may ask for more, but there is a last attempt at the end
+                seconds = min(max(seconds, getattr(error, "after", 0)), left)
+        note()
+        pause(Wait(service_of(path), since, words), seconds)
 
-    def answered(self) -> None:
-        service = failing(self._path)
-        if service is not None:
-            service.answer()
 
-    def failed(self, began: float, error: Exception) -> None:
-        """Note a failure; raise an UnreachableError if it must not be retried."""
-        now = time.monotonic()
-        # Every store ends a stall sooner than this, so the request was making progress until now.
-        if self._since is None or now - began > patience().seconds:
-            self._since = now
-        self._failures += 1
-        self._words = str(getattr(error, "strerror", None) or error)
-        self._asked_pause = getattr(error, "after", 0)
-        service = service_of(self._path)
-        service.fail(began, now, self._words)
-        if not _PATIENT.get():
-            raise UnreachableError(f"{self._path} cannot be reached: {self._words}.") from error
-        waited = now - self._since
-        is_away = now - service.failing_since >= patience().seconds / 2  # it answers nobody
-        if waited >= patience().seconds and (is_away or self._failures >= ATTEMPTS):
-            words = f"could not be reached for {waited:,.0f} s: {self._words}."
-            raise UnreachableError(f"{self._path} {words}") from error
+def growing(failures: int) -> float:
+    """Seconds to pause after this many failures in a row."""
+    return float(min(patience().first_pause * 2 ** min(failures - 1, 20), patience().longest_pause))
 
-    def pause(self) -> None:
-        assert self._since is not None
-        now, pause = time.monotonic(), growing(self._failures) * random.uniform(0.5, 1)
-        # A server may ask for a longer pause, but never longer than the time left.
-        asked = min(self._asked_pause, self._since + patience().seconds - now)
-        self._wait(service_of(self._path), ready=now + max(pause, asked))
 
-    def _wait(self, service: Service, ready: float) -> None:
-        assert self._since is not None
-        end = self._since + patience().seconds
-        # When the time is up there is one last attempt, whatever the other threads do.
-        last = end if end > time.monotonic() else float("inf")
-        service.wait(Wait(service.name, self._since, self._words), ready, last)
+def service_of(path: str) -> str:
+    """The unit that fails as a whole: a uri's bucket, or a local file's folder.
+
+    Many folders may be on one disk, but while its file server is away the system cannot say which:
+    that question may hang for as long as the request itself.
+    """
+    kind = scheme(path)
+    if not kind:
+        return parent(path) or "."
+    return f"{kind}://{path.partition('://')[2].partition('/')[0]}"

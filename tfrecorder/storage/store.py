@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import BinaryIO, Protocol, TypeVar
 
 from tfrecorder.errors import PackageError, TfrecorderError
@@ -63,18 +61,13 @@ class TransientError(Exception):
 
 
 def seconds_to_wait(header: str | None) -> float:
-    """The seconds that a `Retry-After` header (seconds or a time) asks for; 0 without one.
+    """The seconds that a `Retry-After` header asks for; 0 without one, or if it gives a date.
 
-    >>> seconds_to_wait("7"), seconds_to_wait("soon"), seconds_to_wait(None)
+    >>> seconds_to_wait("7"), seconds_to_wait("Wed, 25 Nov 2026 07:28 GMT"), seconds_to_wait(None)
     (7.0, 0.0, 0.0)
     """
     wanted = (header or "").strip()
-    if wanted.isdecimal():
-        return float(wanted)
-    try:
-        return max(0.0, parsedate_to_datetime(wanted).timestamp() - time.time())
-    except ValueError:
-        return 0.0
+    return float(wanted) if wanted.isdecimal() else 0.0
 
 
 #: The errors of a disk whose cable, server or daemon is briefly away, of a network, and of a

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfrecorder.core.checks import nearest
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.storage.patience import patience
-from tfrecorder.storage.retry import retried
-from tfrecorder.storage.services import Wait, service_of
+from tfrecorder.storage.retry import Wait, patience, pause, retried, service_of
 from tfrecorder.storage.store import TransientError
 
 if TYPE_CHECKING:
@@ -176,8 +174,7 @@ class Topic:
     def pause(self, seconds: float) -> None:
         """Wait and say so while the cluster is away; otherwise return at once."""
         if self._away is not None:
-            ready = time.monotonic() + min(seconds, PAUSE)
-            service_of(self._url).wait(self._away, ready, float("inf"))
+            pause(self._away, min(seconds, PAUSE))
 
     @property
     def is_away(self) -> bool:
@@ -273,7 +270,7 @@ class Topic:
         """Note that the cluster is away; a general message replaces no other."""
         since = self._away.since if self._away else time.monotonic()
         if self._away is None or not general:
-            self._away = Wait(service_of(self._url).name, since, words)
+            self._away = Wait(service_of(self._url), since, words)
 
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
