@@ -180,11 +180,8 @@ def manifest(commit: int) -> str:
 
 def commit_of(name: str) -> int | None:
     """The number of the commit whose manifest has this name, or None if it is no such name."""
-    number = name.removesuffix(".json")
-    is_one = (
-        number.isdecimal() and number.isascii() and name == os.path.basename(manifest(int(number)))
-    )
-    return int(number) if is_one else None
+    match = _MANIFEST.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def labels_file(key: str) -> str:

@@ -119,7 +119,7 @@ def walk(
     """
     number = at = 0
     while at < end:
-        met = _next_record(file, number, at, end, lengths)
+        met = _record_after(file.read(HEADER_BYTES), file, number, at, end, lengths)
         yield met
         number, at = number + 1, at + met.size
         if not met.size:
@@ -217,10 +217,6 @@ def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
         if met.fault:
             raise CorruptRecordError(met.offset, met.fault)
         yield met.offset, met.size
-
-
-def _next_record(file: BinaryIO, number: int, at: int, end: int, lengths: bool) -> Walked:
-    return _record_after(file.read(HEADER_BYTES), file, number, at, end, lengths)
 
 
 def _record_after(

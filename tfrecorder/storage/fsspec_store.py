@@ -217,13 +217,12 @@ def refusal(scheme: str) -> str | None:
     package = PACKAGES.get(scheme)
     try:
         import fsspec
-        from fsspec.registry import known_implementations
     except ImportError:
         return f"run `pip install fsspec {package}`" if package else "there is no such storage"
-    if scheme not in known_implementations and scheme not in fsspec.registry:
-        return "there is no such storage"
     try:
         fsspec.get_filesystem_class(scheme)
+    except ValueError:
+        return "there is no such storage"
     except (ImportError, OSError) as error:  # pyarrow's hdfs looks for a shared library
         words = str(error).splitlines()[0]
         return f"run `pip install {package}` ({words})" if package else words

@@ -8,6 +8,8 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent import futures
+from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import BinaryIO, cast
@@ -65,7 +67,7 @@ def followed(
         def follow() -> None:
             try:
                 retried(attempt, final)
-            except AbandonedError:
+            except CancelledError:  # the writer gave up
                 return
             except BaseException as error:
                 failures.append(error)
@@ -103,10 +105,6 @@ def _room_missed() -> Iterator[None]:
 LOOK_SECONDS = 0.02
 
 
-class AbandonedError(Exception):
-    """The writer gave up: do not keep what was read so far."""
-
-
 class Growing:
     """A file that is written from start to end while other threads read it.
 
@@ -117,31 +115,25 @@ class Growing:
 
     def __init__(self, writer: BinaryIO) -> None:
         self._writer = writer
-        self._size: int | None = None
-        self._abandoned = False
-        self._over = threading.Event()
+        self._size: Future[int] = Future()
 
     def end(self) -> None:
         """Everything is written."""
-        self._size = self._writer.tell()
-        self._over.set()
+        self._size.set_result(self._writer.tell())
 
     def abandon(self) -> None:
         """Nothing more will be written; readers fail unless `end` was called."""
-        self._abandoned = self._size is None
-        self._over.set()
+        self._size.cancel()
 
     def wait(self, size: int) -> int | None:
         """Wait until the file has `size` bytes or is complete; returns its size if complete.
 
         Raises:
-            AbandonedError: the writer gave up.
+            CancelledError: the writer gave up: do not keep what was read so far.
         """
-        while not self._over.is_set() and self._writer.tell() < size:
-            self._over.wait(LOOK_SECONDS)
-        if self._abandoned:
-            raise AbandonedError
-        return self._size
+        while not self._size.done() and self._writer.tell() < size:
+            futures.wait([self._size], LOOK_SECONDS)
+        return self._size.result() if self._size.done() else None
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[Reader]:

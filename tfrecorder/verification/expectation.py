@@ -337,21 +337,6 @@ def refuse(directory: str) -> None:
             f"{directory} is not committed: it has no {layout.COMMIT}. Its conversion is under way "
             "or was interrupted: wait for it, or run the same conversion again to complete it."
         )
-    if storage.is_local(directory) and (special := _special_file(directory)):
-        raise DatasetError(
-            f"{directory}: {special} is a pipe, a device or a socket; no dataset holds one, and "
-            "reading it might never end. Remove it."
-        )
-
-
-def _special_file(directory: str) -> str | None:
-    """The first file of a local directory that is neither a regular file nor a folder."""
-    for where, _, names in os.walk(storage.resolve(directory, "")):
-        for name in names:
-            path = os.path.join(where, name)
-            if os.path.exists(path) and not os.path.isfile(path):
-                return os.path.relpath(path, storage.resolve(directory, ""))
-    return None
 
 
 def other_sums(file: str, sums: tuple[int, int], written: tuple[int, int]) -> Fault | None:

@@ -204,7 +204,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     other = ValueError(f"{shard.table} is not of the records of {shard.file}")
     tally, rows = Tally(fields, lambda rows: None, math.inf), []
     path = made.expected.path(shard.file)
-    with storage.local_copy(path) as copy, open(copy, "rb") as file:
+    with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
         for _, data in read_records(file):
             record = parse_example(data)
             number = int(bytes(record[SOURCE_ID][0]))

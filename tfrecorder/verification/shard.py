@@ -107,7 +107,7 @@ def _check_file(
         advance(done.bytes)
         return ShardFindings(shard, done.records, done.bytes, True)
     path = expected.path(shard.file)
-    with storage.local_copy(path) as copy, open(copy, "rb", buffering=_READ_BYTES) as file:
+    with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
         size, crc = _sum(file, advance)
         changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
         if done and not (changed or decode):

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import Distribution, PackagePath, distribution
 from pathlib import Path
 
 from tfrecorder import version
@@ -40,9 +40,6 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: tfrecorder\nRoot-Is-Purelib: true\nTag:
 
 #: Files that an installer adds to a package; they are not copied into a wheel.
 _INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
-
-#: The time of every file in a wheel, so that the same files give the same bytes.
-_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def worker_machine(machine_type: str | None) -> str:
@@ -76,17 +73,14 @@ def stage_wheels(folder: str, machine: str, given: Sequence[str] = ()) -> list[s
 def _simplejpeg(folder: str, machine: str) -> str:
     """The wheel of the simplejpeg that is installed here, for another platform if need be."""
     package = distribution(_SIMPLEJPEG)
-    if _fits(package, machine):
+    lines = (package.read_text("WHEEL") or "").splitlines()
+    tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+    fitting = [tag for tag in tags if "-manylinux" in tag and tag.endswith(machine)]
+    if fitting and package.files is not None:
         # Slim images drop files that nobody imports: a licence, even the list of files.
         with contextlib.suppress(FileNotFoundError):
-            return rebuild_wheel(package, folder)
+            return _rebuild(package, package.files, fitting[0], folder)
     return _download(package.version, folder, machine)
-
-
-def _fits(package: Distribution, machine: str) -> bool:
-    """True if what is installed here, from a manylinux wheel, also runs on the workers."""
-    platforms = [tag.split("-")[2] for tag in wheel_tags(package)]
-    return any(name.startswith("manylinux") and name.endswith(machine) for name in platforms)
 
 
 def _download(version: str, folder: str, machine: str) -> str:
@@ -125,34 +119,22 @@ def build_wheel(folder: str) -> str:
     return _write(os.path.join(folder, f"tfrecorder-{__version__}-py3-none-any.whl"), info, files)
 
 
-def rebuild_wheel(package: Distribution, folder: str) -> str:
+def _rebuild(package: Distribution, files: Sequence[PackagePath], tag: str, folder: str) -> str:
     """Rebuild the wheel that an installed package came from, and return its path.
 
     Raises:
-        FileNotFoundError: some of its files are missing, or it was not installed from a wheel.
+        FileNotFoundError: some of its files are missing.
     """
-    tags = wheel_tags(package)
-    if not tags or package.files is None:
-        raise FileNotFoundError(f"{package.name} was not installed from a wheel")
     # Scripts are outside the folder of packages, and each installer makes them again.
-    inside = [path for path in package.files if path.parts[0] != ".." and path.suffix != ".pyc"]
+    inside = [path for path in files if path.parts[0] != ".." and path.suffix != ".pyc"]
     info = next(path.parts[0] for path in inside if path.parts[0].endswith(".dist-info"))
-    files = {
+    contents = {
         path.as_posix(): Path(str(package.locate_file(path))).read_bytes()
         for path in inside
         if not (path.parts[0] == info and path.name in _INSTALLERS)
     }
-    # Every Python, ABI and platform that it was built for: "py2.py3-none-any" is two tags.
-    kinds = zip(*(tag.split("-") for tag in tags), strict=True)
-    built_for = "-".join(".".join(sorted(set(kind))) for kind in kinds)
-    name = f"{package.name.replace('-', '_')}-{package.version}-{built_for}.whl"
-    return _write(os.path.join(folder, name), info, files)
-
-
-def wheel_tags(package: Distribution) -> list[str]:
-    """What an installed package was built for, such as "cp311-cp311-manylinux2014_x86_64"."""
-    lines = (package.read_text("WHEEL") or "").splitlines()
-    return [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+    name = f"{package.name.replace('-', '_')}-{package.version}-{tag}.whl"
+    return _write(os.path.join(folder, name), info, contents)
 
 
 def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
@@ -168,7 +150,6 @@ def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
 
 
 def _add(wheel: zipfile.ZipFile, name: str, data: bytes) -> None:
-    info = zipfile.ZipInfo(name, _TIME)
+    info = zipfile.ZipInfo(name)  # of one time, so that the same files give the same bytes
     info.external_attr = 0o100644 << 16  # a plain file that all may read
-    info.compress_type = zipfile.ZIP_DEFLATED
-    wheel.writestr(info, data)
+    wheel.writestr(info, data, zipfile.ZIP_DEFLATED)
