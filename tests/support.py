@@ -63,7 +63,7 @@ def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:
 def serialized(shard: str | Path) -> list[bytes]:
     """Every record of a shard, as it is stored."""
     with open(shard, "rb") as file:
-        return [data for _, data in read_records(file)]
+        return list(read_records(file))
 
 
 def encoded(example: Mapping[str, Any]) -> bytes:

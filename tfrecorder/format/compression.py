@@ -43,7 +43,7 @@ def records_of(file: BinaryIO, compression: str) -> Iterator[bytes]:
         ValueError: a record is damaged, or the compressed data cannot be unpacked.
     """
     if not compression:
-        yield from (data for _, data in read_records(file))
+        yield from read_records(file)
         return
     packed = gzip.GzipFile(fileobj=file) if compression == GZIP else _ZLib(file)
     try:

@@ -131,22 +131,18 @@ def walk(
             file.seek(at)
 
 
-def read_records(file: BinaryIO, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """The records of an open file, each with the offset where it begins.
-
-    Args:
-        end: the file's size in bytes; if it is not given, it is found by a seek.
+def read_records(file: BinaryIO) -> Iterator[bytes]:
+    """The records of an open file.
 
     Raises:
         CorruptRecordError: a record is damaged, or the file ends inside it.
     """
-    if end is None:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(0)
+    end = file.seek(0, os.SEEK_END)
+    file.seek(0)
     for met in walk(file, end):
         if met.data is None:
             raise CorruptRecordError(met.offset, met.fault)
-        yield met.offset, met.data
+        yield met.data
 
 
 def stream_records(file: BinaryIO) -> Iterator[bytes]:

@@ -205,7 +205,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     tally, rows = Tally(fields, lambda rows: None, math.inf), []
     path = made.expected.path(shard.file)
     with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
-        for _, data in read_records(file):
+        for data in read_records(file):
             record = parse_example(data)
             number = int(bytes(record[SOURCE_ID][0]))
             row: Row = next(sound, {}) if stands else {SOURCE_ID: number}
