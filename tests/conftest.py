@@ -62,3 +62,38 @@ def plain_user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
         for path in Path(folder).rglob("*"):
             path.chmod(0o777)
         monkeypatch.undo()
+
+
+@pytest.fixture
+def ram() -> None:
+    """A bucket's stand-in, which TensorFlow reads as ram://, and we by fsspec."""
+    import fsspec
+    import tensorflow as tf
+
+    class Ram(fsspec.AbstractFileSystem):
+        protocol = "ram"
+
+        def info(self, path: str, **_: object) -> dict[str, object]:
+            try:
+                stat = tf.io.gfile.stat(f"ram://{path}")
+            except tf.errors.NotFoundError as error:
+                raise FileNotFoundError(path) from error
+            return {
+                "name": path,
+                "size": stat.length,
+                "type": "directory" if stat.is_directory else "file",
+            }
+
+        def ls(self, path: str, detail: bool = True, **_: object) -> list[dict[str, object]]:
+            if self.info(path)["type"] != "directory":
+                raise NotADirectoryError(path)
+            names = tf.io.gfile.listdir(f"ram://{path}")
+            return [self.info(f"{path}/{name.rstrip('/')}") for name in names]
+
+        def cat_file(
+            self, path: str, start: int | None = None, end: int | None = None, **_: object
+        ) -> bytes:
+            with tf.io.gfile.GFile(f"ram://{path}", "rb") as file:
+                return bytes(file.read()[start:end])
+
+    fsspec.register_implementation("ram", Ram, clobber=True)

@@ -162,7 +162,8 @@ def test_a_small_compressed_file_takes_little_memory(
 
 
 @pytest.mark.slow
-def test_files_that_tensorflow_alone_can_reach(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ram")
+def test_files_elsewhere_are_read_by_tensorflow(tmp_path: Path) -> None:
     """ram:// stands in for gs://."""
     for name, compression in (("train-00000-of-00001", ""), ("test-00000-of-00001.gz", "GZIP")):
         local = write(tmp_path / name, detection(), compression)

@@ -40,11 +40,10 @@ def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None
 
     options = LoadOptions.of(reading)
     if storage.is_local(directory):  # TensorFlow itself reads other stores
-        from tfrecorder.reading.dataset_files import STORED_FILES
         from tfrecorder.reading.open import open_dataset
 
         with storage.failing_as(DatasetError, directory):
-            stored = open_dataset(directory, STORED_FILES, named=options.keys)
+            stored = open_dataset(directory, named=options.keys)
         refuse_split(stored, split)
 
 

@@ -31,7 +31,6 @@ from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
@@ -128,7 +127,7 @@ def own_dataset(where: str) -> Commit:
     with storage.failing_as(DatasetError, where):
         newest = newest_commit(where)
         if newest is None:
-            open_dataset(where, STORED_FILES)  # says what is there instead
+            open_dataset(where)  # says what is there instead
             raise DatasetError(
                 f"{where} was not written by tfrecorder, which appends only to its own datasets."
             )
@@ -140,7 +139,7 @@ def _rows(
 ) -> PlannedRows | ConversionResult:
     """The rows that are not in the dataset yet, planned to be added to it."""
     complete(where)
-    stored, newest = open_dataset(where, STORED_FILES), own_dataset(where)
+    stored, newest = open_dataset(where), own_dataset(where)
     options = inherited_options(where, newest, given)
     check_runner(options)
     say("reading the table")

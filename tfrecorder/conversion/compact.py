@@ -36,7 +36,6 @@ from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, shuffled
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
@@ -131,7 +130,7 @@ def _rows(
         refuse_nested(target, options)
     say("reading the tables")
     newest = commit_at(where, own_dataset(where), at)
-    stored = open_dataset(where, STORED_FILES, at)
+    stored = open_dataset(where, at)
     kept = _large(stored, options) if where == target and not drop else {}
     shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
     taken = _options(newest, options, elsewhere=where != target)

@@ -33,7 +33,6 @@ from tfrecorder.plan.next_commit import placed
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit, newest_commit
-from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
@@ -230,7 +229,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
 
 def _check_finished(rows: PlannedRows, whole: Commit) -> None:
     """Check that the shards of a finished dataset are there."""
-    open_dataset(rows.folder, STORED_FILES)
+    open_dataset(rows.folder)
     _warn_of_other_images(rows, Plan.of(whole.manifest))
 
 

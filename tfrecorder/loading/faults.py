@@ -12,8 +12,8 @@ from tfrecorder.format.example import parse_example
 from tfrecorder.format.tfrecord import FRAMING_BYTES
 from tfrecorder.images.check import check_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.loading.remote import files_of
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.record_bytes import damaged_record
 
 #: How a JPEG and a PNG begin and, within so many bytes of their end, end; how others begin.
@@ -52,10 +52,9 @@ def refused_in_words(encoded: tf.Tensor, stored: StoredDataset, key: str) -> tf.
 
 def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
     """The error for an image, which is looked for in all files."""
-    files = files_of(stored.directory)
     for shard in (shard for shards in stored.splits.values() for shard in shards):
         offset = 0
-        for data in files.records(shard.path, shard.compression):
+        for data in records_in(shard.path, shard.compression):
             if image in parse_example(data).get(key, ()):
                 return str(damaged_record(shard, offset, fault, stored.form))
             offset += len(data) + FRAMING_BYTES

@@ -24,7 +24,7 @@ from tfrecorder.loading.order import (
     slices,
 )
 from tfrecorder.loading.parsing import parser
-from tfrecorder.loading.remote import files_of
+from tfrecorder.loading.remote import refuse_unread
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
@@ -53,17 +53,17 @@ def read_dataset(
 def open_for_reading(
     directory: str | os.PathLike[str], at: int | None = None, named: NamedKeys = NO_KEYS
 ) -> StoredDataset:
-    """`open_dataset` through TensorFlow's file systems."""
-    where = storage.given_path(directory)
-    return open_dataset(where, files_of(where), at, named)
+    """`open_dataset`, of records that TensorFlow reads."""
+    refuse_unread(storage.given_path(directory))
+    return open_dataset(directory, at, named)
 
 
 def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
     """What looks for new generations, if `follow` is set."""
     if not options.follow:
         return None
-    where = storage.given_path(directory)
-    return Following(where, lambda: files_of(where), options)
+    refuse_unread(storage.given_path(directory))
+    return Following(directory, options)
 
 
 def _load_split(

@@ -27,7 +27,7 @@ from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.records import fingerprint_of
-from tfrecorder.reading.stored_records import files_by_number, open_stored
+from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.reading.windows import WindowReader
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def opened(
     """
     if not options.follow:
         return open_stored(directory, options.at, options.keys), split, options, None
-    following = Following(directory, lambda: files_by_number(directory), options)
+    following = Following(directory, options)
     return following.look(), split, options, following
 
 

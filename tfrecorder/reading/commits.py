@@ -20,7 +20,6 @@ from tfrecorder.format.documents import parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
-from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,7 @@ class Commit:
         return layout.shards_of(self.manifest["own"])
 
 
-def newest_commit(
-    directory: str, files: StoredFiles = STORED_FILES, name: str = layout.COMMIT
-) -> Commit | None:
+def newest_commit(directory: str, name: str = layout.COMMIT) -> Commit | None:
     """The newest commit of a dataset; None if there is none, or if another tool wrote it.
 
     Args:
@@ -66,17 +63,15 @@ def newest_commit(
     """
     path = os.path.join(directory, name)
     try:
-        data = files.read(path)
+        data = storage.read_bytes(path)
     except storage.UnreadableError as error:
         if error.code in ("not_found", "bad_name", "not_a_file"):
             return None
         raise DatasetError(f"{path} cannot be read: {error}.") from error
-    return commit_named_by(directory, data, files)
+    return commit_named_by(directory, data)
 
 
-def commit_named_by(
-    directory: str, data: bytes, files: StoredFiles = STORED_FILES
-) -> Commit | None:
+def commit_named_by(directory: str, data: bytes) -> Commit | None:
     """The commit that a `dataset_info.json` with these bytes stands for; else as `newest_commit`.
 
     Raises:
@@ -87,13 +82,13 @@ def commit_named_by(
     if note is None:
         return None
     number, digest = note
-    commit = read_commit(directory, number, files)
+    commit = read_commit(directory, number)
     if commit.digest != digest:
         raise _no_manifest(directory, number, "belongs to another commit")
     return Commit(number, commit.manifest, info)
 
 
-def read_commit(directory: str, number: int, files: StoredFiles = STORED_FILES) -> Commit:
+def read_commit(directory: str, number: int) -> Commit:
     """A commit by its number, from its manifest.
 
     Raises:
@@ -101,7 +96,7 @@ def read_commit(directory: str, number: int, files: StoredFiles = STORED_FILES) 
     """
     path = os.path.join(directory, layout.manifest(number))
     try:
-        manifest = parse_manifest(files.read(path), path)
+        manifest = parse_manifest(storage.read_bytes(path), path)
     except storage.UnreadableError as error:
         raise _no_manifest(directory, number, error) from error
     except ValueError as error:
@@ -121,9 +116,7 @@ def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | s
     )
 
 
-def commit_at(
-    directory: str, newest: Commit, at: int | None, files: StoredFiles = STORED_FILES
-) -> Commit:
+def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
     """The commit that `at` asks for: the newest one if it is None.
 
     Raises:
@@ -145,11 +138,11 @@ def commit_at(
             if at > newest.number
             else (
                 f" Generation {first} replaced what was there before it"
-                f" ({read_commit(directory, first, files).manifest['kind']})."
+                f" ({read_commit(directory, first).manifest['kind']})."
             )
         )
         raise DatasetError(f"`at={at}`: {directory} has {has}.{since}")
-    return read_commit(directory, at, files)
+    return read_commit(directory, at)
 
 
 def check_at(at: Any) -> None:
@@ -158,7 +151,7 @@ def check_at(at: Any) -> None:
         require(Whole(0), at=at)
 
 
-def commits(directory: str, upto: Commit, files: StoredFiles = STORED_FILES) -> list[Commit]:
+def commits(directory: str, upto: Commit) -> list[Commit]:
     """The commits that the records of a dataset come from, oldest first: one request for each.
 
     Raises:
@@ -167,7 +160,7 @@ def commits(directory: str, upto: Commit, files: StoredFiles = STORED_FILES) -> 
     numbers = range(upto.manifest["since"], upto.number)
 
     def read(number: int) -> Commit:
-        return read_commit(directory, number, files)
+        return read_commit(directory, number)
 
     return [*storage.each(read, numbers, directory), upto]
 

@@ -1,4 +1,4 @@
-"""Reading the files of a dataset directory without TensorFlow, and counting their records."""
+"""Reading the files of a dataset directory by our own stores, and counting their records."""
 
 from __future__ import annotations
 
@@ -11,58 +11,49 @@ from collections.abc import Iterator
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
 from tfrecorder.format.compression import HEAD_BYTES, compression_of, records_of
 from tfrecorder.format.tfrecord import CorruptRecordError, read_places
 
 
-class StoredFiles:
-    """The files of a dataset as our own stores read them, on a disk or a bucket."""
-
-    def read(self, path: str) -> bytes:
-        """A whole file; raises `UnreadableError`."""
-        return storage.read_bytes(path)
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """The size of each file in a folder; empty if there is no such folder."""
-        with storage.failing_as(DatasetError, folder or "."):
-            files = storage.descriptions(folder)
-        is_local = storage.is_local(folder)
-        # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
-        return {
-            name: file.size
-            for name, file in files.items()
-            if file.size or not is_local or os.path.isfile(os.path.join(folder, name))
-        }
-
-    def folders(self, folder: str) -> list[str]:
-        """The names of the folders in a folder; none if there is no such folder."""
-        with storage.failing_as(DatasetError, folder):
-            return [name for name, size in storage.sizes(folder).items() if size is None]
-
-    def glob(self, pattern: str) -> list[str]:
-        """The paths that match a pattern, sorted."""
-        if storage.is_local(pattern):
-            return sorted(glob.glob(pattern, recursive=True))
-        folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
-        paths = (f"{folder}/{name}" for name in storage.files_below(folder))
-        return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
-
-    def count(self, path: str) -> int | None:
-        """A file's number of records; None if the whole file would have to be read."""
-        return count_records(path) if storage.is_local(path) else None
-
-    def compression(self, path: str) -> str:
-        """How a whole file is compressed: "GZIP", "ZLIB", or "" for none."""
-        with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
-            return compression_of(file.read(HEAD_BYTES))
-
-    def records(self, path: str, compression: str) -> Iterator[bytes]:
-        """A file's records in order; raises ValueError if one is damaged."""
-        with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
-            yield from records_of(file, compression)
+def sizes_in(folder: str) -> dict[str, int]:
+    """The size of each file in a folder; empty if there is no such folder."""
+    with storage.failing_as(DatasetError, folder or "."):
+        files = storage.descriptions(folder)
+    is_local = storage.is_local(folder)
+    # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
+    return {
+        name: file.size
+        for name, file in files.items()
+        if file.size or not is_local or os.path.isfile(os.path.join(folder, name))
+    }
 
 
-STORED_FILES = StoredFiles()
+def has_private_folder(folder: str) -> bool:
+    """Whether a folder has the one in which this package keeps what is its own."""
+    with storage.failing_as(DatasetError, folder):
+        return layout.PRIVATE in storage.sizes(folder)
+
+
+def matching(pattern: str) -> list[str]:
+    """The paths that match a pattern, sorted."""
+    if storage.is_local(pattern):
+        return sorted(glob.glob(pattern, recursive=True))
+    folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    paths = (f"{folder}/{name}" for name in storage.files_below(folder))
+    return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
+
+
+def compression_in(path: str) -> str:
+    """How a whole file is compressed: "GZIP", "ZLIB", or "" for none."""
+    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+        return compression_of(file.read(HEAD_BYTES))
+
+
+def records_in(path: str, compression: str) -> Iterator[bytes]:
+    """A file's records in order; raises ValueError if one is damaged."""
+    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
+        yield from records_of(file, compression)
 
 
 def count_records(path: str) -> int:

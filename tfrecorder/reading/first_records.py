@@ -16,7 +16,7 @@ import numpy as np
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.reading.dataset import ShardFile
-from tfrecorder.reading.dataset_files import StoredFiles
+from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.schema.keys import DEFAULT_FEATURES, HEIGHT, WIDTH, Feature
 
 #: How many files to read per split, spread evenly, and how many records per file; we stop earlier
@@ -44,7 +44,7 @@ class Sample:
     values: Mapping[str, Values]
 
 
-def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: StoredFiles) -> list[Sample]:
+def take_samples(splits: Mapping[str, Sequence[ShardFile]]) -> list[Sample]:
     """A few records of each split.
 
     Raises:
@@ -54,14 +54,14 @@ def take_samples(splits: Mapping[str, Sequence[ShardFile]], files: StoredFiles) 
     for shards in splits.values():
         filled = [shard for shard in shards if shard.records != 0]
         for shard in filled[:: -(-len(filled) // _FILES) or 1]:
-            samples += _first_records(shard, files)
+            samples += _first_records(shard)
     return samples
 
 
-def _first_records(shard: ShardFile, files: StoredFiles) -> list[Sample]:
+def _first_records(shard: ShardFile) -> list[Sample]:
     samples, size = [], 0
     try:
-        for data in itertools.islice(files.records(shard.path, shard.compression), _RECORDS):
+        for data in itertools.islice(records_in(shard.path, shard.compression), _RECORDS):
             samples.append(Sample(shard.path, parse_example(data)))
             size += len(data)
             if size > _BYTES:

@@ -16,13 +16,14 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
-from tfrecorder.reading.dataset import (
-    ShardFile,
-    StoredDataset,
-    check_shards,
-    parse_json,
+from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, parse_json
+from tfrecorder.reading.dataset_files import (
+    compression_in,
+    count_records,
+    has_private_folder,
+    matching,
+    sizes_in,
 )
-from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.first_records import features_of, take_samples
 from tfrecorder.reading.known_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
@@ -56,19 +57,17 @@ def is_record_file(name: str) -> bool:
     return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
 
 
-def open_uncommitted(
-    directory: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
-) -> StoredDataset:
+def open_uncommitted(directory: str, sizes: dict[str, int], named: NamedKeys) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
-    if layout.PRIVATE in files.folders(directory):
+    if has_private_folder(directory):
         raise DatasetError(
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "
             "Wait for it, or run the same conversion again to complete it."
         )
     paths = [os.path.join(directory, name) for name in sorted(sizes) if is_record_file(name)]
     if paths:
-        return open_files(directory, paths, files, named)
-    if not sizes and not files.glob(directory):
+        return open_files(directory, paths, named)
+    if not sizes and not matching(directory):
         hint = storage.backslash_hint(directory)
         raise DatasetError(f"{directory}: there is no such directory. Check the path{hint}.")
     raise DatasetError(
@@ -78,9 +77,7 @@ def open_uncommitted(
     )
 
 
-def open_files(
-    pattern: str, paths: list[str], files: StoredFiles, named: NamedKeys
-) -> StoredDataset:
+def open_files(pattern: str, paths: list[str], named: NamedKeys) -> StoredDataset:
     """Record files without metadata; the file's name gives its split, or else it is TRAIN.
 
     If none of them has a record, there are no columns.
@@ -90,25 +87,24 @@ def open_files(
     """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
-    folders = {folder: files.sizes(folder) for folder in {os.path.dirname(path) for path in paths}}
+    folders = {folder: sizes_in(folder) for folder in {os.path.dirname(path) for path in paths}}
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
         of_split = splits.setdefault(_split_of(name), [])
-        of_split.append(_shard(path, folders[folder][name], of_split, files))
+        of_split.append(_shard(path, folders[folder][name], of_split))
     in_order = {
         name: tuple(splits[name]) for name in sorted(splits, key=[*SPLITS, UNASSIGNED].index)
     }
     if len(folders) == 1 and layout.FEATURES in (only := next(iter(folders.items())))[1]:
-        keys = _tfds_keys(only[0], files)
-        meaning = meaning_of(_keys_by_tfds(*only, keys, None, named, files))
+        keys = _tfds_keys(only[0])
+        meaning = meaning_of(_keys_by_tfds(*only, keys, None, named))
         return StoredDataset(pattern, "files", in_order, *meaning, shapes=_shapes(keys))
-    return StoredDataset(
-        pattern, "files", in_order, *_meaning_by_samples(in_order, folders, named, files)
-    )
+    meaning = _meaning_by_samples(in_order, folders, named)
+    return StoredDataset(pattern, "files", in_order, *meaning)
 
 
-def _shard(path: str, size: int, before: Sequence[ShardFile], files: StoredFiles) -> ShardFile:
+def _shard(path: str, size: int, before: Sequence[ShardFile]) -> ShardFile:
     """One record file.
 
     In a bucket each check is a request, so the compression is taken from the files before it.
@@ -117,9 +113,9 @@ def _shard(path: str, size: int, before: Sequence[ShardFile], files: StoredFiles
         before: the files of its split found so far.
     """
     known = [shard.compression for shard in before if shard.bytes]
-    ask = storage.is_local(path) or not known
-    compression = files.compression(path) if ask else known[0]
-    records = None if compression else files.count(path)
+    is_local = storage.is_local(path)
+    compression = known[0] if known and not is_local else compression_in(path)
+    records = count_records(path) if is_local and not compression else None
     return ShardFile(path, records, size, compression=compression)
 
 
@@ -127,15 +123,14 @@ def _meaning_by_samples(
     splits: Mapping[str, Sequence[ShardFile]],
     folders: Mapping[str, Mapping[str, int]],
     named: NamedKeys,
-    files: StoredFiles,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
-    samples = take_samples(splits, files)
+    samples = take_samples(splits)
     if not samples:
         return Meaning((), (), {})
     features, faults = features_of(samples, USUAL_KINDS)
     folder = next(iter(folders))
-    names = partial(_names, folder, folders[folder], files)
+    names = partial(_names, folder, folders[folder])
     where = samples[0].path
     return meaning_of(RecordKeys(where, features, samples, faults, named=named, names=names))
 
@@ -160,15 +155,13 @@ def in_tfds_form(directory: str) -> Iterator[None]:
         ) from error
 
 
-def open_tfds(
-    directory: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
-) -> StoredDataset:
+def open_tfds(directory: str, sizes: dict[str, int], named: NamedKeys) -> StoredDataset:
     """A TFDS directory.
 
     Raises:
         DatasetError: it is not whole, or a named key does not fit.
     """
-    info = parse_json(files.read(os.path.join(directory, layout.COMMIT)), directory, layout.COMMIT)
+    info = _parsed(directory, layout.COMMIT)
     if layout.FEATURES not in sizes:
         raise DatasetError(
             f"{directory} has a {layout.COMMIT} but no {layout.FEATURES}, so what its records hold "
@@ -179,21 +172,24 @@ def open_tfds(
             f"{directory} holds {info['fileFormat']} files; load reads tfrecord only. "
             "Write it with file_format='tfrecord'."
         )
-    keys = _tfds_keys(directory, files)
+    keys = _tfds_keys(directory)
     splits = {
         SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
         for split in info.get("splits", ())
     }
     listed = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
     check_shards(directory, sizes, listed, "Copy the files again from where they were written.")
-    record_keys = _keys_by_tfds(directory, sizes, keys, _supervised(info), named, files)
+    record_keys = _keys_by_tfds(directory, sizes, keys, _supervised(info), named)
     return StoredDataset(directory, "tfds", splits, *meaning_of(record_keys), shapes=_shapes(keys))
 
 
-def _tfds_keys(directory: str, files: StoredFiles) -> list[TfdsKey]:
-    path = os.path.join(directory, layout.FEATURES)
+def _tfds_keys(directory: str) -> list[TfdsKey]:
     with in_tfds_form(directory):
-        return tfds_keys(parse_json(files.read(path), directory, layout.FEATURES))
+        return tfds_keys(_parsed(directory, layout.FEATURES))
+
+
+def _parsed(directory: str, name: str) -> Any:
+    return parse_json(storage.read_bytes(os.path.join(directory, name)), directory, name)
 
 
 def _keys_by_tfds(
@@ -202,7 +198,6 @@ def _keys_by_tfds(
     keys: Sequence[TfdsKey],
     supervised: tuple[str, str] | None,
     named: NamedKeys,
-    files: StoredFiles,
 ) -> RecordKeys:
     """The keys listed in `features.json`."""
     return RecordKeys(
@@ -213,7 +208,7 @@ def _keys_by_tfds(
         units={key.feature.key: key.unit for key in keys if key.unit},
         supervised=supervised,
         named=named,
-        names=partial(_names, directory, sizes, files),
+        names=partial(_names, directory, sizes),
     )
 
 
@@ -253,9 +248,7 @@ def _tfds_shards(
     return tuple(shards)
 
 
-def _names(
-    directory: str, sizes: Mapping[str, int], files: StoredFiles, key: str
-) -> tuple[str, ...] | None:
+def _names(directory: str, sizes: Mapping[str, int], key: str) -> tuple[str, ...] | None:
     """The class names of a key from the file that TFDS keeps for them; None if there is none.
 
     TFDS writes a dot for a slash in a feature's name, and a hyphen between nested features.
@@ -264,5 +257,5 @@ def _names(
     name = next((name for name in usual if name in sizes), None)
     if name is None:
         return None
-    text = files.read(os.path.join(directory, name)).decode()
+    text = storage.read_bytes(os.path.join(directory, name)).decode()
     return tuple(line.strip() for line in text.split("\n") if line.strip())

@@ -20,7 +20,7 @@ from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.boxes import stored_corners
 from tfrecorder.reading.commits import read_commit
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import STORED_FILES
+from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
@@ -85,7 +85,7 @@ def to_frame(
     """
     require(OneOf(*IMAGES), images=images)
     where = storage.given_path(directory)
-    stored = open_dataset(where, STORED_FILES, at, NamedKeys(image, label))
+    stored = open_dataset(where, at, NamedKeys(image, label))
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     splits, cells = _gather(stored, chosen, images)
     options = {}
@@ -109,7 +109,7 @@ def _read_rows(
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
         try:
             with storage.failing_as(DatasetError, shard.path):
-                for data in STORED_FILES.records(shard.path, shard.compression):
+                for data in records_in(shard.path, shard.compression):
                     yield split, parse_features(data, wanted, bytes)
         except ValueError as error:
             raise DatasetError(f"{shard.path} is damaged: {error}. {remedy}") from error

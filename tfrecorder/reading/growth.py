@@ -7,14 +7,12 @@ So a newer generation is refused if its elements would have another form.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import StoredFiles
 from tfrecorder.reading.element_spec import ElementSpec, spec_of
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.kinds import Labels
@@ -25,18 +23,11 @@ class Following:
 
     Args:
         directory: of the dataset.
-        files: returns the functions that read files.
         options: what an element holds.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike[str],
-        files: Callable[[], StoredFiles],
-        options: ReadOptions,
-    ) -> None:
-        self._directory, self._files = storage.given_path(directory), files
-        self._options = options
+    def __init__(self, directory: str | os.PathLike[str], options: ReadOptions) -> None:
+        self._directory, self._options = storage.given_path(directory), options
         self._since: int | None = None
         self._opened: ElementSpec | None = None
 
@@ -50,8 +41,7 @@ class Following:
             DatasetError: it is not whole, was rewritten, was not written by this package, or its
                 elements no longer have the form they had on the first call.
         """
-        files = self._files()
-        stored = open_dataset(self._directory, files, named=self._options.keys)
+        stored = open_dataset(self._directory, named=self._options.keys)
         if stored.commit is None:
             raise DatasetError(
                 f"follow: {self._directory} has no generations, as it was not written by "
@@ -68,7 +58,7 @@ class Following:
         since = f"generation {stored.commit}: since {stored.directory} was opened"
         _refuse_other_form(self._opened, spec, since)
         if at is not None and stored.since <= at < stored.commit:
-            earlier = open_dataset(self._directory, files, at)
+            earlier = open_dataset(self._directory, at)
             of_then = {name: getattr(earlier, name) for name in ("splits", "commit", "contents")}
             return replace(stored, **of_then)
         return stored

@@ -17,7 +17,6 @@ from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, commits, read_commit
 from tfrecorder.reading.dataset import Shape, StoredDataset
-from tfrecorder.reading.dataset_files import STORED_FILES
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import Field, class_field
@@ -254,11 +253,8 @@ def info(
         ('daisy', 'rose')
     """
     where, named = storage.given_path(directory), NamedKeys(image, label)
-    kind = storage.scheme(where)
-    if storage.refusal(kind) is not None:
-        raise DatasetError(f"{where}: {kind}:// cannot be read: {storage.refusal(kind)}.")
     with storage.failing_as(DatasetError, where):
-        stored = open_dataset(where, STORED_FILES, at, named)
+        stored = open_dataset(where, at, named)
         if stored.commit is None:
             return _info(stored, [], {})
         every = commits(where, read_commit(where, stored.commit))

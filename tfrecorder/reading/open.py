@@ -1,8 +1,7 @@
 """Opening a dataset directory: what is in it, and whether all its files are there.
 
 Three forms are known: a directory of this package, one of TFDS, and TFRecord files without metadata
- (`foreign.py` handles the last two).  No TensorFlow here: the caller passes
-the functions that read files.
+(`foreign.py` handles the last two).
 """
 
 from __future__ import annotations
@@ -22,14 +21,13 @@ from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, check_at, commit_at, commits, newest_commit
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, damaged
-from tfrecorder.reading.dataset_files import StoredFiles
+from tfrecorder.reading.dataset_files import has_private_folder, matching, sizes_in
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
 
 
 def open_dataset(
     directory: str | os.PathLike[str],
-    files: StoredFiles,
     at: int | None = None,
     named: NamedKeys = NO_KEYS,
 ) -> StoredDataset:
@@ -37,7 +35,6 @@ def open_dataset(
 
     Args:
         directory: in a known form, or a pattern of TFRecord files such as "in/*.tfrecord".
-        files: how to read them.
         at: the last generation to read, for a dataset that was appended to; None is the newest.
         named: the keys of the image and the label in records of other tools.
 
@@ -50,18 +47,18 @@ def open_dataset(
     check_at(at)
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
-        newest = None if _is_pattern(where) else newest_commit(where, files)
-        sizes = {} if _is_pattern(where) else files.sizes(where)
+        newest = None if _is_pattern(where) else newest_commit(where)
+        sizes = {} if _is_pattern(where) else sizes_in(where)
         if newest is not None:
             _refuse_named_keys(where, named)
-            return _open_own(where, newest, commit_at(where, newest, at, files), sizes, files)
-        if layout.COMMIT in sizes and layout.PRIVATE in files.folders(where):
+            return _open_own(where, newest, commit_at(where, newest, at), sizes)
+        if layout.COMMIT in sizes and has_private_folder(where):
             raise DatasetError(
                 f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
                 f"replaced: it names no commit. `{command('repair', where)}` writes it again, or "
                 "says that it cannot: then convert again."
             )
-        stored = _open_foreign(where, sizes, files, named)
+        stored = _open_foreign(where, sizes, named)
     if at:
         raise DatasetError(
             f"`at={at}`: {where} has no generations; only `tfrecorder.append` makes them."
@@ -77,17 +74,15 @@ def _refuse_named_keys(where: str, named: NamedKeys) -> None:
             raise OptionError.of(option, key, words + more)
 
 
-def _open_foreign(
-    where: str, sizes: dict[str, int], files: StoredFiles, named: NamedKeys
-) -> StoredDataset:
+def _open_foreign(where: str, sizes: dict[str, int], named: NamedKeys) -> StoredDataset:
     if _is_file(where):
-        return foreign.open_files(where, [where], files, named)
+        return foreign.open_files(where, [where], named)
     if _is_pattern(where):
-        return foreign.open_files(where, files.glob(where), files, named)
+        return foreign.open_files(where, matching(where), named)
     if layout.COMMIT not in sizes:
-        return foreign.open_uncommitted(where, sizes, files, named)
+        return foreign.open_uncommitted(where, sizes, named)
     with foreign.in_tfds_form(where):
-        return foreign.open_tfds(where, sizes, files, named)
+        return foreign.open_tfds(where, sizes, named)
 
 
 def _is_file(where: str) -> bool:
@@ -103,11 +98,7 @@ def _is_pattern(where: str) -> bool:
 
 
 def _open_own(
-    directory: str,
-    newest: Commit,
-    commit: Commit,
-    sizes: Mapping[str, int],
-    files: StoredFiles,
+    directory: str, newest: Commit, commit: Commit, sizes: Mapping[str, int]
 ) -> StoredDataset:
     """A dataset as of a commit.
 
@@ -129,7 +120,7 @@ def _open_own(
             if split in manifest["splits"]:
                 splits[split] = shards[: manifest["splits"][split][1]]
     if not is_whole:
-        _refuse_damaged(directory, newest, sizes, files)
+        _refuse_damaged(directory, newest, sizes)
     for shard in chain(*splits.values()):
         if not 0 <= (shard.records or 0) * HEADER_BYTES <= shard.bytes:
             fault = f"{shard.path} cannot hold {shard.records} records"
@@ -150,13 +141,11 @@ def _open_own(
     )
 
 
-def _refuse_damaged(
-    directory: str, newest: Commit, sizes: Mapping[str, int], files: StoredFiles
-) -> None:
+def _refuse_damaged(directory: str, newest: Commit, sizes: Mapping[str, int]) -> None:
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     written = {
         shard.file: int(done["bytes"])
-        for commit in commits(directory, newest, files)
+        for commit in commits(directory, newest)
         for shard, done in zip(commit.own_shards, commit.manifest["done"], strict=True)
     }
     remedy = (

@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.dataset_files import STORED_FILES, StoredFiles
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.record_bytes import RecordReader
 
@@ -43,24 +41,10 @@ def open_stored(
     Raises:
         DatasetError: it is not a whole dataset, or its single records cannot be read.
     """
-    where = storage.given_path(directory)
-    stored = open_dataset(where, files_by_number(where), at, named)
+    stored = open_dataset(directory, at, named)
     if words := stored.uncounted():
         raise DatasetError(words)
     return stored
-
-
-def files_by_number(directory: str | os.PathLike[str]) -> StoredFiles:
-    """How files are read for reading single records.
-
-    Raises:
-        DatasetError: they cannot be.
-    """
-    where = storage.given_path(directory)
-    words = storage.refusal(storage.scheme(where))
-    if words is not None:
-        raise DatasetError(f"{where}: its records cannot be read here; {words}.")
-    return STORED_FILES
 
 
 def read_numbered(stored: StoredDataset, split: str, numbers: Iterable[int]) -> Iterator[Record]:
