@@ -73,7 +73,7 @@ by_call = pytest.mark.parametrize("call", CALLS)
 
 
 def _mypy(script: Path) -> str:
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context"]
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--show-absolute-path"]
     command += ["--follow-imports=silent", f"--cache-dir={script.parent}/cache", str(script)]
     return subprocess.run(command, capture_output=True, text=True).stdout
 

@@ -49,6 +49,7 @@ class NumberInEpoch(int):
         return int(self), self.epoch
 
 
+@takes(ReadOptions)
 class Records(Sequence[Any]):
     """A split as a sequence of elements, in NumPy, without TensorFlow.
 
@@ -85,7 +86,6 @@ class Records(Sequence[Any]):
         >>> image, label = records[7]  # doctest: +SKIP
     """
 
-    @takes(ReadOptions)
     def __init__(
         self, directory: str | os.PathLike[str], split: str, **options: Unpack[ReadKeywords]
     ) -> None:
