@@ -30,9 +30,13 @@ from torture import topics
 
 import tfrecorder
 from tfrecorder.errors import OptionError, PackageError, SourceError, UnreachableError
-from tfrecorder.streaming import Unusable, kafka, kafka_topic
-from tfrecorder.streaming.kafka import KafkaSource, open_kafka
+from tfrecorder.streaming import Unusable
 from tfrecorder.streaming.kafka_messages import MessageForm, row_of
+
+pytest.importorskip("confluent_kafka", reason="no confluent-kafka")
+
+from tfrecorder.streaming import kafka, kafka_topic
+from tfrecorder.streaming.kafka import KafkaSource, open_kafka
 
 #: Seconds after which a test gives up on a message.
 PATIENCE = 60
@@ -42,14 +46,13 @@ PHOTO = PHOTOS[0].read_bytes()
 
 @pytest.fixture(scope="module")
 def mock() -> Iterator[Cluster]:
-    skip_without("confluent_kafka")
     with mock_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    skip_without("confluent_kafka", "noida_db")
+    skip_without("noida_db")
     with Broker(tmp_path_factory.mktemp("broker")) as process:
         yield process
 
@@ -332,12 +335,7 @@ def test_an_offset_that_the_broker_has_lost_is_an_error_with_both_numbers(
     assert "continues without them" in caplog.text
     skipping.close()
     fresh = open_kafka(mock.url(topic))
-    with caplog.at_level(logging.WARNING):
-        assert len(take(fresh, None, 17 - first + 3)) > 0
-    assert (
-        f"begins at the earliest messages that the broker still has: partition 0 at {first}."
-        in caplog.text
-    )
+    assert len(take(fresh, None, 17 - first + 3)) > 0
     fresh.close()
 
 
@@ -382,7 +380,7 @@ def test_a_topic_that_was_made_anew_is_an_error(broker: Broker, topic: str) -> N
 def test_a_broker_that_is_killed_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    skip_without("confluent_kafka", "noida_db")
+    skip_without("noida_db")
     shorten_pauses(monkeypatch)
     with Broker(tmp_path / "broker") as broker:
         broker.make_topic("photos")
@@ -407,7 +405,6 @@ def test_a_broker_that_is_killed_is_waited_for(
 
 @pytest.mark.slow
 def test_a_broker_that_never_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without("confluent_kafka")
     shorten_patience(monkeypatch, 3)
     monkeypatch.setattr(kafka_topic, "ANSWER", 0.1)
     port = free_port()
@@ -443,10 +440,9 @@ def test_a_certificate_that_is_not_trusted_is_an_error_at_once(tmp_path: Path) -
         server.shutdown()
 
 
-def test_a_topic_that_is_not_there_is_an_error_with_the_nearest_name(mock: Cluster) -> None:
-    mock.send("photographs", numbered(1))
+def test_a_topic_that_is_not_there_is_an_error(mock: Cluster) -> None:
     source = open_kafka(mock.url("photograph"))
-    with pytest.raises(SourceError, match=r"no topic 'photograph' .* did you mean photographs"):
+    with pytest.raises(SourceError, match=r"no topic 'photograph' .*; create it first"):
         list(source.rows(None))
     source.close()
 
@@ -456,7 +452,7 @@ def test_a_topic_that_is_not_there_is_an_error_with_the_nearest_name(mock: Clust
 
 @pytest.mark.slow
 def test_every_message_counts_once_while_reader_and_broker_are_killed(tmp_path: Path) -> None:
-    skip_without("confluent_kafka", "noida_db")
+    skip_without("noida_db")
     assert topics.read_and_kill(tmp_path / "killed", 2000, 3, 1) == (3, 1)
 
 
@@ -555,14 +551,12 @@ def test_a_wrong_option_is_an_error(options: dict[str, Any], words: str) -> None
 
 
 def test_a_setting_that_librdkafka_does_not_know_is_an_error() -> None:
-    skip_without("confluent_kafka")
     source = open_kafka("kafka://localhost:9092/photos", config={"security.protocl": "SSL"})
     with pytest.raises(OptionError, match="No such configuration property"):
         list(source.rows(None))
 
 
 def test_secrets_are_in_no_message_and_no_name() -> None:
-    skip_without("confluent_kafka")
     settings = {"sasl.mechanism": "PLAIN", "sasl.password": "hidden"}
     wrong = {"security.protocol": "hidden"}  # librdkafka repeats a value that it does not know
     source = open_kafka("kafka://localhost:9092/photos", config={**settings, **wrong})
@@ -573,7 +567,6 @@ def test_secrets_are_in_no_message_and_no_name() -> None:
 
 
 def test_the_name_stays_when_the_brokers_change() -> None:
-    skip_without("confluent_kafka")
     names = {open_kafka(f"kafka://{one}/photos").name for one in ("a:1", "b:2,c:3")}
     assert names == {"kafka:photos"}
 
@@ -587,7 +580,7 @@ def test_without_confluent_kafka_the_command_that_installs_it_is_named(
     monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PackageError, match='pip install "confluent-kafka'):
-        open_kafka("kafka://localhost:9092/photos")
+        tfrecorder.stream("kafka://localhost:9092/photos", "out")
 
 
 @pytest.mark.slow

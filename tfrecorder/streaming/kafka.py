@@ -11,16 +11,15 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from confluent_kafka import Message
 
 from tfrecorder.core.checks import OneOf
-from tfrecorder.errors import OptionError, SourceError, refuse_missing
+from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.option import require
 from tfrecorder.streaming.kafka_messages import MessageForm, row_of
 from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 #: Seconds between two checks for new partitions of the topic.
 LOOK_SECONDS = 30
@@ -58,7 +57,6 @@ def open_kafka(
 
     Raises:
         OptionError: an argument is wrong.
-        PackageError: confluent-kafka is not installed.
     """
     match = _URL.fullmatch(url)
     if match is None:
@@ -69,7 +67,6 @@ def open_kafka(
     require(OneOf("raise", "skip"), on_lost=on_lost)
     form, settings = MessageForm(value, image, image_bytes), dict(config or {})
     refuse_settings(settings)
-    refuse_missing("confluent_kafka")
     return KafkaSource(Topic(match["servers"], match["topic"], settings), form, on_lost == "skip")
 
 
@@ -93,9 +90,6 @@ class KafkaSource:
         self._stands_at: Any = None
         self._is_assigned = False
         self._looked = 0.0
-
-    def __repr__(self) -> str:
-        return f"KafkaSource({self.name!r})"
 
     def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
         """The messages behind a position that are there now, each with the position behind it.
@@ -156,7 +150,6 @@ class KafkaSource:
         partitions = self._topic.partitions()
         if position is None:
             self._next = {partition: self._topic.ends(partition)[0] for partition in partitions}
-            self._say_beginning()
         else:
             # For a partition that is new since then, all messages are behind the position.
             self._next = {partition: position.get(str(partition), 0) for partition in partitions}
@@ -165,14 +158,6 @@ class KafkaSource:
         self._ended.clear()
         self._topic.assign(self._next)
         self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
-
-    def _say_beginning(self) -> None:
-        later = [f"{partition} at {offset:,}" for partition, offset in self._next.items() if offset]
-        if later:
-            logger.warning(
-                "%s begins at the earliest messages that the broker still has: partition %s.",
-                *(self.name, ", ".join(later)),
-            )
 
     def _refuse_fewer(self, known: set[int], partitions: list[int]) -> None:
         gone = sorted(known.difference(partitions))

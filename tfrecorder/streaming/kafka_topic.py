@@ -11,15 +11,13 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from tfrecorder.core.checks import nearest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.storage.retry import Wait, patience, pause, retried, service_of
 from tfrecorder.storage.store import TransientError
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
 
 T = TypeVar("T")
 
@@ -46,16 +44,21 @@ _DEFAULTS: dict[str, Any] = {
 _SECRET = re.compile(r"password|passphrase|secret|token|pem|jaas|oauthbearer\.config|basic\.auth")
 
 #: Errors that do not go away by waiting.
-_REFUSALS = (
-    *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"),
-    *("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "_FATAL"),
-)
+_REFUSALS = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError._FATAL,
+}
 #: The same, until the cluster has answered once; later, a proxy may just be restarting.
-_REFUSALS_AT_FIRST = ("_SSL", "_CRIT_SYS_RESOURCE")
+_REFUSALS_AT_FIRST = {KafkaError._SSL, KafkaError._CRIT_SYS_RESOURCE}
 #: These only say that there was no answer; other errors say why.
-_GENERAL = ("_TIMED_OUT", "_ALL_BROKERS_DOWN")
-#: The answers for an offset that is not there.
-_LOST = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION")
+_GENERAL = {KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
+#: The answers for an offset that is not there, and for a topic that is not.
+_LOST = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
+_NO_TOPIC = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION}
 
 
 def refuse_settings(settings: Mapping[str, Any]) -> None:
@@ -67,7 +70,7 @@ def refuse_settings(settings: Mapping[str, Any]) -> None:
 
 def is_end(error: KafkaError | None) -> bool:
     """True if an error says that a partition has no more messages at present."""
-    return error is not None and error.code() in _codes("_PARTITION_EOF")
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 class Topic:
@@ -165,7 +168,7 @@ class Topic:
         Raises:
             SourceError: the cluster refuses us.
         """
-        if error.code() in _codes(*_LOST):
+        if error.code() in _LOST:
             return True
         self._hear(error)
         self._raise_refusal()
@@ -195,8 +198,6 @@ class Topic:
         return self._client
 
     def _open(self) -> Consumer:
-        from confluent_kafka import Consumer, KafkaException
-
         settings = {**_DEFAULTS, **self._settings, **_OURS, "bootstrap.servers": self._servers}
         try:
             return Consumer({**settings, "error_cb": self._hear}, logger=_Log())
@@ -212,35 +213,21 @@ class Topic:
         return answer
 
     def _list(self, seconds: float) -> list[int]:
-        from confluent_kafka import KafkaException
-
         try:
             topic = self._consumer().list_topics(self.name, timeout=seconds).topics[self.name]
         except KafkaException as error:
             raise self._failure(error) from None
         if topic.error is not None:
-            if topic.error.code() in _codes("UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION"):
-                raise _NoTopicError(self._no_topic())
+            if topic.error.code() in _NO_TOPIC:
+                words = f"there is no topic {self.name!r} at {self._servers}; create it first."
+                raise _NoTopicError(words)
             raise self._failure(KafkaException(topic.error))
         for number, partition in topic.partitions.items():
             if partition.leader < 0:
                 raise TransientError(f"partition {number} of {self.name} has no leader")
         return sorted(topic.partitions)
 
-    def _no_topic(self) -> str:
-        from confluent_kafka import KafkaException
-
-        words = f"there is no topic {self.name!r} at {self._servers}"
-        try:
-            names = [*self._consumer().list_topics(timeout=ANSWER).topics]
-        except KafkaException:
-            return f"{words}."
-        near = nearest(self.name, sorted(name for name in names if not name.startswith("__")))
-        return f"{words}; did you mean {near}?" if near else f"{words}; create it first."
-
     def _watermarks(self, place: Any) -> tuple[int, int]:
-        from confluent_kafka import KafkaException
-
         try:
             ends = self._consumer().get_watermark_offsets(place, timeout=ANSWER)
         except KafkaException as error:
@@ -259,12 +246,12 @@ class Topic:
 
     def _hear(self, error: KafkaError) -> None:
         """Note what a connection or a partition reports."""
-        refusals = _REFUSALS if self._answered else (*_REFUSALS, *_REFUSALS_AT_FIRST)
+        refusals = _REFUSALS if self._answered else _REFUSALS | _REFUSALS_AT_FIRST
         cut_off = "transport failure" in error.str()  # in the middle of a handshake
-        if error.fatal() or (error.code() in _codes(*refusals) and not cut_off):
+        if error.fatal() or (error.code() in refusals and not cut_off):
             self._refusal = error
-        elif error.code() not in _codes("GROUP_AUTHORIZATION_FAILED"):
-            self._note(self._shown(error), error.code() in _codes(*_GENERAL))
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._note(self._shown(error), error.code() in _GENERAL)
 
     def _note(self, words: str, general: bool = False) -> None:
         """Note that the cluster is away; a general message replaces no other."""
@@ -301,13 +288,4 @@ class _Log:
 
 
 def _place(topic: str, partition: int, offset: int = 0) -> Any:
-    from confluent_kafka import TopicPartition
-
     return TopicPartition(topic, partition, offset)
-
-
-def _codes(*names: str) -> set[int]:
-    """The codes of errors; this version of librdkafka may not know all of them."""
-    from confluent_kafka import KafkaError
-
-    return {getattr(KafkaError, name) for name in names if hasattr(KafkaError, name)}

@@ -10,12 +10,12 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.core.checks import seconds
 from tfrecorder.display.tables import escaped
-from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.errors import OptionError, SourceError, refuse_missing
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder, watch
 
 #: What `open_kafka` takes; all settings of librdkafka have a dot in their names.
-_OF_KAFKA = ("value", "image", "image_bytes", "on_lost", "config")
+_OF_KAFKA = ("value", "image", "image_bytes", "on_lost")
 
 
 def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSource:
@@ -56,13 +56,13 @@ def _opened(source: StreamSource) -> OpenedSource:
 
 
 def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:
+    refuse_missing("confluent_kafka")
     from tfrecorder.streaming.kafka import open_kafka
 
     settings = {name: value for name, value in options.items() if "." in name}
     others = {name: value for name, value in options.items() if "." not in name}
     _refuse_unknown(others, "Kafka", _OF_KAFKA)
-    config = {**(others.pop("config", None) or {}), **settings}
-    return open_kafka(url, config=config, **others)
+    return open_kafka(url, config=settings, **others)
 
 
 def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:

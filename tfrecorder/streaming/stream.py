@@ -63,7 +63,6 @@ class StreamResult(Report):
         rows: how many rows these generations hold, as records or rejects.
         records: how many of them are records.
         rejects: how many of them are rejects, by "stage/code".
-        skipped: the files that the source leaves out for now, each with the reason.
         seconds: how long the call took.
     """
 
@@ -74,7 +73,6 @@ class StreamResult(Report):
     rows: int
     records: int
     rejects: dict[str, int]
-    skipped: dict[str, str]
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,10 +84,7 @@ class StreamResult(Report):
         return f"{self.output_dir}, from {self.source}: {written} ({self.seconds:.1f} s)"
 
     def _notes(self) -> list[str]:
-        notes = [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
-        for name, reason in sorted(self.skipped.items())[:1]:
-            notes.append(f"skipped: {counted(len(self.skipped), 'file')}, such as {name}: {reason}")
-        return notes
+        return [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
 
 
 @takes(BatchLimits, ConvertOptions, without=NOT_STREAMED)
@@ -159,7 +154,6 @@ def stream(
         rows=dataset.rows,
         records=dataset.records,
         rejects=dict(dataset.rejects),
-        skipped=opened.skipped,
         seconds=time.perf_counter() - started,
     )
 
@@ -190,7 +184,7 @@ def _follow(
             return
         _say(say, dataset, batch, source)
         left = _idle_left(source, limits, time.monotonic() - heard)
-        may_have_more = source.wait(_patience(batch, limits, left))
+        may_have_more = source.wait(_patience(batch, limits, left)) is not False
 
 
 def _is_full(batch: Batch, limits: BatchLimits) -> bool:

@@ -5,7 +5,7 @@ A source must have the methods of `StreamSource`; any object with these methods 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 
@@ -26,7 +26,6 @@ class StreamSource(Protocol):
                                     `until_idle` does not end the stream
         replaced(position) -> bool  without order: True if what a row was made of has changed since;
                                     the row is then left out, for `rows` to give again
-        skipped: dict[str, str]     what the source leaves out for now, and why, for the result
         close() -> None             called once at the end
         base: str                   the folder that relative image uris start from
 
@@ -76,37 +75,15 @@ class OpenedSource:
     """A source, with what it leaves out of `StreamSource` filled in."""
 
     def __init__(self, source: StreamSource) -> None:
-        self._source: Any = source
-        self.name = source.name
+        self.name, self.rows, self.wait = source.name, source.rows, source.wait
         self.ordered: bool = getattr(source, "ordered", True)
         #: The folder of relative uris; None if uris are made absolute as they come.
         self.base: str | None = getattr(source, "base", None)
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        return dict(getattr(self._source, "skipped", {}))
-
-    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
-        rows: Iterator[tuple[Mapping[str, Any], Any]] = self._source.rows(position)
-        return rows
-
-    def wait(self, seconds: float) -> bool:
-        """False if it is too early to ask for rows."""
-        return self._source.wait(seconds) is not False
-
-    def behind(self, position: Any) -> int | None:
-        """How many rows are there but not taken; None if the source does not say."""
-        return self._source.behind(position) if hasattr(self._source, "behind") else None
-
-    def pending(self) -> bool:
-        return hasattr(self._source, "pending") and bool(self._source.pending())
-
-    def replaced(self, position: str) -> bool:
-        return hasattr(self._source, "replaced") and bool(self._source.replaced(position))
-
-    def close(self) -> None:
-        if hasattr(self._source, "close"):
-            self._source.close()
+        #: None if the source does not say.
+        self.behind: Callable[[Any], int | None] = getattr(source, "behind", lambda position: None)
+        self.pending: Callable[[], bool] = getattr(source, "pending", lambda: False)
+        self.replaced: Callable[[str], bool] = getattr(source, "replaced", lambda position: False)
+        self.close: Callable[[], None] = getattr(source, "close", lambda: None)
 
 
 class Unusable(dict[str, Any]):

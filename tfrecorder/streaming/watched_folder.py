@@ -9,8 +9,6 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.display.tables import counted, escaped
-from tfrecorder.display.warning import warn
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
@@ -50,8 +48,6 @@ class WatchedFolder:
         #: position.
         self._seen: dict[str, tuple[str, float]] = {}
         self._settling = 0
-        #: The links whose targets are not there, each with that reason.
-        self.skipped: dict[str, str] = {}
         self._behind, self._next_look = 0, 0.0
 
     def rows(self, taken: Set[str]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -91,28 +87,19 @@ class WatchedFolder:
 
     def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
         """The path parts of the files to take, oldest first, and their positions."""
-        now, seen, settled, skipped = time.monotonic(), {}, [], {}
+        now, seen, settled = time.monotonic(), {}, []
         for parts in self._files():
             name = "/".join(parts)
-            path = os.path.join(self.base, name)
-            if (status := _status(path)) is None:
-                if os.path.islink(path):  # to a file or to a folder
-                    skipped[escaped(name)] = "the link leads nowhere"
+            if (status := _status(os.path.join(self.base, name))) is None:
                 continue
             position = json.dumps([name, status.st_size, status.st_mtime_ns])
-            if position in taken or not name.lower().endswith(IMAGE_ENDINGS):
+            if position in taken:
                 continue
             before = self._seen.get(name)
             since = before[1] if before and before[0] == position else now
             seen[name] = position, since
             if now - since >= self._settle:
                 settled.append((status.st_mtime_ns, parts, position))
-        if new := sorted(skipped.keys() - self.skipped.keys()):
-            warn(
-                f"{self.base}: {counted(len(new), 'link')} to what is not there, such as "
-                f"{new[0]!r}; the stream takes the file or folder once it is there."
-            )
-        self.skipped = skipped
         self._seen, self._settling = seen, len(seen) - len(settled)
         return [(parts, position) for _, parts, position in sorted(settled)]
 
@@ -121,10 +108,8 @@ class WatchedFolder:
             # A mount that is away for a moment must not end the stream; nothing is taken then.
             return
         for parts in walk(self.base):
-            # What has no ending may be a link to a folder that is not there.
-            ending = os.path.splitext(parts[-1])[1].lower()
             hidden = any(part.startswith(".") for part in parts)
-            if not hidden and (not ending or ending in IMAGE_ENDINGS):
+            if not hidden and parts[-1].lower().endswith(IMAGE_ENDINGS):
                 yield parts
 
 
@@ -155,7 +140,7 @@ def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
 def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
-    except OSError:  # it was removed, or cannot be looked at now: the next look decides
+    except OSError:  # removed, out of reach now, or a link to what is not there: later looks decide
         return None
 
 
