@@ -177,10 +177,8 @@ def test_the_command_line_prints_the_directory_and_the_call() -> None:
 
 
 def test_the_directory_of_another_version_is_not_taken_for_the_folder_above() -> None:
-    wanted = (
-        r"give `version='1.0.0'` to write there, or data as `output_dir` to write version 2.0.0"
-    )
-    with pytest.raises(tfrecorder.errors.OptionError, match=wanted):
+    tfrecorder.convert(photo_frame(2), OUT, **NAMED)
+    with pytest.raises(tfrecorder.errors.OutputError, match="is itself a dataset"):
         tfrecorder.convert(photo_frame(2), OUT, version="2.0.0", **NAMED)
 
 

@@ -103,12 +103,7 @@ def append(
         words = "an append keeps what is there; leave it out, or replace the dataset with "
         raise OptionError.of("overwrite", True, f"{words}`tfrecorder.convert`.")
     given = {**options, "retry_rejects": retry_rejects}
-    early = {
-        name: value
-        for name, value in options.items()
-        if name in ("runner_options", "progress", *OF_PLACE)
-    }
-    chosen = ConvertOptions.of(early)
+    chosen = ConvertOptions.of({name: options[name] for name in options if name in _EARLY})
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
@@ -168,14 +163,8 @@ def _nothing(
     return ConversionResult(
         output_dir=stored.directory,
         splits={},
-        rejects={},
-        suspects=0,
-        oriented=0,
-        retries=0,
-        input_bytes=0,
         class_names=stored.class_names,
         passed_over=passed_over,
-        seconds=0,
         was_finished=True,
         generation=newest.number,
         rows_there=rows_there,

@@ -32,14 +32,13 @@ from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.next_commit import rows_of
-from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, shuffled
+from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.splits import SPLITS
 from tfrecorder.schema.statistics import merged
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
@@ -211,16 +210,12 @@ def _plan(
         rows, splits = rows.filter(rest), splits[rest]
         if not len(rows):
             raise OptionError("`drop` would leave no record; name fewer uris.")
-    order, split_rows = [], {}
-    for split in SPLITS:
-        numbers = np.flatnonzero((splits == split).to_numpy())
-        if len(numbers):
-            order.append(shuffled(numbers, split, options.seed) if options.shuffle else numbers)
-            split_rows[split] = len(numbers)
+    order, split_rows = order_of(splits, options)
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     every = commits(where, newest)
     if drop:
-        values = {feature.key: columns[feature.key] for feature in _valued(stored, columns)}
+        keys = [feature.key for feature in stored.record if feature.key in columns]
+        values = {key: columns[key] for key in keys}
         missing = _missing(stored.fields, values, splits, every)
         statistics = describe_columns(stored.fields, values, splits, missing)
     else:
@@ -239,11 +234,7 @@ def _plan(
         kind=PlanKind.COMPACTION,
         streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
     )
-    return plan, rows.take(np.concatenate(order))
-
-
-def _valued(stored: StoredDataset, columns: Collection[str]) -> list[Any]:
-    return [feature for feature in stored.record if feature.key in columns]
+    return plan, rows.take(order)
 
 
 def _missing(

@@ -127,20 +127,14 @@ def refuse_foreign(output_dir: str) -> None:
         standing = standing_of(output_dir)
         foreign -= public_names(standing)
         if standing == Standing(None, None) and layout.COMMIT in names:
-            refuse_other_version(output_dir, names)
+            raise OutputError(
+                f"{output_dir} was written by another version of tfrecorder, or its "
+                f"{layout.COMMIT} was replaced; choose a new or empty directory as `output_dir`."
+            )
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
             "tfrecorder wrote; choose a new or empty directory as `output_dir`."
-        )
-
-
-def refuse_other_version(output_dir: str, names: Iterable[str]) -> None:
-    """Raise an OutputError if another version of this package wrote what is in a directory."""
-    if is_own(names, names):
-        raise OutputError(
-            f"{output_dir} was written by another version of tfrecorder, or its {layout.COMMIT} "
-            "was replaced; choose a new or empty directory as `output_dir`."
         )
 
 

@@ -8,7 +8,6 @@ from tfrecorder import storage
 from tfrecorder.errors import OptionError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
-from tfrecorder.options.convert_values import is_version
 
 
 def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> str:
@@ -32,17 +31,5 @@ def output_path(output_dir: str | os.PathLike[str], options: ConvertOptions) -> 
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError.of("output_dir", path, "give a path of printable characters.")
     if options.name is not None:
-        path = _tfds_path(path, options.name, options.version)
+        path = layout.tfds_directory(path, options.name, options.version or DEFAULT_VERSION)
     return path
-
-
-def _tfds_path(path: str, name: str, version: str | None) -> str:
-    above, last = os.path.split(path.rstrip("/"))
-    wanted = version or DEFAULT_VERSION
-    if os.path.basename(above) == name and is_version(last) and last != wanted:
-        words = (
-            f"it is the directory of version {last}; give `version={last!r}` to write there, or "
-            f"{os.path.dirname(above) or '.'} as `output_dir` to write version {wanted}."
-        )
-        raise OptionError.of("output_dir", path, words)
-    return layout.tfds_directory(path, name, wanted)

@@ -102,14 +102,14 @@ class ConversionResult(SplitSums, Report):
 
     output_dir: str
     splits: dict[str, SplitResult]
-    rejects: dict[str, int]
-    suspects: int
-    oriented: int
-    retries: int
-    input_bytes: int
-    class_names: tuple[str, ...] | None
-    passed_over: dict[str, int]
-    seconds: float
+    rejects: dict[str, int] = field(default_factory=dict)
+    suspects: int = 0
+    oriented: int = 0
+    retries: int = 0
+    input_bytes: int = 0
+    class_names: tuple[str, ...] | None = None
+    passed_over: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0
     notes: tuple[str, ...] = ()
     warnings: dict[str, int] = field(default_factory=dict)
     was_finished: bool = False
@@ -221,8 +221,6 @@ def read_result(output_dir: str, commit: int) -> ConversionResult:
         retries=totals["retries"],
         input_bytes=totals["input_bytes"],
         class_names=labels.class_names if labels else None,
-        passed_over={},
-        seconds=0,
         generation=commit,
         name=options.get("name"),
         version=options.get("version"),

@@ -272,6 +272,17 @@ def shuffled(rows: np.ndarray, split: str, seed: int) -> np.ndarray:
     return rows[_random(seed, SPLITS.index(split)).permutation(len(rows))]
 
 
+def order_of(splits: pd.Series, options: ConvertOptions) -> tuple[np.ndarray, dict[str, int]]:
+    """The places of rows in the order of their plan, and how many each split has that has any."""
+    order, split_rows = [], {}
+    for split in SPLITS:
+        rows = np.flatnonzero((splits == split).to_numpy())
+        if len(rows):
+            order.append(shuffled(rows, split, options.seed) if options.shuffle else rows)
+            split_rows[split] = len(rows)
+    return np.concatenate(order), split_rows
+
+
 def _random(seed: int, stream: int) -> np.random.RandomState:
     # RandomState, not Generator: NumPy promises never to change the numbers it gives (NEP 19).
     return np.random.RandomState([seed, stream])
@@ -300,15 +311,9 @@ def make_plan(
     import pyarrow as pa
 
     splits = checked.frame[SPLIT_COLUMN]
-    order, split_rows = [], {}
-    for split in SPLITS:
-        rows = np.flatnonzero((splits == split).to_numpy())
-        if not len(rows):
-            continue
-        order.append(shuffled(rows, split, options.seed) if options.shuffle else rows)
-        split_rows[split] = len(rows)
+    order, split_rows = order_of(splits, options)
     numbers = pa.array(checked.frame.index.to_numpy(np.int64))
-    planned = pa.table({SOURCE_ID: numbers, **checked.values}).take(np.concatenate(order))
+    planned = pa.table({SOURCE_ID: numbers, **checked.values}).take(order)
     plan = Plan(
         rows=len(splits),
         source_rows=checked.source_rows,

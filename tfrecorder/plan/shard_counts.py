@@ -12,12 +12,18 @@ from tfrecorder.options.convert import ConvertOptions
 RECORD_OVERHEAD = 400
 
 #: A dataset of any size gets up to this many shards per split, with at least this many rows each,
-#: so that readers can interleave them.
+#: so that readers can interleave them.  A batch of a stream gets one: there will be many more.
 SMALL_SHARDS = 8
 SMALL_SHARD_ROWS = 8
 
 
-def shard_count(rows: int, row_bytes: float, shard_bytes: int, asked: int | None = None) -> int:
+def shard_count(
+    rows: int,
+    row_bytes: float,
+    shard_bytes: int,
+    asked: int | None = None,
+    small_shards: int = SMALL_SHARDS,
+) -> int:
     """How many shards a split of `rows` >= 1 rows gets.
 
     Args:
@@ -33,12 +39,15 @@ def shard_count(rows: int, row_bytes: float, shard_bytes: int, asked: int | None
     if asked is not None:
         return min(rows, asked)
     by_size = -(-round(rows * row_bytes) // shard_bytes)
-    by_rows = min(SMALL_SHARDS, -(-rows // SMALL_SHARD_ROWS))
+    by_rows = min(small_shards, -(-rows // SMALL_SHARD_ROWS))
     return min(rows, max(1, by_size, by_rows))
 
 
 def shard_counts(
-    split_rows: Mapping[str, int], sizes: Sequence[int], options: ConvertOptions
+    split_rows: Mapping[str, int],
+    sizes: Sequence[float],
+    options: ConvertOptions,
+    small_shards: int = SMALL_SHARDS,
 ) -> dict[str, int]:
     """How many shards each split gets, based on its rows.
 
@@ -47,7 +56,8 @@ def shard_counts(
         options: what the user asked for.
     """
     row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
+    size, asked = options.shard_bytes, options.shards_of
     return {
-        split: shard_count(rows, row_bytes, options.shard_bytes, options.shards_of(split))
+        split: shard_count(rows, row_bytes, size, asked(split), small_shards)
         for split, rows in split_rows.items()
     }

@@ -20,7 +20,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan, PlanKind, make_plan
-from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_count
+from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
@@ -90,17 +90,8 @@ def plan_batch(
     whole = _with_rejects(rows, checked, faults, target, options, source)
     whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + target.rows))
     plan, planned = make_plan(whole, base, options, PlanKind.BATCH, streams)
-    counts = {
-        split: _shards(split, count, row_bytes, options) for split, count in plan.split_rows.items()
-    }
+    counts = shard_counts(plan.split_rows, [row_bytes], options, small_shards=1)
     return dataclasses.replace(plan, split_shards=counts), planned
-
-
-def _shards(split: str, rows: int, row_bytes: float, options: ConvertOptions) -> int:
-    """One shard per split, unless it would be too large: there will be many more."""
-    by_size = -(-round(rows * (row_bytes + RECORD_OVERHEAD)) // options.shard_bytes)
-    asked = options.shards_of(split) or max(1, by_size)
-    return shard_count(rows, row_bytes, options.shard_bytes, asked)
 
 
 def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, Any] | str:
