@@ -83,8 +83,8 @@ def test_missing_images_with_backslashes_get_a_hint() -> None:
 
 def test_a_stream_of_a_file_says_what_writes_a_file() -> None:
     photo_frame(2).to_csv("photos.csv", index=False)
-    with pytest.raises(SourceError, match=r"'photos.csv' is a file, .* with convert, or with app"):
+    with pytest.raises(SourceError, match=r"rows of a file are written once, by `convert`"):
         tfrecorder.stream("photos.csv", "out", **TO_ITS_END)
     shown = run("-m", "tfrecorder", "stream", "photos.csv", "out")
-    assert "'photos.csv' is a file, and a stream watches a folder" in shown.stderr
+    assert "A stream watches a folder; the rows of a file" in shown.stderr
     assert not Path("out").exists()

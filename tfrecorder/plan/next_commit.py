@@ -13,26 +13,22 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
     """A plan as the commit that follows the newest one.
 
     Args:
-        newest: the manifest of the newest commit; None if there is none.
+        newest: the manifest of the newest commit; None if splits is none.
         adds: its shards are added to those of the newest commit; otherwise they replace these.
     """
     if newest is None:
         return dataclasses.replace(plan, commit=0, previous="", follows=None)
-    known = newest.get("revisions", {})
-    known = {**known, **{split: revision for split, (revision, _) in newest["splits"].items()}}
+    splits = newest["splits"]
+    revisions = newest.get("revisions", {}) | {split: splits[split][0] for split in splits}
     if adds:
         # A split that was dropped comes again under names that it never had.
-        again = {split: known[split] + 1 for split in known if split not in newest["splits"]}
-        revisions = {
-            **known,
-            **{split: again[split] for split in again if split in plan.split_rows},
-        }
+        again = [split for split in plan.split_rows if split in revisions and split not in splits]
+        revisions |= {split: revisions[split] + 1 for split in again}
+        counts = {split: count for split, (_, count) in splits.items()}
     else:
         written = {**plan.split_rows, **plan.kept}
-        revisions = {**known, **dict.fromkeys(written, max(known.values()) + 1)}
-    counts = {split: len(kept) for split, kept in plan.kept.items()}
-    if adds:
-        counts = {split: count for split, (_, count) in newest["splits"].items()}
+        revisions |= dict.fromkeys(written, max(revisions.values()) + 1)
+        counts = {split: len(kept) for split, kept in plan.kept.items()}
     follows = {
         "rows": rows_of(newest),
         "image_shapes": newest["image_shapes"],

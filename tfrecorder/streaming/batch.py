@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -32,48 +32,6 @@ class Row(NamedTuple):
     cells: Mapping[str, Any]
     position: str
     name: str
-
-
-def row_of(
-    cells: Mapping[str, Any],
-    columns: Sequence[str],
-    position: str,
-    name: str,
-    base: str | None,
-    put: Callable[[str, bytes], None],
-) -> Row:
-    """A row of a stream, with its images spooled if they came as bytes.
-
-    Args:
-        columns: the columns of images and masks.
-        name: the name under which the row is listed if it has no image.
-        base: the folder of relative uris; None makes them absolute, based on the current folder.
-        put: spools a file under a name.
-
-    Raises:
-        OSError: an image cannot be spooled.
-    """
-    if isinstance(cells, Unusable):
-        return Row(cells, position, escaped(cells.name) or name)
-    kept = dict(cells)
-    for column in columns:
-        cell = kept.get(column)
-        cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
-        if base is None or not isinstance(cell, str):  # a file may be called "data:…"
-            cell = file_in(cell)
-        if isinstance(cell, File):
-            if cell.name and (fault := _name_fault(cell.name)) is not None:
-                return Row(Unusable(name, fault), position, name)
-            file = name_of(cell.data)
-            put(file, cell.data)
-            cell = Content(file, cell.name or file, len(cell.data))
-        elif isinstance(cell, str) and cell and base is None:
-            cell = storage.resolve(cell, os.getcwd())
-        if column in kept:
-            kept[column] = cell
-    first = kept.get(columns[0]) if columns else None
-    shown = first.name if isinstance(first, Content) else first
-    return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)
 
 
 def _name_fault(name: str) -> str | None:
@@ -106,7 +64,7 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, cells: Mapping[str, Any], position: str) -> None:
-        """Add a row.
+        """Add a row; its images are spooled if they came as bytes.
 
         Args:
             position: as in `Row`.
@@ -114,9 +72,31 @@ class Batch:
         Raises:
             OSError: an image cannot be spooled.
         """
-        name = f"{self.number:05d}/{len(self.rows):08d}"
-        row = row_of(cells, self.columns, position, name, self.base, self.spool.put)
-        self.rows.append(row)
+        self.rows.append(self._row(cells, position))
+
+    def _row(self, cells: Mapping[str, Any], position: str) -> Row:
+        name = f"{self.number:05d}/{len(self.rows):08d}"  # if it has no image
+        if isinstance(cells, Unusable):
+            return Row(cells, position, escaped(cells.name) or name)
+        kept = dict(cells)
+        for column in self.columns:
+            cell = kept.get(column)
+            cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
+            if self.base is None or not isinstance(cell, str):  # a file may be called "data:…"
+                cell = file_in(cell)
+            if isinstance(cell, File):
+                if cell.name and (fault := _name_fault(cell.name)) is not None:
+                    return Row(Unusable(name, fault), position, name)
+                file = name_of(cell.data)
+                self.spool.put(file, cell.data)
+                cell = Content(file, cell.name or file, len(cell.data))
+            elif isinstance(cell, str) and cell and self.base is None:
+                cell = storage.resolve(cell, os.getcwd())
+            if column in kept:
+                kept[column] = cell
+        first = kept.get(self.columns[0]) if self.columns else None
+        shown = first.name if isinstance(first, Content) else first
+        return Row(kept, position, escaped(shown) if isinstance(shown, str) and shown else name)
 
     def mean_bytes(self, base: str) -> float:
         """The mean size of an image; relative uris start from `base`."""

@@ -230,12 +230,10 @@ def _nothing(kind: pa.DataType) -> Any:
     """A value of a type, for a row that does not become a record."""
     import pyarrow as pa
 
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return []
     if pa.types.is_fixed_size_list(kind):
         return [_nothing(kind.value_type)] * kind.list_size
-    if pa.types.is_large_string(kind) or pa.types.is_string(kind):
+    if pa.types.is_nested(kind):
+        return []
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return ""
-    if pa.types.is_large_binary(kind) or pa.types.is_binary(kind):
-        return b""
     return False if pa.types.is_boolean(kind) else 0

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import merge_rows
@@ -64,22 +63,17 @@ def saved(source: OpenedSource, position: Any) -> str:
         SourceError: after a restart, the source would get another value.
     """
     try:
-        return _saved(position, source.ordered)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SourceError(
-            f"source {source.name}: the position {position!r} is not "
-            f"{'a JSON value' if source.ordered else 'a text'}: {error}."
-        ) from None
-
-
-def _saved(position: Any, ordered: bool) -> str:
-    text = json.dumps(position, allow_nan=False)
-    same = json.loads(text) if ordered else str(position)
-    if position is None:
-        raise ValueError("None stands for the very beginning")
-    if same != position:
-        raise ValueError(f"after a restart, the source would get {same!r}")
-    plain = json.dumps(position, ensure_ascii=False)
-    if escaped(plain) != plain:
-        raise ValueError("it holds half of a surrogate pair, which is not valid Unicode")
-    return text if ordered else str(position)
+        json.dumps(position, ensure_ascii=False).encode()  # half of a surrogate pair is no Unicode
+        text = json.dumps(position, allow_nan=False)
+        # None stands for the very beginning, and a tuple would come back as a list.
+        is_kept = position is not None and json.loads(text) == position
+    except (TypeError, ValueError, RecursionError):
+        is_kept = False
+    if source.ordered and is_kept:
+        return text
+    if is_kept and isinstance(position, str):
+        return position
+    kind = "JSON value" if source.ordered else "text"
+    raise SourceError(
+        f"source {source.name}: the position {position!r} is not a {kind} that comes back as it is."
+    )

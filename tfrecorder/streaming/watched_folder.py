@@ -124,15 +124,11 @@ def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
             f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, or "
             "give a source of your own (tfrecorder.streaming.StreamSource)."
         )
-    if os.path.isfile(folder):
-        raise SourceError(
-            f"source {folder!r} is a file, and a stream watches a folder: write the file's rows "
-            "once, with convert, or with append into a dataset that exists."
-        )
     if not os.path.isdir(storage.absolute(folder)):
         hint = storage.backslash_hint(folder)
         raise SourceError(
-            f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}."
+            f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A stream "
+            "watches a folder; the rows of a file are written once, by `convert` or `append`."
         )
     return WatchedFolder(folder, settle)
 
