@@ -13,7 +13,7 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
     """A plan as the commit that follows the newest one.
 
     Args:
-        newest: the manifest of the newest commit; None if splits is none.
+        newest: the manifest of the newest commit; None if there is none.
         adds: its shards are added to those of the newest commit; otherwise they replace these.
     """
     if newest is None:

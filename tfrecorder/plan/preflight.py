@@ -46,8 +46,13 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     for column, opened in zip(columns, paths, strict=True):
         failed = list(filter(None, itertools.islice(faults, len(opened))))
         if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
-            name = str(column.name) if len(columns) > 1 else None
-            raise unreachable(failed, len(opened), base, name)
+            where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
+            images = counted(len(opened), "image")
+            raise ImagesUnreachableError(
+                f"{where}{len(failed)} of {images} opened before the launch cannot be read:"
+                f"{_examples(failed)}\nNothing was written. Is a disk not mounted? Relative paths "
+                f"are taken from {base!r}."
+            )
 
 
 def in_files(column: pd.Series, checked: Checked) -> pd.Series:
@@ -71,26 +76,6 @@ def _fault(path: str) -> str | None:
     except storage.UnreadableError as error:
         return f"{path}: {error.detail}{storage.backslash_hint(path)}"
     return None
-
-
-def unreachable(
-    faults: list[str], opened: int, base: str, column: str | None = None
-) -> ImagesUnreachableError:
-    """The error that shows some of the images that cannot be read.
-
-    Args:
-        faults: a message for each of them.
-        opened: how many were tried.
-        base: the folder that relative paths start from.
-        column: the images' column, if there are several.
-    """
-    where = "" if column is None else f"column {column!r}: "
-    images = counted(opened, "image")
-    return ImagesUnreachableError(
-        f"{where}{len(faults)} of {images} opened before the launch cannot be read:"
-        f"{_examples(faults)}\n"
-        f"Nothing was written. Is a disk not mounted? Relative paths are taken from {base!r}."
-    )
 
 
 def _examples(faults: Sequence[str]) -> str:
@@ -121,16 +106,10 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     assert image is not None
     column = next(uris for uris in checked.files if uris.name == image.column).iloc[rows]
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
-    first, others = paths[: storage.REMOTE_THREADS], paths[storage.REMOTE_THREADS :]
     remote = not all(map(storage.is_local, paths))
-    threads = storage.REMOTE_THREADS if remote else 1
     with _before_the_launch():
-        sizes = map_at_once(_size, first, threads)
-        faults = _faults(sizes)
-        if first and len(faults) == len(first):
-            raise unreachable(faults, len(first), base)
-        sizes += map_at_once(_size, others, threads)
-    if faults := _faults(sizes):
+        sizes = map_at_once(_size, paths, storage.REMOTE_THREADS if remote else 1)
+    if faults := [fault for fault in sizes if isinstance(fault, str)]:
         share = f"{len(faults):,} of {counted(len(paths), 'image')}"
         raise ImagesUnreachableError(
             f"the sizes of {share}, on which the number of shards depends, cannot be read:"
@@ -155,7 +134,3 @@ def _size(path: str) -> int | str | None:
         return storage.size(path)
     except storage.UnreadableError as error:
         return f"{path}: {error.detail}" if error.code in _OF_STORES else None
-
-
-def _faults(sizes: Sequence[int | str | None]) -> list[str]:
-    return [fault for fault in sizes if isinstance(fault, str)]

@@ -109,6 +109,7 @@ _BBOX = {
 }
 
 _TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
+_TFDS_DTYPES |= {"label": "int64", "text": "string"}
 
 
 def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
@@ -122,13 +123,10 @@ def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dic
     if feature.kind == "label" and classes:
         number = {"numClasses": str(classes)}
         return {"pythonClassName": f"{_TFDS}.class_label_feature.ClassLabel", "classLabel": number}
-    dtype = {**_TFDS_DTYPES, "label": "int64", "text": "string"}[feature.kind]
-    if feature.shape:
-        sides = {"dimensions": list(map(str, feature.shape))}
-        array = {"dtype": dtype, "encoding": "none", "shape": sides}
-        return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
-    scalar = {"dtype": dtype, "encoding": "none", "shape": {}}
-    return {"pythonClassName": f"{_TFDS}.scalar.Scalar", "tensor": scalar}
+    shape = {"dimensions": list(map(str, feature.shape))} if feature.shape else {}
+    name = "tensor_feature.Tensor" if shape else "scalar.Scalar"
+    tensor = {"dtype": _TFDS_DTYPES[feature.kind], "encoding": "none", "shape": shape}
+    return {"pythonClassName": f"{_TFDS}.{name}", "tensor": tensor}
 
 
 def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
@@ -141,8 +139,7 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
     else:
         sides = shapes[feature.key]
-    dimensions = [str(-1 if size is None else size) for size in sides]
-    shape = {"dimensions": dimensions}
+    shape = {"dimensions": [str(-1 if size is None else size) for size in sides]}
     if feature.kind == "image" and plan.options.get("image_format") == "raw":
         # Pixels as they are: TFDS treats them as the bytes of an array.
         array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
@@ -150,8 +147,8 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
     content: dict[str, Any] = {"dtype": "uint8", "shape": shape}
     if feature.kind == "mask":
         content["encodingFormat"] = "png"
-    if feature.kind == "mask" and plan.options.get("tfds_features"):
-        content["useColormap"] = True  # as greys, classes 0, 1, 2 all look black
+        if plan.options.get("tfds_features"):
+            content["useColormap"] = True  # as greys, classes 0, 1, 2 all look black
     return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
 
 
