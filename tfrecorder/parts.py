@@ -281,7 +281,7 @@ def _done(where: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, Done
     """The records of those shards that are done."""
     with storage.failing_as(OutputError, where):
         if committed := committed_done(where, plan.digest):
-            return {shard: committed[shard.name] for shard in shards}
+            return {shard: committed[shard] for shard in shards}
         records = read_all_done(where, shards, plan.digest)
     return {shard: record for shard, record in records.items() if record is not None}
 

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
@@ -184,12 +185,19 @@ def read_all_done(
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
 
 
-def committed_done(output_dir: str, plan_digest: str) -> dict[str, DoneRecord]:
-    """The done-records of the newest commit, by shard, if it is that of a plan; else none."""
+def done_of(*manifests: Mapping[str, Any]) -> dict[Shard, DoneRecord]:
+    """The done-records of some commits."""
+    return {
+        shard: DoneRecord(**values)
+        for manifest in manifests
+        for shard, values in zip(layout.shards_of(manifest["own"]), manifest["done"], strict=True)
+    }
+
+
+def committed_done(output_dir: str, plan_digest: str) -> dict[Shard, DoneRecord]:
+    """The done-records of the newest commit if it is that of a plan; else none."""
     newest = newest_commit(output_dir)
-    if newest is None or newest.digest != plan_digest:
-        return {}
-    return {values["shard"]: DoneRecord(**values) for values in newest.manifest["done"]}
+    return {} if newest is None or newest.digest != plan_digest else done_of(newest.manifest)
 
 
 def add_up(done: Iterable[DoneRecord]) -> Counts:

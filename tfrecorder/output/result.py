@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
+from tfrecorder.output.done_records import add_up, done_of
 from tfrecorder.reading.commits import read_commit
 from tfrecorder.schema.fields import class_field, from_json as fields_from_json
 
@@ -197,13 +197,10 @@ class ConversionResult(SplitSums, Report):
 
 def split_results(manifest: Mapping[str, Any]) -> dict[str, SplitResult]:
     """The splits of what a commit added or wrote, from its manifest."""
-    splits, done = {}, iter(manifest["done"])
+    splits, done = {}, done_of(manifest)
     for name, (_, _, count) in manifest["own"].items():
-        shards = list(itertools.islice(done, count))
-        rows, records, size = (
-            sum(one[key] for one in shards) for key in ("rows", "records", "bytes")
-        )
-        splits[name] = SplitResult(rows, records, count, size)
+        totals = add_up(record for shard, record in done.items() if shard.split == name)
+        splits[name] = SplitResult(totals.rows, totals.records, count, totals.bytes)
     return splits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,10 @@ from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.output.directory import standing_of
-from tfrecorder.output.done_records import add_up, read_all_done
+from tfrecorder.output.done_records import DoneRecord, add_up, done_of, read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.progress import read_notes
-from tfrecorder.output.result import SplitResult, SplitSums, split_results
+from tfrecorder.output.result import SplitSums
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.dataset import shard_faults
@@ -175,13 +175,7 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
 def _status(output_dir: str) -> ConversionStatus:
     standing = standing_of(output_dir)
     if standing.pending is not None and not standing.is_committed:
-        status = _of_unfinished(output_dir, standing.pending)
-        adds = standing.pending.follows is not None
-        return dataclasses.replace(
-            status,
-            overwrites=standing.pending.rewrites,
-            appends=standing.pending.commit if adds else 0,
-        )
+        return _of_unfinished(output_dir, standing.pending)
     if standing.newest is None:
         raise DatasetError(
             f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
@@ -192,30 +186,36 @@ def _status(output_dir: str) -> ConversionStatus:
 
 def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
     """All commits together, from their manifests."""
-    written: dict[str, int] = {}
-    parts: list[Mapping[str, SplitResult]] = []
-    for commit in commits(output_dir, newest):
-        done = commit.manifest["done"]
-        written |= {s.file: d["bytes"] for s, d in zip(commit.own_shards, done, strict=True)}
-        parts.append(split_results(commit.manifest))
+    done = done_of(*(commit.manifest for commit in commits(output_dir, newest)))
     splits = {}
     for name in SPLITS:
-        if of_split := [part[name] for part in parts if name in part]:
-            rows, records, shards, size = (
-                sum(getattr(one, key) for one in of_split)
-                for key in ("rows", "records", "shards", "bytes")
-            )
-            splits[name] = SplitStatus(rows, rows, shards, shards, records, rows - records, size)
-    damage = tuple(shard_faults(storage.sizes(output_dir), written))
-    rejects = reject_counts(output_dir) if any(s.rejects for s in splits.values()) else {}
+        if records := [record for shard, record in done.items() if shard.split == name]:
+            splits[name] = _of_split(sum(d.rows for d in records), len(records), records)
+    written = {shard.file: record.bytes for shard, record in done.items()}
     return ConversionStatus(
         output_dir,
         True,
         splits,
-        rejects,
+        reject_counts(output_dir) if any(split.rejects for split in splits.values()) else {},
         None,
-        damage=damage,
+        damage=tuple(shard_faults(storage.sizes(output_dir), written)),
         streams=newest.manifest["positions"],
+    )
+
+
+def _of_split(
+    rows: int, shards: int, done: Sequence[DoneRecord], under_way: int = 0
+) -> SplitStatus:
+    """A split of these rows and shards, as far as they are done, or noted by workers."""
+    totals = add_up(done)
+    return SplitStatus(
+        rows=rows,
+        rows_through=min(rows, totals.rows + under_way),
+        shards=shards,
+        shards_done=len(done),
+        records=totals.records,
+        rejects=totals.rejects,
+        bytes=totals.bytes,
     )
 
 
@@ -228,18 +228,16 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
         shards = [shard for shard in plan.shards if shard.split == name]
         records = [record for shard in shards if (record := done[shard]) is not None]
         pending = [shard for shard in shards if done[shard] is None and shard in noted]
-        totals, under_way = add_up(records), sum(noted[shard][0] for shard in pending)
-        splits[name] = SplitStatus(
-            rows=rows,
-            rows_through=min(rows, totals.rows + under_way),
-            shards=len(shards),
-            shards_done=len(records),
-            records=totals.records,
-            rejects=totals.rejects,
-            bytes=totals.bytes,
-        )
+        under_way = sum(noted[shard][0] for shard in pending)
+        splits[name] = _of_split(rows, len(shards), records, under_way)
     failure = read_failure(output_dir)
-    reason = None if failure is None else f"{failure.error}: {failure.message}"
-    reasons = add_up(filter(None, done.values())).reasons
-    kind = plan.kind.value
-    return ConversionStatus(output_dir, False, splits, reasons, reason, kind=kind)
+    return ConversionStatus(
+        output_dir,
+        False,
+        splits,
+        add_up(filter(None, done.values())).reasons,
+        None if failure is None else f"{failure.error}: {failure.message}",
+        overwrites=plan.rewrites,
+        appends=0 if plan.follows is None else plan.commit,
+        kind=plan.kind.value,
+    )

@@ -18,7 +18,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord, list_folders
+from tfrecorder.output.done_records import DoneRecord, done_of, list_folders
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, commit_at, is_own, read_commit
 from tfrecorder.verification.faults import Fault
@@ -147,7 +147,7 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
 
     chain = [*storage.each(read, range(since, last), directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
-    done = {shard: record for commit in commits.values() for shard, record in done_of(commit)}
+    done = done_of(*(commit.manifest for commit in commits.values()))
     expected = Expectation(
         directory=directory,
         note=note,
@@ -234,23 +234,17 @@ def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | N
         is_whole = 0 <= manifest["since"] <= number == plan.commit
         if not is_whole or plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
-        done_of(commit)
+        done_of(manifest)
         return commit
 
     return _read(directory, file, parsed, faults)
-
-
-def done_of(commit: Commit) -> list[tuple[Shard, DoneRecord]]:
-    """The shards of a commit with their done-records."""
-    records = (DoneRecord(**values) for values in commit.manifest["done"])
-    return list(zip(commit.own_shards, records, strict=True))
 
 
 def _differing(expected: Expectation) -> Iterator[Fault]:
     """Find manifests that do not follow from their plans, done-records and the one before."""
     for number, commit in expected.commits.items():
         file, manifest, plan = layout.manifest(number), commit.manifest, Plan.of(commit.manifest)
-        done = dict(done_of(commit))
+        done = done_of(manifest)
         for shard, record in done.items():
             kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
             planned = plan.shard_rows(shard) if new and shard.index >= len(kept) else record.rows

@@ -126,7 +126,7 @@ class Attempt:
 
     def _look_at_commit(self) -> None:
         """Give up if the shard is committed, whose done-record went then."""
-        done = committed_done(self.output_dir, self._plan_digest).get(self.shard.name)
+        done = committed_done(self.output_dir, self._plan_digest).get(self.shard)
         if done is not None:
             raise ShardDoneError(done)
 
@@ -176,8 +176,8 @@ def settled(
             return other.done
         except FileNotFoundError:
             # A commit, or another plan, has removed the temporary files, including ours.
-            if shard.name in (committed := committed_done(output_dir, plan_digest)):
-                return committed[shard.name]
+            if shard in (committed := committed_done(output_dir, plan_digest)):
+                return committed[shard]
             staged_plan(output_dir, plan_digest)
             if (done := read_done(output_dir, shard, plan_digest)) is None:
                 raise

@@ -22,7 +22,14 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import Standing, clear, remove_leftovers, standing_of
-from tfrecorder.output.done_records import DoneRecord, add_up, list_output, read_done, shard_fault
+from tfrecorder.output.done_records import (
+    DoneRecord,
+    add_up,
+    done_of,
+    list_output,
+    read_done,
+    shard_fault,
+)
 from tfrecorder.plan.next_commit import placed
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commit_named_by, commits, newest_commit
@@ -155,7 +162,7 @@ def _finish(
     Args:
         lists: those still to be written; None gathers them again.
     """
-    done = _done_of(plan, manifest)
+    done = done_of(manifest)
     files = dict(lists_of(plan, done, output_dir) if lists is None else lists)
     gone: set[str] = set()
     if plan.rewrites:
@@ -163,12 +170,6 @@ def _finish(
         gone = _replaced(output_dir, manifest)
     _publish_all(output_dir, files)
     remove_leftovers(output_dir, gone)
-
-
-def _done_of(plan: Plan, manifest: Mapping[str, Any]) -> dict[Shard, DoneRecord]:
-    """The done-records of a commit by their shards."""
-    records = [DoneRecord(**values) for values in manifest["done"]]
-    return dict(zip(layout.shards_of(plan.own), records, strict=True))
 
 
 def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
@@ -212,11 +213,7 @@ def _with_kept(
 ) -> dict[Shard, DoneRecord]:
     """The done-records of all shards of a plan that keeps some, which get their new names here."""
     assert previous is not None
-    written = {
-        shard: record
-        for commit in commits(output_dir, previous)
-        for shard, record in zip(commit.own_shards, commit.manifest["done"], strict=True)
-    }
+    written = done_of(*(commit.manifest for commit in commits(output_dir, previous)))
     names: dict[str, str] = {}
     whole: dict[Shard, DoneRecord] = {}
     for shard in layout.shards_of(plan.own):
@@ -225,8 +222,7 @@ def _with_kept(
             revision = previous.manifest["splits"][shard.split][0]
             old = Shard(shard.split, kept[shard.index], revision)
             names |= dict(zip(old.files, shard.files, strict=True))
-            values = {**written[old], "plan": plan.digest, "shard": shard.name}
-            whole[shard] = DoneRecord(**values)
+            whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
         else:
             whole[shard] = done[shard]
     storage.each(lambda name: storage.link(output_dir, name, names[name]), names, output_dir)
@@ -275,7 +271,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None:
         before = Plan.of(previous.manifest)
         if pending.rewrites:
-            _publish_all(output_dir, _descriptions(before, _done_of(before, previous.manifest)))
+            _publish_all(output_dir, _descriptions(before, done_of(previous.manifest)))
             storage.remove_all(output_dir, _outdated(output_dir, before))
         nothing = dataclasses.replace(
             before,

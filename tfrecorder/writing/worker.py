@@ -118,9 +118,9 @@ class Worker:
             except OutputError:
                 # Unless another process has committed the plan meanwhile.
                 committed = committed_done(task.output_dir, task.digest)
-                if shard.name not in committed:
+                if shard not in committed:
                     raise
-                return committed[shard.name]
+                return committed[shard]
             if noted:
                 storage.remove(task.output_dir, shard.progress)
             return done
