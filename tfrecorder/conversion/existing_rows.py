@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,10 +31,6 @@ from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: Rows of the dataset that are searched together: at least this many, and this many times as many
-#: as the table has, because the table's rows are put into a hash table each time.
-TOGETHER, TIMES = 2**20, 4
 
 #: In place of a folder that is not known.
 NOWHERE = "/\x1f/"
@@ -184,44 +180,29 @@ def _matches(keys: pa.Array, compared: _Compared) -> pa.Table:
     wanted = keys.drop_null()
     types = {_KEY: pa.large_string(), _NUMBER: pa.int64()}
     matches = [pa.schema(types.items()).empty_table()]
-    for known in _in_blocks(compared, max(TOGETHER, TIMES * len(wanted))):
-        matches.append(known.filter(pc.is_in(known.column(_KEY), value_set=wanted)))
-    return pa.concat_tables(matches)
-
-
-def _in_blocks(compared: _Compared, together: int) -> Iterator[pa.Table]:
-    """The keys of the dataset's rows, some million at a time."""
-    import pyarrow as pa
-
-    tables: list[pa.Table] = []
     names = {name: None for field in compared.files for name in (field.uri_key, field.spool_key)}
     columns = [SOURCE_ID, BASE, REJECT_OF.reason, *names, *compared.values]
     for rows in known_rows(compared.directory, compared.newest, list(dict.fromkeys(columns))):
         for base in rows.column(BASE).unique().to_pylist():
-            tables += _keys(rows, base, compared)
-        if sum(map(len, tables)) >= together:
-            yield pa.concat_tables(tables)
-            tables = []
-    if tables:
-        yield pa.concat_tables(tables)
+            known = _keys(rows.filter(pc.equal(rows.column(BASE), base)), base, compared)
+            matches.append(known.filter(pc.is_in(known.column(_KEY), value_set=wanted)))
+    return pa.concat_tables(matches)
 
 
-def _keys(rows: pa.Table, base: str, compared: _Compared) -> Iterator[pa.Table]:
-    """The keys of those rows whose relative uris start from one folder."""
+def _keys(rows: pa.Table, base: str, compared: _Compared) -> pa.Table:
+    """The keys of rows whose relative uris start from one folder."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for batch in rows.filter(pc.equal(rows.column(BASE), base)).to_batches():
-        of = dict(zip(batch.schema.names, batch.columns, strict=True))
-        uris = [(of[one.uri_key], base or NOWHERE, of[one.spool_key]) for one in compared.files]
-        columns = [places(*column) for column in uris]
-        if not base and any(pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns):
-            raise _not_known(compared.directory)
-        of_files = [_joined(columns)] if columns else []
-        keys = _joined([*of_files, *(of[name] for name in compared.values)])
-        is_new = pc.equal(of[REJECT_OF.reason], "") if compared.retry_rejects else True
-        numbers = pc.if_else(is_new, pa.scalar(-1, pa.int64()), of[SOURCE_ID])
-        yield pa.table({_KEY: keys, _NUMBER: numbers})
+    of = {name: rows.column(name).combine_chunks() for name in rows.column_names}
+    uris = [(of[one.uri_key], base or NOWHERE, of[one.spool_key]) for one in compared.files]
+    columns = [places(*column) for column in uris]
+    if not base and any(pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns):
+        raise _not_known(compared.directory)
+    of_files = [_joined(columns)] if columns else []
+    keys = _joined([*of_files, *(of[name] for name in compared.values)])
+    is_new = pc.equal(of[REJECT_OF.reason], "") if compared.retry_rejects else True
+    return pa.table({_KEY: keys, _NUMBER: pc.if_else(is_new, pa.scalar(-1), of[SOURCE_ID])})
 
 
 def _not_known(directory: str) -> DatasetError:
