@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
@@ -45,7 +47,6 @@ from tfrecorder.validation.values import default_of
 from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from typing_extensions import Unpack
 
     from tfrecorder.options.keywords import CompactKeywords
@@ -263,9 +264,6 @@ def _missing(
 
 
 def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.ndarray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if uris is None:
         raise OptionError(
             f"the records of {where} have no images, so they have no uris; leave `drop` out."

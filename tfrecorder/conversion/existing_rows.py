@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -28,9 +30,6 @@ from tfrecorder.sources.places import column_places, places
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.columns import cut, has_faults
 from tfrecorder.validation.rules import Checked, check_source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: In place of a folder that is not known.
 NOWHERE = "/\x1f/"
@@ -141,9 +140,6 @@ def _warn_of_values(
 
 def _are_there(keys: pa.Array, matches: pa.Table) -> np.ndarray:
     """True for each row of a table whose key a row of the dataset has that is not tried again."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     sound = pa.array(matches.column(_NUMBER).to_numpy() < 0)
     there = pc.is_in(keys, value_set=matches.column(_KEY).filter(sound), skip_nulls=True)
     return np.asarray(there.to_numpy(zero_copy_only=False))
@@ -174,9 +170,6 @@ def _matches(keys: pa.Array, compared: _Compared) -> pa.Table:
 
     With the number of a reject that is tried again, and -1 for all others.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     wanted = keys.drop_null()
     types = {_KEY: pa.large_string(), _NUMBER: pa.int64()}
     matches = [pa.schema(types.items()).empty_table()]
@@ -191,9 +184,6 @@ def _matches(keys: pa.Array, compared: _Compared) -> pa.Table:
 
 def _keys(rows: pa.Table, base: str, compared: _Compared) -> pa.Table:
     """The keys of rows whose relative uris start from one folder."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     of = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     uris = [(of[one.uri_key], base or NOWHERE, of[one.spool_key]) for one in compared.files]
     columns = [places(*column) for column in uris]
@@ -215,9 +205,6 @@ def _not_known(directory: str) -> DatasetError:
 
 def _joined(columns: Sequence[pa.Array]) -> pa.Array:
     """The values of each row as one text, which rows with other values do not have."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = list(map(_texts, columns))
     if len(texts) == 1:
         return texts[0]
@@ -227,9 +214,6 @@ def _joined(columns: Sequence[pa.Array]) -> pa.Array:
 
 def _texts(column: pa.Array) -> pa.Array:
     """Values as texts, equal for equal values."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_nested(column.type):
         cells = map(_without_minus_zero, column.to_pylist())
         return pa.array(map(repr, cells), pa.large_string())

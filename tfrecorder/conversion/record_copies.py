@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
@@ -19,9 +19,6 @@ from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 def all_rows(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, pd.Series]:
     """The rows of some shards, one after the other, with `COPY_OF`; and the split of each.
@@ -31,8 +28,6 @@ def all_rows(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, pd.Series]:
     Raises:
         DatasetError: a table cannot be read, or does not fit its shard.
     """
-    import pyarrow as pa
-
     with storage.failing_as(DatasetError, where):
         written = storage.sizes(where)
     tables, splits = [], []
@@ -52,8 +47,6 @@ def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
 
 def _with_copies(where: str, file: str, written: int | None, table: pa.Table) -> pa.Table:
     """The table of a shard with a file of this size, as rows of a plan that copies its records."""
-    import pyarrow as pa
-
     offsets, sizes = (table.column(name).to_numpy() for name in RECORD_OF[:2])
     kept = sizes >= 0
     ends = np.cumsum(sizes[kept])

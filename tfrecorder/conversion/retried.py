@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.plan.plan import Plan, PlanKind, fingerprint
 from tfrecorder.reading.commits import Commit
@@ -14,9 +14,6 @@ from tfrecorder.reading.row_lists import rejected_rows
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def retried(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.conversion.retried import retried
@@ -39,9 +40,6 @@ from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
 from tfrecorder.validation.report import ValidationReport, count_warnings
 from tfrecorder.writing.commit import abandon, complete
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)

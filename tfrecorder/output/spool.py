@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import spool_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tfrecorder.sources.contents import Contents
 
 #: Bytes kept in memory to be written together, many images at a time into a bucket.
@@ -91,8 +91,6 @@ def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Tabl
     Raises:
         OSError: they cannot be written.
     """
-    import pyarrow as pa
-
     wanted = [planned.column(name) for name in spool_columns(planned.column_names)]
     if not wanted:
         return

@@ -9,7 +9,10 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
@@ -18,9 +21,6 @@ from tfrecorder.format.plan_columns import parquet_options
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
 #: in a bucket, where nothing is locked, each may leave one of the two files.
@@ -54,8 +54,6 @@ def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     Raises:
         OSError: they cannot be written.
     """
-    import pyarrow as pa
-
     with contextlib.suppress(OutputError, OSError, pa.ArrowException):
         if rows_plan(read_footer(output_dir)) == plan.digest:
             return
@@ -68,8 +66,6 @@ def rows_plan(footer: Any) -> str:
 
 
 def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
-    import pyarrow.parquet as pq
-
     first = primary_image(plan.fields)
     about = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
     table = planned.replace_schema_metadata(about)
@@ -156,8 +152,6 @@ def read_footer(output_dir: str) -> Any:
     Raises:
         OutputError: the file cannot be read.
     """
-    import pyarrow.parquet as pq
-
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
         with storage.open_seekable(path) as opened:
@@ -191,8 +185,6 @@ def read_row_group(output_dir: str, group: int, footer: Any = None) -> pa.Table:
     Raises:
         FileNotFoundError, OSError, ValueError: the plan's rows are missing or damaged.
     """
-    import pyarrow.parquet as pq
-
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
         with _for_arrow(path) as opened:

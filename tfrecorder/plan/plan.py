@@ -13,10 +13,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
@@ -36,10 +38,6 @@ from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, Feature
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.rules import Checked
 from tfrecorder.validation.statistics import describe_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 SAMPLE_ROWS = 1000
 
@@ -308,8 +306,6 @@ def make_plan(
         rows in the order of the shards: an Arrow table with the row's number
         under `SOURCE_ID`, and a column for each other key of the record that the source has.
     """
-    import pyarrow as pa
-
     splits = checked.frame[SPLIT_COLUMN]
     order, split_rows = order_of(splits, options)
     numbers = pa.array(checked.frame.index.to_numpy(np.int64))
@@ -334,8 +330,6 @@ def make_plan(
 
 def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
-    import pyarrow.compute as pc
-
     values, missing = checked.values, checked.missing
     if REJECT_OF.reason in values:
         sound = pc.equal(values[REJECT_OF.reason], "")
@@ -348,9 +342,6 @@ def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
 
 def _spooled(values: Mapping[str, pa.Array]) -> int:
     """How many different images came as bytes."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     columns = [values[name] for name in spool_columns(values)]
     if not columns:
         return 0
@@ -365,8 +356,6 @@ def _any_remote(uris: pd.Series) -> bool:
 
 def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
     """SHA-256 of the splits and the values of all rows, in their order."""
-    import pyarrow as pa
-
     digest = hashlib.sha256()
     split = pa.array(splits.astype(SPLIT_TYPE)).dictionary_decode().cast(pa.large_string())
     decisive = ((name, column) for name, column in values.items() if name != BASE)
@@ -378,8 +367,6 @@ def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
 
 def _feed(digest: Any, array: Any) -> None:
     """Feed Arrow's own buffers, from values none of which is missing: equal for equal values."""
-    import pyarrow as pa
-
     if pa.types.is_large_list(array.type):
         digest.update(array.offsets.to_numpy().astype("<i8").tobytes())
         _feed(digest, array.flatten())

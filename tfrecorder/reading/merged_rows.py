@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
@@ -20,10 +23,6 @@ from tfrecorder.reading.shard_tables import each_table, joined, opened_rows, typ
 from tfrecorder.schema.fields import Field, from_json
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Image, Mask
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 #: So many tables are read one by one.
 MOST_TABLES = 32
@@ -77,9 +76,6 @@ def merge_rows(directory: str, newest: Commit) -> None:
         DatasetError: a table cannot be read.
         OSError: the merged rows cannot be written.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     merged: frozenset[Shard] = frozenset()
     with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
         merged = _shards_in(file, directory, newest)
@@ -117,8 +113,6 @@ def _in_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """These columns of a table; those that it does not have are empty texts."""
-    import pyarrow as pa
-
     empty = pa.repeat(pa.scalar("", pa.large_string()), len(table))
     for name in names:
         if name not in table.column_names:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, value_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 #: Given the schema of all columns, the names of those to read; None to read none of the table.
 Chosen = Callable[["pa.Schema"], Sequence[str] | None]
@@ -70,8 +69,6 @@ def types_of(directory: str, shard: Shard) -> dict[str, Any]:
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables one after the other; a text that only some of them have is "" in the others."""
-    import pyarrow as pa
-
     plain = [table.replace_schema_metadata() for table in tables]
     whole = pa.concat_tables(plain, promote_options="permissive")
     for at, (name, column) in enumerate(zip(whole.column_names, whole.columns, strict=True)):
@@ -88,8 +85,6 @@ def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table | None:
     Raises:
         DatasetError: the table cannot be read.
     """
-    import pyarrow as pa
-
     with opened_rows(directory, name) as file:
         schema = file.schema_arrow
         has_base = BASE in schema.names
@@ -112,9 +107,6 @@ def opened_rows(directory: str, name: str) -> Iterator[pq.ParquetFile]:
     Raises:
         DatasetError: it cannot be read; also if that turns out in the block.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = os.path.join(directory, name)
     try:
         # By its path: Arrow's threads would hold the bytes of a Python file, and a thread that

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -11,9 +13,6 @@ from tfrecorder.format.plan_columns import POSITION_OF
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import known_rows
 from tfrecorder.reading.shard_tables import read_columns
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def position_of(newest: Commit | None, source: str) -> Any:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.schema.kinds import Image, Mask
@@ -42,8 +44,6 @@ def with_contents(source: Source) -> Source:
 
 def _may_hold_images(column: pd.Series) -> bool:
     """False if all cells of a column are certainly uris, or empty."""
-    import pyarrow.compute as pc
-
     if (texts := as_texts(column)) is not None:
         return bool(pc.any(pc.starts_with(texts, "data:", ignore_case=True)).as_py())
     if pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty"):
@@ -53,8 +53,6 @@ def _may_hold_images(column: pd.Series) -> bool:
 
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     """A column with only uris, and what is known about the images in its cells."""
-    import pyarrow as pa
-
     uris: list[Any] = []
     files, names, sizes = [], [], np.full(len(cells), -1, np.int64)
     start = 0
@@ -91,8 +89,6 @@ def _contents_in(cells: Sequence[Any]) -> list[Any]:
 
 def _texts(block: Sequence[Any]) -> Any:
     """What the column holds for some cells: in Arrow, if all of them are texts."""
-    import pyarrow as pa
-
     uris = [cell.file if isinstance(cell, Content) else cell for cell in block]
     try:
         return pa.array(uris, pa.large_string(), from_pandas=False)
@@ -101,8 +97,6 @@ def _texts(block: Sequence[Any]) -> Any:
 
 
 def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
-    import pyarrow as pa
-
     if all(isinstance(block, pa.Array) and not block.null_count for block in blocks):
         whole = pa.chunked_array(blocks, pa.large_string()).to_pandas()
     else:

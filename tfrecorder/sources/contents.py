@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.sources.cells import File, file_in
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: How many cells a thread hashes at a time, and how many such blocks are under way.
 TOGETHER, AHEAD = 8, 4
@@ -78,8 +77,6 @@ class Contents:
 
     def first_rows(self, wanted: pa.Array) -> np.ndarray:
         """A row for each of these files, in ascending order."""
-        import pyarrow.compute as pc
-
         rows = np.flatnonzero(pc.is_in(self.files, value_set=wanted).to_numpy(zero_copy_only=False))
         again = pd.Series(self.files.take(rows).dictionary_encode().indices.to_numpy()).duplicated()
         return rows[~again.to_numpy()]

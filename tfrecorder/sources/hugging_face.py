@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
@@ -197,8 +198,6 @@ def _classes(feature: Any) -> tuple[str, ...]:
 
 def _plain(datasets: Sequence[Any], name: str, classes: Sequence[str] | None) -> pd.Series:
     """A column without images."""
-    import pyarrow as pa
-
     parts = [_arrow(dataset, name)[:].column(0) for dataset in datasets]
     chunks = itertools.chain.from_iterable(part.chunks for part in parts)
     whole = pa.chunked_array(chunks, parts[0].type)

@@ -6,15 +6,13 @@ Uris are compared neither as the sources spell them nor by what they are relativ
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.sources.table import Source, as_objects, as_texts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def places(uris: pa.Array, base: str, files: pa.Array | None = None) -> pa.LargeStringArray:
@@ -28,9 +26,6 @@ def places(uris: pa.Array, base: str, files: pa.Array | None = None) -> pa.Large
         files: for each image that came as bytes, the name made from its content, which is its
             place; "" for all others.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     text = pa.large_string()
     start = pa.scalar(base.rstrip("/") + "/", text)
     whole = pc.binary_join_element_wise(start, uris, pa.scalar("", text))
@@ -50,8 +45,6 @@ def column_places(source: Source, column: str) -> pa.LargeStringArray:
 
 def place_numbers(source: Source, column: str) -> pd.Series:
     """For each cell of a source's column, a number that only the same place has; -1 without one."""
-    import pyarrow.compute as pc
-
     uris = as_texts(source.frame[column])
     if uris is None or column in source.contents or not _are_alike(uris):
         uris = column_places(source, column)
@@ -61,8 +54,6 @@ def place_numbers(source: Source, column: str) -> pd.Series:
 
 def _are_alike(uris: pa.Array) -> bool:
     """True if two uris have one place only if they are one text, so that no place need be made."""
-    import pyarrow.compute as pc
-
     if kind := storage.scheme(uris[0].as_py()):
         return bool(pc.all(pc.starts_with(uris, f"{kind}://")).as_py())
     from_root = pc.starts_with(uris, "/")
@@ -71,17 +62,12 @@ def _are_alike(uris: pa.Array) -> bool:
 
 def _are_odd(uris: pa.Array) -> pa.BooleanArray:
     """True for each uri that is not simply a path below its folder, or from the root."""
-    import pyarrow.compute as pc
-
     odd = pc.or_(pc.match_substring(uris, "//"), pc.match_substring(uris, "/."))
     return pc.or_(odd, pc.or_(pc.starts_with(uris, "."), pc.starts_with(uris, "~")))
 
 
 def _places_of_odd(uris: pa.Array, base: str) -> pa.Array:
     """`places`, by a function of Python that is called once for each folder."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     # In a uri of the scheme file, any character of the name may be escaped.
     escaped = pc.starts_with(uris, "file:", ignore_case=True)
     plain = [storage.resolve(uri, base) for uri in uris.filter(escaped).to_pylist()]
@@ -105,8 +91,6 @@ def _place_of_folder(folder: str, base: str) -> str:
 
 
 def _texts(column: pd.Series) -> pa.LargeStringArray:
-    import pyarrow as pa
-
     if (texts := as_texts(column)) is not None:
         return texts
     return pa.array(list(map(_text_or_none, as_objects(column))), pa.large_string())

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.core.checks import is_whole
@@ -31,9 +32,6 @@ from tfrecorder.streaming.batch import Row
 from tfrecorder.streaming.stream_source import Unusable
 from tfrecorder.validation.report import CODES, ERROR, Finding
 from tfrecorder.validation.rules import Checked, check_source
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: The stage of rejects whose image was never read.
 STAGE = "row"
@@ -187,8 +185,6 @@ def _with_rejects(
     source: str,
 ) -> Checked:
     """All rows in their order, the faulty ones planned as rejects, each with its position."""
-    import pyarrow as pa
-
     bad = sorted(faults)
     names = [rows[at].name for at in bad]
     splits = pd.Series(assign_splits(names, options.division), index=bad, dtype=SPLIT_TYPE)
@@ -228,8 +224,6 @@ def _with_rejects(
 
 def _nothing(kind: pa.DataType) -> Any:
     """A value of a type, for a row that does not become a record."""
-    import pyarrow as pa
-
     if pa.types.is_fixed_size_list(kind):
         return [_nothing(kind.value_type)] * kind.list_size
     if pa.types.is_nested(kind):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
@@ -94,8 +95,6 @@ def _as_list(value: Any) -> list[object]:
 
 def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     """Check that edges are numbers, in range, ordered and non-empty; and check the labels."""
-    import pyarrow as pa
-
     kind = field.kind
     assert isinstance(kind, Boxes)
     field = replace(field, gathered=rows.gathered)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.display.tables import counted
 from tfrecorder.schema.fields import Field
@@ -18,9 +19,6 @@ from tfrecorder.schema.labels import number_labels
 from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.columns import check_labels, flag, has_faults
 from tfrecorder.validation.report import Finding
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Outcome(NamedTuple):
@@ -43,8 +41,6 @@ class Outcome(NamedTuple):
 
 def check_label(field: Field, column: pd.Series) -> Outcome:
     """A column with one class per row."""
-    import pyarrow as pa
-
     assert isinstance(field.kind, Label)
     default, missing = field.kind.default, None
     if default is not None:
@@ -77,8 +73,6 @@ def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
 
 def unlabelled(field: Field, rows: int) -> Outcome:
     """A label that the source has no column for: no row has a class."""
-    import pyarrow as pa
-
     values = {
         f"{field.key}/label": pa.array(np.full(rows, NO_LABEL, np.int64)),
         f"{field.key}/text": pa.repeat(pa.scalar("", pa.large_string()), rows),
@@ -114,8 +108,6 @@ def number_flat(
     keys: tuple[str, str],
 ) -> Outcome:
     """Labels given one after the other, as lists of these sizes, of integers and of texts."""
-    import pyarrow as pa
-
     checked, findings = check_labels(as_objects(flat), given)
     names = field.names or ()
     if isinstance(field.kind, Boxes) and field.kind.background_class:
@@ -139,16 +131,12 @@ def _check_reserved(labels: pd.Series) -> Finding:
 
 
 def _arrow_texts(texts: np.ndarray | pd.Series) -> pa.LargeStringArray:
-    import pyarrow as pa
-
     held = as_texts(texts) if isinstance(texts, pd.Series) else None
     return pa.array(texts, pa.large_string()) if held is None else held
 
 
 def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
     """Values given one after the other, as lists of these sizes."""
-    import pyarrow as pa
-
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 

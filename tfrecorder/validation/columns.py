@@ -6,10 +6,12 @@ Vectorised pandas; a rule goes row by row only through the rows it found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.display.tables import counted, cut
@@ -17,10 +19,6 @@ from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.report import CODES, ERROR, Finding
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 #: How many uris have their schemes checked together.
 _TOGETHER = 2**20
@@ -38,8 +36,6 @@ def is_missing(value: object) -> bool:
 
 def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
     """Texts in which `check_uris` would find nothing, in Arrow; None for any others."""
-    import pyarrow.compute as pc
-
     texts = as_texts(column)
     if texts is None or pc.any(pc.equal(texts, "")).as_py():
         return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.fields import Field, primary_image
@@ -16,9 +17,6 @@ from tfrecorder.schema.splits import UNASSIGNED
 from tfrecorder.sources.places import place_numbers
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import Finding
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: A class with fewer images than this has few images.
 FEW_IMAGES = 10

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -40,8 +42,6 @@ from tfrecorder.validation.split_shares import check_divided, describe_assigned
 from tfrecorder.validation.values import check_values
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tfrecorder.sources.contents import Contents
 
 #: Other names that people give to columns; used for suggestions.
@@ -247,9 +247,6 @@ def _check_field(
 
 def _check_files(field: Field, column: pd.Series, contents: Contents | None) -> Outcome:
     """A column of uris, or of images that came as bytes, which wait elsewhere."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     uris, findings = sound_uris(column), list[Finding]()
     if uris is None:
         column, findings = check_uris(as_objects(column))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Mask, Number
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.schema.statistics import BOX_NUMBERS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 #: Computes the statistics of a column's values in the rows under a mask.
 Describe = Callable[[np.ndarray], dict[str, Any]]
@@ -89,8 +86,6 @@ def _of_boxes(field: Field, values: Mapping[str, pa.Array]) -> Describe:
 
 def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """All values of a column, and the row of each."""
-    import pyarrow as pa
-
     if not pa.types.is_large_list(array.type):
         return array, np.arange(len(array))
     sizes = np.diff(array.offsets.to_numpy())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Bytes, Label, Number, Text
@@ -15,10 +16,6 @@ from tfrecorder.sources.table import is_list
 from tfrecorder.validation.classes import Outcome, as_lists, from_json
 from tfrecorder.validation.columns import check_unicode, flag, has_faults, is_missing
 from tfrecorder.validation.report import Finding
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _TRUE = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
 _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}
@@ -60,8 +57,6 @@ def _filled(field: Field, column: pd.Series) -> tuple[pd.Series, np.ndarray, lis
 
 
 def _check_cells(field: Field, column: pd.Series) -> tuple[pa.Array | None, list[Finding]]:
-    import pyarrow as pa
-
     kind: Any = field.kind
     is_single = kind.shape == ()
     # A list: pandas' own text, which `map` would make of texts, cannot hold bad text.

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse
@@ -96,8 +98,6 @@ def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
 
 
 def arrow_type(feature: Feature) -> Any:
-    import pyarrow as pa
-
     of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
     plain = of_kind.get(feature.kind, pa.int64())
     return plain if feature.shape == () else pa.large_list(plain)

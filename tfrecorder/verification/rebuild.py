@@ -16,6 +16,7 @@ from typing import Any
 
 import google_crc32c
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
@@ -237,8 +238,6 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
 
 def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:
     """The CRC32C of a shard's table, which is made again if it is damaged."""
-    import pyarrow as pa
-
     if shard not in made.damaged:
         return google_crc32c.value(made.expected.read(shard.table))
     types = {SOURCE_ID: pa.int64()} | {
@@ -261,8 +260,6 @@ def _plan_and_done(
 
     It keeps the shards as they are: nothing says what was planned for each.
     """
-    import pyarrow as pa
-
     expected, fields = made.expected, made.fields
     before, after = expected.before(number), _after(expected, number)
     # Nothing says which of several damaged tables held which reject; some know how many they had.

@@ -13,7 +13,9 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
@@ -46,9 +48,6 @@ from tfrecorder.writing.commit import complete, replace_commit
 from tfrecorder.writing.manifest import sums_of
 from tfrecorder.writing.row_lists import whole_lists
 from tfrecorder.writing.shards import Pool, write_shard
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -288,8 +287,6 @@ def _plan_aside(
     Raises:
         SourceError: images came as bytes.
     """
-    import pyarrow as pa
-
     table = read_columns(expected.directory, shard.table, lambda schema: schema.names)
     assert table is not None
     if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):

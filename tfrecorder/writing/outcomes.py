@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrecorder.format.plan_columns import (
     BASE,
@@ -16,9 +19,6 @@ from tfrecorder.format.plan_columns import (
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image, Mask
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: The key under which a table names its form, and the number of this one.
 FORM, FORM_NUMBER = "tfrecorder.table/form", "1"
@@ -69,9 +69,6 @@ class Outcomes:
 
     def table(self, plan: Plan, rows: pa.Table) -> bytes:
         """The table of the shard, given the rows that were planned; the same for the same rows."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         planned = dict(zip(rows.column_names, rows.columns, strict=True))
         columns = {name: column for name, column in planned.items() if name not in COPY_OF}
         for at, name in enumerate(_OF_ROW):

@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pyarrow.compute as pc
+
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.layout import Shard
@@ -88,8 +90,6 @@ def _rows(
     plan: Plan, shards: Sequence[Shard], output_dir: str, columns: Sequence[str]
 ) -> list[Row]:
     """The rows of a list in some shards: those that have something in its last column."""
-    import pyarrow.compute as pc
-
     image = primary_image(plan.fields)
     uri = [] if image is None else [image.uri_key]
     table = read_tables(output_dir, shards, lambda _: [SOURCE_ID, *uri, *columns])

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from threading import Semaphore
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import google_crc32c
+import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, run_in_order
@@ -32,9 +33,6 @@ from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.outcomes import Outcomes
 from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
