@@ -103,7 +103,7 @@ def append(
         words = "an append keeps what is there; leave it out, or replace the dataset with "
         raise OptionError.of("overwrite", True, f"{words}`tfrecorder.convert`.")
     given = {**options, "retry_rejects": retry_rejects}
-    chosen = ConvertOptions.of({name: options[name] for name in options if name in _EARLY})
+    chosen = ConvertOptions.of({n: value for n, value in options.items() if n in _EARLY})
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
