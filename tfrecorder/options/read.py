@@ -66,8 +66,8 @@ def _check_shard(value: Any) -> str | None:
 class NamedKeys(NamedTuple):
     """The keys of the image and the label in records of other tools; None if not named."""
 
-    image: str | None = option(None, text)
-    label: str | None = option(None, text)
+    image: str | None = None
+    label: str | None = None
 
 
 NO_KEYS = NamedKeys()
