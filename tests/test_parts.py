@@ -266,8 +266,8 @@ def test_a_part_that_is_not_there_is_an_error_that_shows_how_parts_are_counted(p
 @pytest.mark.parametrize(
     ("option", "remedy"),
     [
-        ({"on_error": "raise"}, r"give it to `tfrecorder\.work`"),
-        ({"max_reject_fraction": 0.5}, r"give it to `tfrecorder\.commit`"),
+        ({"on_error": "raise"}, r"give it to `tfrecorder\.parts\.work`"),
+        ({"max_reject_fraction": 0.5}, r"give it to `tfrecorder\.parts\.commit`"),
         ({"runner": "DataflowRunner"}, "starts no workers"),
         ({"num_shard": 3}, "num_shards"),
     ],
@@ -282,7 +282,9 @@ def test_an_option_that_staging_cannot_use_says_where_it_belongs(
 
 def test_where_nothing_is_staged() -> None:
     for call in (tfrecorder.parts.work, tfrecorder.parts.commit):
-        with pytest.raises(DatasetError, match=r"no conversion is staged here.*`tfrecorder\.stage"):
+        with pytest.raises(
+            DatasetError, match=r"no conversion is staged here.*`tfrecorder\.parts\.stage"
+        ):
             call("nowhere")
     assert not Path("nowhere").exists()
 

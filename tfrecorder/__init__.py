@@ -121,7 +121,8 @@ _HOMES = {
 }
 _MODULES = ("errors", "parts", "schema", "streaming")
 
-#: In no star import: there they would take the place of the frameworks.
+#: Not in the list: a star import would put them in the place of the frameworks, and `help` would
+#: import Keras.
 _OF_FRAMEWORKS = ("keras", "torch")
 
 
@@ -146,4 +147,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_OF_FRAMEWORKS])
+    return __all__
