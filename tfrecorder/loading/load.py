@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from tfrecorder.errors import missing_explained
 from tfrecorder.loading.options import LoadOptions
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from tfrecorder.options.keywords import LoadKeywords
+
+
+@overload
+def load(
+    directory: str | os.PathLike[str], split: str, **options: Unpack[LoadKeywords]
+) -> tf.data.Dataset: ...
+
+
+@overload
+def load(
+    directory: str | os.PathLike[str], split: None = None, **options: Unpack[LoadKeywords]
+) -> dict[str, tf.data.Dataset]: ...
 
 
 @takes(LoadOptions)
