@@ -44,7 +44,7 @@ cmp "$shard" before.tfrecord
 rm before.tfrecord
 
 # 6. Measure how fast it is read, and whether an accelerator with steps of 20 ms would wait.
-step tfrecorder benchmark out --batch-size 8 --image-size 96 --seconds 1 --step-time 20
+step tfrecorder benchmark out --batch-size 8 --image-size 96 --seconds 1 --step-ms 20
 
 echo
 echo "In $folder/: the dataset in out/, three images in look/, and the page report.html."

@@ -66,6 +66,11 @@ CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
         keywords.ValidateKeywords,
         "stratify='label'",
     ),
+    "tfrecorder.benchmark('out'": (
+        tfrecorder.benchmark,
+        keywords.BenchmarkKeywords,
+        "step_ms='50'",
+    ),
     "tfrecorder.preview('out'": (tfrecorder.preview, keywords.PreviewKeywords, "seconds='long'"),
 }
 

@@ -50,7 +50,7 @@ VALUES: tuple[Any, ...] = (
 
 def readers(where: str, keys: dict[str, str]) -> dict[str, Callable[[], Any]]:
     """Everything that reads records of other tools."""
-    sized: dict[str, Any] = {"batch_size": 2, "image_size": 8, "max_boxes": 2}
+    sized: dict[str, Any] = {"batch_size": 2, "image_size": 8}
     return {
         "info": lambda: str(tfrecorder.info(where, **keys)),
         "inspect": lambda: str(tfrecorder.inspect(where, **keys)),
@@ -58,9 +58,11 @@ def readers(where: str, keys: dict[str, str]) -> dict[str, Callable[[], Any]]:
         "Records": lambda: list(tfrecorder.Records(where, "TRAIN", **keys)),
         "features": lambda: list(tfrecorder.Records(where, "TRAIN", inputs="all", **keys)),
         "batches": lambda: list(tfrecorder.batches(where, "TRAIN", **sized, **keys)),
+        "boxes": lambda: list(tfrecorder.batches(where, "TRAIN", max_boxes=2, **sized, **keys)),
         "load": lambda: list(tfrecorder.load(where, "TRAIN", **keys)),
         "load features": lambda: list(tfrecorder.load(where, "TRAIN", inputs="all", **keys)),
         "load batches": lambda: list(tfrecorder.load(where, "TRAIN", **sized, **keys)),
+        "load boxes": lambda: list(tfrecorder.load(where, "TRAIN", max_boxes=2, **sized, **keys)),
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import given_options, option_of, options_of
-from tfrecorder.cli.output import at_option, is_quiet, json_option, quiet_option, refuse_both, show
+from tfrecorder.cli.options import at_option, given_options, option_of, options_of
+from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.convert import DUPLICATES, ConvertOptions
 from tfrecorder.options.subsets import NOT_COMPACTED, NOT_VALIDATED

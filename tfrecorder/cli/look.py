@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.options import options_of
-from tfrecorder.cli.output import at_option, complain, key_options, quiet_option, show
+from tfrecorder.cli.options import options_of, record_options
+from tfrecorder.cli.output import complain, quiet_option, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.format.csv_cells import csv_of
+from tfrecorder.options.option import names_of
 from tfrecorder.options.preview import PreviewOptions
+from tfrecorder.options.read import NamedKeys, RecordOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,8 +54,7 @@ _SIZE = ("image/height", "image/width", "image/channels")
     metavar="FOLDER",
     help="A new or empty folder for the images and records.csv.",
 )
-@key_options
-@at_option
+@record_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole table as CSV.")
 def inspect(
     directory: str,
@@ -65,7 +66,6 @@ def inspect(
     **keys: str | None,
 ) -> None:
     from tfrecorder.inspection.inspect import inspect as run
-    from tfrecorder.options.read import NamedKeys
     from tfrecorder.reading.stored_records import open_stored
 
     refuse_split(open_stored(directory, at, NamedKeys(**keys)), split)
@@ -127,9 +127,8 @@ def _cell(value: Any) -> str:
     is_flag=True,
     help="Show the page in a browser; without --html, as a temporary file.",
 )
-@options_of(PreviewOptions)
-@key_options
-@at_option
+@options_of(PreviewOptions, without=names_of(RecordOptions))
+@record_options
 @quiet_option
 def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
     from tfrecorder.inspection.preview import preview as run

@@ -10,9 +10,10 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import image_size, is_quiet
-from tfrecorder.core.checks import OneOf, Whole, flag as is_flag, seconds
+from tfrecorder.core.checks import OneOf, Whole, above_zero, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import Options
+from tfrecorder.options.read import RecordOptions
 
 #: The callback of an option: what was typed, as the library takes it.
 Typed = Callable[[click.Context, click.Parameter, Any], Any]
@@ -101,6 +102,12 @@ def options_of(
     return with_options
 
 
+#: `--at`, `--image` and `--label`; and each for a command without the other.
+record_options = options_of(RecordOptions)
+at_option = options_of(RecordOptions, ("image", "label"))
+key_options = options_of(RecordOptions, ("at",))
+
+
 def option_of(name: str) -> Callable[[Any], Any]:
     """The option of `convert` with this name."""
     fields = {item.name: item for item in dataclasses.fields(ConvertOptions)}
@@ -135,7 +142,7 @@ def _type_of(item: dataclasses.Field[Any]) -> Any:
         return click.Choice([str(word) for word in check.words])
     if isinstance(check, Whole):
         return int
-    return float if check is seconds or isinstance(item.default, float) else str
+    return float if check in (seconds, above_zero) or isinstance(item.default, float) else str
 
 
 def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -67,14 +67,6 @@ def coloured(words: str) -> str:
     )
 
 
-at_option = click.option(
-    "--at",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="For a dataset that was appended to: use generations 0 to N only. Default: all of them.",
-)
-
-
 def image_size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """ "224" as a number, "224x320" as height and width, "none" as None."""
     if value is None or value.lower() == "none":
@@ -83,14 +75,6 @@ def image_size(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if len(sides) > 2 or not all(side.isdecimal() for side in sides):
         raise click.BadParameter(f"{value!r}; write, for example, 224, 224x320 or none.")
     return int(value) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
-
-
-def key_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--image` and `--label`."""
-    for word in ("label", "image"):
-        words = f"For records of other tools: the key of the {word}. Default: a usual one."
-        command = click.option(f"--{word}", metavar="KEY", help=words)(command)
-    return command
 
 
 def complain(kind: str, words: object) -> None:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.output import at_option, image_size, json_option, key_options, show
+from tfrecorder.cli.options import key_options, options_of, record_options
+from tfrecorder.cli.output import json_option, show
 from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.loading.options import BenchmarkOptions, benchmark_options
 
 if TYPE_CHECKING:
     from tfrecorder.reading.dataset import StoredDataset
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     epilog="Example: tfrecorder info out",
 )
 @click.argument("directory")
-@key_options
-@at_option
+@record_options
 @json_option
 def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> None:
     from tfrecorder.reading.info import info as run
@@ -33,17 +34,16 @@ def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> N
     show(run(directory, at, **keys), as_json)
 
 
-def _check_before_tensorflow(directory: str, split: str, **reading: Any) -> None:
+def _check_before_tensorflow(directory: str, split: str, options: dict[str, Any]) -> None:
     """Raise now what would otherwise wait seconds for TensorFlow's import."""
     from tfrecorder import storage
-    from tfrecorder.loading.options import LoadOptions
 
-    options = LoadOptions.of(reading)
+    _, reading = benchmark_options(options)
     if storage.is_local(directory):  # TensorFlow itself reads other stores
         from tfrecorder.reading.open import open_dataset
 
         with storage.failing_as(DatasetError, directory):
-            stored = open_dataset(directory, named=options.keys)
+            stored = open_dataset(directory, named=reading.keys)
         refuse_split(stored, split)
 
 
@@ -59,48 +59,16 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
     help="""Measure how fast the dataset in DIRECTORY is read.
 
     Shows images/s, MB/s, CPU seconds per 1,000 images and the time to the first batch.""",
-    epilog="Example: tfrecorder benchmark out --batch-size 64 --image-size 224 --step-time 50",
+    epilog="Example: tfrecorder benchmark out --batch-size 64 --image-size 224 --step-ms 50",
 )
 @click.argument("directory")
 @click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
-@click.option(
-    "--batch-size", type=int, default=64, show_default=True, metavar="N", help="Images per batch."
-)
-@click.option(
-    "--image-size",
-    default="224",
-    show_default=True,
-    metavar="SIZE",
-    callback=image_size,
-    help="Pixels: one number for a square, HEIGHTxWIDTH, or none for the stored size.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="FLOAT",
-    default=10.0,
-    show_default=True,
-    help="How long to measure.",
-)
-@click.option(
-    "--step-time",
-    "step_ms",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="MS",
-    help="Simulate a training step of this many milliseconds: shows what share of the time an "
-    "accelerator would wait.",
-)
+@options_of(BenchmarkOptions)
 @key_options
-def benchmark(
-    directory: str,
-    split: str,
-    seconds: float,
-    step_ms: float | None,
-    **reading: Any,
-) -> None:
-    _check_before_tensorflow(directory, split, **reading)
+def benchmark(directory: str, split: str, **options: Any) -> None:
+    _check_before_tensorflow(directory, split, options)
     with quiet_start():
         import tfrecorder.loading.pipeline  # noqa: F401  (it imports TensorFlow)
     from tfrecorder.loading.throughput import benchmark as run
 
-    show(run(directory, split, seconds=seconds, step_ms=step_ms, **reading))
+    show(run(directory, split, **options))

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from tfrecorder.cli.options import option_of
-from tfrecorder.cli.output import at_option, json_option, quiet_option, refuse_both, show
+from tfrecorder.cli.options import at_option, option_of
+from tfrecorder.cli.output import json_option, quiet_option, refuse_both, show
 from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.format.csv_cells import csv_of
 

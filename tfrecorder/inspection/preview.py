@@ -15,7 +15,6 @@ from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.preview import PreviewOptions
-from tfrecorder.options.read import NamedKeys
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.info import info
 from tfrecorder.reading.stored_records import open_stored
@@ -86,10 +85,6 @@ class Preview(Report):
 def preview(
     directory: str | os.PathLike[str],
     html: str | os.PathLike[str] | None = None,
-    *,
-    at: int | None = None,
-    image: str | None = None,
-    label: str | None = None,
     **options: Unpack[PreviewKeywords],
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
@@ -104,8 +99,6 @@ def preview(
             TFRecord files.
         html: the file to write; an earlier page there is replaced.  With None nothing is written,
             and the result shows itself in a notebook.
-        at: read an appended dataset only up to this generation; None means the newest.
-        image, label: as for `load`.
         **options: what to look at.
 
     Returns:
@@ -121,11 +114,11 @@ def preview(
     """
     chosen = PreviewOptions.of(options)
     target = None if html is None else _target(html, directory)
-    stored = open_stored(directory, at, NamedKeys(image, label))
+    stored = open_stored(directory, chosen.at, chosen.keys)
     with record_bar(is_shown(chosen.progress)) as stage:
         gathered = gather(
             stored,
-            info(directory, at, image, label),
+            info(directory, chosen.at, *chosen.keys),
             num_records=max(chosen.num_records, chosen.per_split),
             per_split=chosen.per_split,
             seed=chosen.seed,

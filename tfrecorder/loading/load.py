@@ -38,8 +38,7 @@ def load(
         directory: what `convert` wrote; a TFDS directory; or TFRecord files, as a folder, a file or
             a pattern ("in/train-*"). Local, or anything that TensorFlow reads, such as gs://.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
-        **options: see `tfrecorder.loading.options.LoadOptions`; they include `batch_size`,
-            `image_size`, `dtype`, `shuffle`, `seed`, `cache`, `augment` and `map_fn`.
+        **options: what an element holds, and how records become batches.
 
     Returns:
         A dataset of `(image, label)`: `image` uint8 of [height, width, channels] unless options
@@ -58,7 +57,13 @@ def load(
         ...                         image_size=(224, 224))  # doctest: +SKIP
         >>> model.fit(train, epochs=5)  # doctest: +SKIP
     """
-    chosen = LoadOptions.of(options)
+    return loaded(directory, split, LoadOptions.of(options))
+
+
+def loaded(
+    directory: str | os.PathLike[str], split: str | None, options: LoadOptions
+) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
+    """`load`, with its options made."""
     with missing_explained():
         from tfrecorder.loading.pipeline import read_dataset
-    return read_dataset(directory, split, chosen)
+    return read_dataset(directory, split, options)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.core.checks import Whole, is_whole
+from tfrecorder.core.checks import Whole, above_zero, is_whole
 from tfrecorder.core.option import Fault, option
-from tfrecorder.options.read import EpochOptions
+from tfrecorder.options.option import Options, names_of, refuse_unknown
+from tfrecorder.options.read import SEED, EpochOptions, check_image_size
 
 
 def _check_shuffle(value: Any) -> str | None:
@@ -38,53 +39,7 @@ def _check_start(value: Any) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions(EpochOptions):
-    """How records become batches.  Every value is checked here, before any file is opened.
-
-    Attributes:
-        batch_size: images per batch, at least 1; None gives single images.
-        drop_remainder: leave out the last batch of an epoch if it is not full.
-        image_size: (height, width) in pixels, or one number for a square; None keeps each
-            image's own size.
-        resize: how an image of another shape gets to `image_size`.  "stretch" changes its
-            proportions, "crop" cuts the longer side about the centre, and "pad" adds black borders.
-            "fit" stays within `image_size` and never enlarges: the images then differ in size.
-        antialias: average all pixels that fall together when an image shrinks.  False is plain
-            bilinear sampling: less work, but aliased.
-        dtype: of the pixels: "uint8", "float32", "float16" or "bfloat16".
-        value_range: (low, high) that pixels of 0 and 255 become; None is (0, 1) for floats.
-        decode: True gives pixels; False gives the stored bytes of each image.
-        shuffle: True, False, or the number of records held in memory to choose from.  None
-            shuffles TRAIN, with a number that fits `ram_budget`, and keeps the order of others.
-            "exact" reads the whole split in the random order that `tfrecorder.batches` has with
-            the same seed, batch_size and shard; with `augment`, it takes the same parts.
-        seed: of shuffling and augmentation, 0 to 2**32 - 1; None gives a new order on each run.
-        cache: True keeps the decoded images in memory after the first epoch (with `augment` or
-            `decode=False` the stored bytes), a path keeps them in files there; False reads and
-            decodes in each epoch.
-        map_fn: called on each record's (image, label), or on its dict with `inputs="all"`, in
-            parallel, after decoding and before batching.  TensorFlow traces it.
-        augment: a random part of each image, resized, and mirrored half of the time.
-        inputs: the columns for the first half of an element: one gives its value, several a dict.
-            "all" gives a dict of every stored feature in place of (image, label).
-            None gives the images or, if there are none, all numbers, texts and bytes that are not
-            targets.
-        targets: the columns for the second half. None gives labels, boxes, masks and the numbers
-            that the schema marks as targets.
-        max_boxes: pad the boxes of each image to this many, with zeros and the class -1, and leave
-            out any more; None gives all of them, and batches are ragged.
-        image, label: the keys of the image and the label, for records of other tools whose keys we
-            do not know, such as image="img".  None takes the usual ones.
-        at: for a dataset that was appended to, the number of the last generation to read, from 0;
-            None reads all that are there when it is opened.
-        follow: True looks for new generations at the beginning of each epoch.  False reads what is
-            there when the dataset is opened.
-        shard: (index, count): only this host's part.  The parts of all hosts are disjoint,
-            complete, and differ in length by at most one record.
-        ram_budget: bytes, or a text such as "4GiB", for buffers of this split; None is a quarter
-            of the memory that the process may use.
-        start: (epoch, step), both from 0.  Every iteration gives this epoch's order, without its
-            first `step` batches (images, without batch_size), which were trained on before an
-            interruption.  Needs `seed`.  None gives another order on each iteration.
+    """How records become tf.data: the options of `tfrecorder.load`.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or two do not go together.
@@ -93,10 +48,39 @@ class LoadOptions(EpochOptions):
     (224, 224)
     """
 
-    drop_remainder: bool = option(False, needs=("batch_size",))
-    shuffle: bool | int | str | None = option(None, _check_shuffle)
-    cache: bool | str = option(False, _check_cache, normal=_path)
-    start: tuple[int, int] | None = option(None, _check_start)
+    drop_remainder: bool = option(
+        False,
+        help="Leave out the last batch of an epoch if it is not full.",
+        needs=("batch_size",),
+    )
+    shuffle: bool | int | str | None = option(
+        None,
+        _check_shuffle,
+        "True, False, or how many records to hold in memory to choose from. 'exact' shuffles the "
+        "whole split, in the order that `tfrecorder.batches` has with the same `seed`, "
+        "`batch_size` and `shard`; `augment` takes the same parts. Default: shuffle TRAIN, with a "
+        "number that fits `ram_budget`, and keep the order of other splits.",
+    )
+    seed: int | None = option(
+        None,
+        SEED,
+        "Seed of shuffling and of `augment`, 0 to 4294967295: the same batches on every run. "
+        "Default: a new order on each run.",
+    )
+    cache: bool | str = option(
+        False,
+        _check_cache,
+        "Keep the decoded images after the first epoch (with `augment` or `decode=False` the "
+        "stored bytes): True in memory, a path in files there.",
+        normal=_path,
+    )
+    start: tuple[int, int] | None = option(
+        None,
+        _check_start,
+        "(epoch, step), both from 0: every iteration gives this epoch's order, without its first "
+        "steps, which were trained on before an interruption. A step is a batch, or an image "
+        "without `batch_size`. Needs `seed`. Default: another order on each iteration.",
+    )
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.cache:
@@ -142,6 +126,56 @@ class LoadOptions(EpochOptions):
     def is_deterministic(self, split: str) -> bool:
         """True if the order of a split must be the same on every run."""
         return self.seed is not None or not self.shuffles(split)
+
+
+def _check_size_or_none(value: Any) -> str | None:
+    return None if value is None else check_image_size(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions(Options):
+    """What `tfrecorder.benchmark` has beside the options of `load`, or with other defaults.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    batch_size: int = option(64, Whole(1), "Images per batch.")
+    image_size: int | tuple[int, int] | None = option(
+        224,
+        _check_size_or_none,
+        "Height and width of the images in pixels, or one number for a square; none for the stored "
+        "size.",
+        metavar="N|HxW|none",
+    )
+    seconds: float = option(
+        10.0, above_zero, "How long to measure, after a warm-up of ten batches or two seconds."
+    )
+    step_ms: float | None = option(
+        None,
+        above_zero,
+        "Simulate a training step of this many milliseconds, in which the CPU is free for reading: "
+        "shows what share of the time an accelerator would wait. Default: take batches as fast as "
+        "they come.",
+        metavar="MS",
+    )
+
+
+def benchmark_options(given: Mapping[str, Any]) -> tuple[BenchmarkOptions, LoadOptions]:
+    """The options of a benchmark: its own, and those of `load`.
+
+    >>> benchmark_options({"shuffle": False})[1].size
+    (224, 224)
+    """
+    names = names_of(BenchmarkOptions)
+    refuse_unknown(given, LoadOptions, *names)
+    if given.get("decode") is False:
+        given = {"image_size": None, **given}
+    own = BenchmarkOptions(**{name: value for name, value in given.items() if name in names})
+    others = {name: value for name, value in given.items() if name not in names}
+    return own, LoadOptions.of(
+        {"batch_size": own.batch_size, "image_size": own.image_size, **others}
+    )
 
 
 def caches_pixels(options: LoadOptions) -> bool:

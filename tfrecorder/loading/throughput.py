@@ -11,12 +11,17 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfrecorder.core.checks import above_zero
 from tfrecorder.errors import DatasetError
-from tfrecorder.loading.load import load
-from tfrecorder.options.option import require
+from tfrecorder.loading.load import loaded
+from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
+from tfrecorder.options.signature import takes
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import BenchmarkKeywords
 
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
@@ -69,58 +74,48 @@ class Throughput:
         return "\n".join(lines)
 
 
+@takes(LoadOptions, BenchmarkOptions)
 def benchmark(
     directory: str | os.PathLike[str],
     split: str = "TRAIN",
-    *,
-    batch_size: int = 64,
-    image_size: int | tuple[int, int] | None = 224,
-    seconds: float = 10.0,
-    step_ms: float | None = None,
-    **options: Any,
+    **options: Unpack[BenchmarkKeywords],
 ) -> Throughput:
     """Read a split over and over for some seconds, and measure.
+
+    With `decode=False` only reading is measured: images have no size then.
 
     Args:
         directory: as for `load`.
         split: the one to read.
-        batch_size: images per batch.
-        image_size: as for `load`; ignored with `decode=False`, which measures only reading.
-        seconds: how long to measure, after a warm-up of ten batches or two seconds; more than 0.
-        step_ms: milliseconds that a training step would take on an accelerator, while the CPU is
-            free for reading; None takes batches as fast as they come.
-        **options: of `load`.
+        **options: what is measured, and the options of `load`.
 
     Raises:
-        OptionError: as `load`, or `seconds` or `step_ms` is not positive.
+        OptionError: as `load`, or what is measured is out of range.
         DatasetError: as `load`, or the split has no batch.
 
     Example:
         >>> print(tfrecorder.benchmark("out", step_ms=50))  # doctest: +SKIP
     """
-    require(above_zero, seconds=seconds)
-    if step_ms is not None:
-        require(above_zero, step_ms=step_ms)
+    own, reading = benchmark_options(options)
     begun = time.perf_counter()
-    size = image_size if options.get("decode", True) else None
-    dataset = load(directory, split, batch_size=batch_size, image_size=size, **options)
+    dataset = loaded(directory, split, reading)
     assert not isinstance(dataset, dict)
     batches = iter(dataset.repeat())
     if next(batches, None) is None:
-        raise DatasetError(f"{os.fspath(directory)} has no batch of {batch_size} in {split}.")
+        raise DatasetError(f"{os.fspath(directory)} has no batch of {own.batch_size} in {split}.")
     first = time.perf_counter() - begun
-    _run(batches, WARM_UP_SECONDS, step_ms, at_most=WARM_UP_BATCHES)
+    _run(batches, WARM_UP_SECONDS, own.step_ms, at_most=WARM_UP_BATCHES)
     cpu = time.process_time()
-    images, lasted, waited = _run(batches, seconds, step_ms)
+    images, lasted, waited = _run(batches, own.seconds, own.step_ms)
     cpu = time.process_time() - cpu
     return Throughput(
         images=images,
         seconds=lasted,
-        megabytes=images * _record_bytes(directory, split) / 1e6,
+        megabytes=images * _record_bytes(directory, split, reading) / 1e6,
         cpu_seconds=cpu,
         first_batch_seconds=first,
-        step_ms=step_ms,
-        waiting=None if step_ms is None else waited / lasted,
+        step_ms=own.step_ms,
+        waiting=None if own.step_ms is None else waited / lasted,
     )
 
 
@@ -143,9 +138,9 @@ def _run(
     return images, time.perf_counter() - begun, waited
 
 
-def _record_bytes(directory: str | os.PathLike[str], split: str) -> float:
+def _record_bytes(directory: str | os.PathLike[str], split: str, options: LoadOptions) -> float:
     from tfrecorder.loading.pipeline import open_for_reading
 
-    stored = open_for_reading(directory)
+    stored = open_for_reading(directory, options.at, options.keys)
     name = stored.split(split)
     return stored.bytes(name) / (stored.records(name) or 1)

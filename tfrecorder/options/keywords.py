@@ -93,7 +93,13 @@ class ValidateKeywords(_Rows, total=False):
     progress: bool | None
 
 
-class PreviewKeywords(TypedDict, total=False):
+class _Keys(TypedDict, total=False):
+    at: int | None
+    image: str | None
+    label: str | None
+
+
+class PreviewKeywords(_Keys, total=False):
     num_records: int
     per_split: int
     seconds: float
@@ -101,7 +107,7 @@ class PreviewKeywords(TypedDict, total=False):
     progress: bool | None
 
 
-class ReadKeywords(TypedDict, total=False):
+class ReadKeywords(_Keys, total=False):
     image_size: int | tuple[int, int] | None
     resize: str
     antialias: bool
@@ -114,9 +120,6 @@ class ReadKeywords(TypedDict, total=False):
     inputs: Sequence[str] | str | None
     targets: Sequence[str] | None
     max_boxes: int | None
-    image: str | None
-    label: str | None
-    at: int | None
 
 
 class _Epochs(ReadKeywords, total=False):
@@ -125,12 +128,21 @@ class _Epochs(ReadKeywords, total=False):
     ram_budget: int | str | None
 
 
-class LoadKeywords(_Epochs, total=False):
-    batch_size: int | None
+class _Loading(_Epochs, total=False):
     drop_remainder: bool
     shuffle: bool | int | str | None
     cache: bool | str
     start: tuple[int, int] | None
+
+
+class LoadKeywords(_Loading, total=False):
+    batch_size: int | None
+
+
+class BenchmarkKeywords(_Loading, total=False):
+    batch_size: int
+    seconds: float
+    step_ms: float | None
 
 
 class BatchKeywords(_Epochs, total=False):

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from tfrecorder.core.checks import Whole, flag_or_none, is_number
+from tfrecorder.core.checks import Whole, flag_or_none, seconds as check_seconds
 from tfrecorder.core.option import option
-from tfrecorder.options.option import Options
+from tfrecorder.options.read import RecordOptions
 
 #: The most records of a split that a page shows.
 MOST_SHOWN = 200
 
 
-def _check_seconds(value: Any) -> str | None:
-    return None if is_number(value) and value >= 0 else "give a number from 0."
-
-
 @dataclass(frozen=True, kw_only=True)
-class PreviewOptions(Options):
+class PreviewOptions(RecordOptions):
     """What a preview looks at.
 
     Raises:
@@ -33,9 +28,9 @@ class PreviewOptions(Options):
     per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of them to show; at most 200.")
     seconds: float = option(
         60.0,
-        _check_seconds,
-        "How long the search for duplicates may take, from 0. It compares all records by a hash of "
-        "the image's bytes; if time runs out, the page says how many it compared.",
+        check_seconds,
+        "How long the search for duplicates may take. It compares all records by a hash of the "
+        "image's bytes; if time runs out, the page says how many it compared.",
     )
     seed: int = option(0, Whole(0), "Seed of the random choice.")
     progress: bool | None = option(

@@ -15,11 +15,14 @@ from tfrecorder.options.option import Options
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
+#: What a seed may be.
+SEED = Whole(0, 2**32 - 1)
+
 #: In place of a list of inputs: a dict of every stored feature is the element.
 ALL = "all"
 
 
-def _check_image_size(value: Any) -> str | None:
+def check_image_size(value: Any) -> str | None:
     sides = (value,) if is_whole(value) else value
     if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
         return "give height and width in pixels, such as `image_size=(224, 224)`."
@@ -55,7 +58,7 @@ def _check_function(value: Any) -> str | None:
     return None if callable(value) else "give a function."
 
 
-def _check_shard(value: Any) -> str | None:
+def check_shard(value: Any) -> str | None:
     """What is wrong with (index, count), or None."""
     if not isinstance(value, (tuple, list)) or len(value) != 2 or not all(map(is_whole, value)):
         return "give (index, count), such as `shard=(0, 4)` for the first of four hosts."
@@ -74,34 +77,124 @@ NO_KEYS = NamedKeys()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadOptions(Options):
-    """What an element holds; `tfrecorder.loading.options.LoadOptions` explains each.
+class RecordOptions(Options):
+    """Which records of a dataset are looked at, and by which keys.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    at: int | None = option(
+        None,
+        Whole(0),
+        "For a dataset that was appended to: use the generations from 0 to this number only. "
+        "Default: all that are there.",
+    )
+    image: str | None = option(
+        None,
+        text,
+        "For records of other tools: the key of the image. Default: a usual one.",
+        metavar="KEY",
+    )
+    label: str | None = option(
+        None,
+        text,
+        "For records of other tools: the key of the label. Default: a usual one.",
+        metavar="KEY",
+    )
+
+    @property
+    def keys(self) -> NamedKeys:
+        """The keys that the user names."""
+        return NamedKeys(self.image, self.label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(RecordOptions):
+    """What an element holds: the options of `tfrecorder.Records`, which all readers have.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
-    image_size: int | tuple[int, int] | None = option(None, _check_image_size)
-    resize: str = option("stretch", OneOf(*RESIZES), needs=("image_size",))
-    antialias: bool = option(True, needs=("image_size",))
-    dtype: str = option("uint8", _check_dtype, normal=name_of_dtype)
-    value_range: tuple[float, float] | None = option(None, _check_value_range)
-    decode: bool = option(True)
-    seed: int | None = option(None, Whole(0, 2**32 - 1))
-    map_fn: Callable[..., Any] | None = option(None, _check_function)
-    augment: bool = option(False)
-    inputs: Sequence[str] | str | None = option(None, _check_inputs)
-    targets: Sequence[str] | None = option(None, _check_names)
-    max_boxes: int | None = option(None, Whole(1))
-    image: str | None = option(None, text)
-    label: str | None = option(None, text)
-    at: int | None = option(None, Whole(0))
+    image_size: int | tuple[int, int] | None = option(
+        None,
+        check_image_size,
+        "Height and width of the images in pixels, or one number for a square. Default: each "
+        "keeps its own size, and batches need images of one size.",
+        metavar="N|HxW",
+    )
+    resize: str = option(
+        "stretch",
+        OneOf(*RESIZES),
+        "How to fit an image with other proportions to `image_size`. stretch: distort it; crop: "
+        "cut the longer side, centred; pad: add black; fit: shrink it to stay within, never "
+        "enlarge it, so that images differ in size.",
+        needs=("image_size",),
+    )
+    antialias: bool = option(
+        True,
+        help="When an image shrinks, average all pixels that fall together. "
+        "`antialias=False` is plain bilinear sampling: less work, but aliased.",
+        needs=("image_size",),
+    )
+    dtype: str = option(
+        "uint8",
+        _check_dtype,
+        "Type of the pixels: uint8, float32, float16 or bfloat16.",
+        normal=name_of_dtype,
+    )
+    value_range: tuple[float, float] | None = option(
+        None,
+        _check_value_range,
+        "What pixels of 0 and 255 become, such as `value_range=(-1, 1)`. Default: (0, 1) for "
+        "floats; uint8 stays as it is.",
+    )
+    decode: bool = option(
+        True, help="Decode the images; `decode=False` gives the stored bytes of each."
+    )
+    seed: int | None = option(
+        None, SEED, "Seed of `augment`, 0 to 4294967295. Default: drawn at random."
+    )
+    map_fn: Callable[..., Any] | None = option(
+        None,
+        _check_function,
+        "A function that is called on each record's `(image, label)`, or on its dict with "
+        "`inputs='all'`, in parallel, after decoding and before batching. `load` lets TensorFlow "
+        "trace it; `Records` and `batches` give it NumPy arrays.",
+    )
+    augment: bool = option(
+        False,
+        help="Take a random part of each image, resized to `image_size`, and mirrored half of the "
+        "time.",
+    )
+    inputs: Sequence[str] | str | None = option(
+        None,
+        _check_inputs,
+        "The columns in the first half of an element: one gives its value, several a dict. "
+        "`inputs='all'` gives a dict of every stored feature in place of both halves. Default: the "
+        "images or, if there are none, all numbers, texts and bytes that are not targets.",
+    )
+    targets: Sequence[str] | None = option(
+        None,
+        _check_names,
+        "The columns in the second half. Default: labels, boxes, masks, and the numbers that the "
+        "schema marks as targets.",
+    )
+    max_boxes: int | None = option(
+        None,
+        Whole(1),
+        "Pad the boxes of each image to this many, with zeros and the class -1, and leave out any "
+        "more. Default: all of them; batches of `load` are then ragged.",
+    )
 
     def _conflicts(self) -> Iterator[Fault]:
-        if self.is_whole and self.targets:
-            yield "targets", "`inputs='all'` gives every column; leave `targets` out."
+        for name in ("targets", "max_boxes"):
+            if self.is_whole and getattr(self, name):
+                yield name, f"`inputs='all'` gives everything as it is stored; leave `{name}` out."
         if not self.decode:
-            pixels = [name for name in ("image_size", "augment") if getattr(self, name)]
+            names = ("image_size", "augment", "value_range")
+            pixels = [name for name in names if getattr(self, name)]
             if pixels or self.dtype != "uint8":
                 name = (pixels or ["dtype"])[0]
                 yield None, f"`decode=False` gives the stored bytes; leave out `{name}`."
@@ -117,11 +210,6 @@ class ReadOptions(Options):
     def is_whole(self) -> bool:
         """True if an element is a dict of every stored feature, and has no halves."""
         return isinstance(self.inputs, str)
-
-    @property
-    def keys(self) -> NamedKeys:
-        """The keys that the user names."""
-        return NamedKeys(self.image, self.label)
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -147,10 +235,25 @@ class EpochOptions(ReadOptions):
         OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
-    batch_size: int | None = option(None, Whole(1))
-    follow: bool = option(False)
-    shard: tuple[int, int] | None = option(None, _check_shard)
-    ram_budget: int | str | None = option(None, Size((2**20, "1 MiB"), "4GiB"))
+    batch_size: int | None = option(None, Whole(1), "Images per batch. Default: single images.")
+    follow: bool = option(
+        False,
+        help="Look for new generations at the beginning of each epoch. By default, what is there "
+        "when the dataset is opened is read.",
+    )
+    shard: tuple[int, int] | None = option(
+        None,
+        check_shard,
+        "(index, count): only this host's part. The parts of all hosts are disjoint, complete, and "
+        "differ in length by at most one record. Default: everything.",
+    )
+    ram_budget: int | str | None = option(
+        None,
+        Size((2**20, "1 MiB"), "4GiB"),
+        "Memory for the buffers of one split, in bytes or as text such as '4GiB'. Default: a "
+        "quarter of what the process may use.",
+        metavar="SIZE",
+    )
 
     @property
     def budget(self) -> int:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.core.checks import OneOf, Whole
+from tfrecorder.core.checks import OneOf, Whole, flag_or_none
 from tfrecorder.core.option import Fault, option
 from tfrecorder.errors import OptionError
-from tfrecorder.options.read import EpochOptions
+from tfrecorder.options.read import SEED, EpochOptions, check_shard
 from tfrecorder.reading.position import Share
 
 
@@ -23,17 +23,43 @@ def _check_shuffle(value: Any) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchOptions(EpochOptions):
-    """How records become batches; `tfrecorder.batches` explains each.
+    """How records become batches: the options of `tfrecorder.batches`.
 
     Raises:
         OptionError: a value has the wrong type or is out of range, or two do not go together.
     """
 
-    batch_size: int = option(64, Whole(1))
-    drop_remainder: bool | None = option(None, OneOf(None, True, False))
-    shuffle: bool | str | None = option(None, _check_shuffle)
-    num_threads: int | None = option(None, Whole(1))
-    layout: str = option("NHWC", OneOf("NHWC", "NCHW"))
+    batch_size: int = option(64, Whole(1), "Records per batch; with `shard`, on each host.")
+    drop_remainder: bool | None = option(
+        None,
+        flag_or_none,
+        "Leave out the last records if they do not fill a batch on every host. With "
+        "`drop_remainder=False`, hosts divide them: their batches then differ by one record at "
+        "most, and some may be empty. Default: True with `shard`, else False.",
+    )
+    shuffle: bool | str | None = option(
+        None,
+        _check_shuffle,
+        "'exact' or True shuffles the whole split. 'blocks', for buckets, shuffles blocks of "
+        "neighbouring records of about 0.5 MiB, and the records within 128 blocks. False keeps the "
+        "stored order. Default: 'exact' for TRAIN, False for other splits.",
+    )
+    seed: int | None = option(
+        None,
+        SEED,
+        "Seed of the order and of `augment`, 0 to 4294967295. Default: drawn at random; the "
+        "position keeps it.",
+    )
+    shard: tuple[int, int] | None = option(
+        None,
+        check_shard,
+        "(rank, world): this host's rank and the number of hosts, which all need the same `seed`. "
+        "Default: everything, in a process that is alone.",
+    )
+    num_threads: int | None = option(
+        None, Whole(1), "Threads that decode. Default: one for each core."
+    )
+    layout: str = option("NHWC", OneOf("NHWC", "NCHW"), "Axes of images and masks: NHWC or NCHW.")
 
     def mode(self, split: str) -> str:
         """The mode of a split's `Order`."""
@@ -76,4 +102,6 @@ class BatchOptions(EpochOptions):
         if self.layout == "NCHW" and self.map_fn is not None:
             words = "gets images as NHWC, and can transpose them itself; leave `layout` out."
             yield "layout", f"`map_fn` {words}"
+        if self.layout == "NCHW" and not self.decode:
+            yield "layout", "`decode=False` gives the stored bytes; leave `layout` out."
         yield from super()._conflicts()

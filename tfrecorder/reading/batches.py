@@ -51,22 +51,7 @@ def batches(
     Args:
         directory: as for `tfrecorder.Records`.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
-        batch_size: records per batch, 64 by default; with `shard`, per host.
-        drop_remainder: leave out the last records if they do not fill a batch on every host. By
-            default True with `shard`, else False. With False, hosts divide them: their batches
-            then differ by one record at most, and some may be empty.
-        shuffle: "exact", the default for TRAIN, shuffles the whole split. "blocks", for buckets,
-            shuffles blocks of neighbouring records of about 0.5 MiB, and the records within 128
-            blocks. False, the default for other splits, keeps the stored order. True is "exact".
-        seed: of order and augmentation, 0 to 2**32 - 1; None draws one, which the position keeps.
-        shard: (rank, world): this host's rank and the number of hosts. All need the same seed.
-        follow: True looks for new generations at the beginning of each epoch. False reads what is
-            there when the dataset is opened.
-        num_threads: threads that decode; by default one per core.
-        layout: of images and masks, "NHWC" or "NCHW".
-        ram_budget: bytes, or a text such as "4GiB": a quarter of it is for batches that wait. None
-            is a quarter of the memory that the process may use.
-        **options: those of `tfrecorder.Records`.
+        **options: what an element holds, and how records become batches.
 
     Raises:
         OptionError: an option's name or value is wrong.

@@ -159,7 +159,7 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     """What the elements of a dataset hold.
 
     Raises:
-        OptionError: a column is named that is not there.
+        OptionError: a column is named that is not there, or an option has no effect on these.
         DatasetError: as `chosen_columns`.
     """
     inputs: tuple[Field, ...] = ()
@@ -178,7 +178,15 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     decoded = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
     if not options.decode:
         decoded = ()
-    return ElementSpec(inputs, targets, parsed, decoded, pictures, image, stored.raw, options)
+    spec = ElementSpec(inputs, targets, parsed, decoded, pictures, image, stored.raw, options)
+    for name, what, is_there in (
+        ("max_boxes", "boxes", spec.has_boxes),
+        ("augment", "images", spec.has_boxes or bool(decoded)),
+    ):
+        if (value := getattr(options, name)) and not is_there:
+            words = f"no column that is read from {stored.directory} holds {what}; leave it out."
+            raise OptionError.of(name, value, words)
+    return spec
 
 
 def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:

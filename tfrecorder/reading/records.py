@@ -65,10 +65,7 @@ class Records(Sequence[Any]):
         directory: what `convert` wrote; a TFDS directory; or TFRecord files on a local disk, whose
             lengths are read once.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
-        **options: those of `load` that say what an element holds: `image_size`, `resize`,
-            `antialias`, `dtype`, `value_range`, `decode`, `inputs`, `targets`,
-            `max_boxes`, `map_fn` (called with NumPy arrays), `augment`, `seed`, `image`, `label`,
-            `at`.
+        **options: what an element holds.
 
     Attributes:
         fingerprint: a short text that identifies these records, wherever they are.
