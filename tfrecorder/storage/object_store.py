@@ -132,7 +132,7 @@ class ObjectStore:
         return iter(_without_markers([name for name in names if name]))
 
     def is_folder(self, path: str) -> bool:
-        return next(self._pages(path, most=1), None) is not None
+        return next(self._pages(path), None) is not None
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
@@ -247,14 +247,14 @@ class ObjectStore:
             return None
         return unless_missing(lambda: self._request(path, _head))
 
-    def _pages(self, folder: str, most: int = _PAGE) -> Iterator[list[Any]]:
-        """The objects below a folder at any depth, at most `most` at a time."""
+    def _pages(self, folder: str) -> Iterator[list[Any]]:
+        """The objects below a folder at any depth, a page of the listing at a time."""
         import obstore
 
         pages = self._request(
             folder,
             lambda client, name: obstore.list(
-                client.short, name.strip("/") or None, chunk_size=most
+                client.short, name.strip("/") or None, chunk_size=_PAGE
             ),
         )
         while page := self._request(folder, lambda client, name: next(pages, None)):

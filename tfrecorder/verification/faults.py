@@ -130,10 +130,8 @@ class VerificationReport(Report):
         )
 
     def _by_file(self) -> dict[str, list[Fault]]:
-        files: dict[str, list[Fault]] = {}
-        for fault in self.found:
-            files.setdefault(fault.file, []).append(fault)
-        return files
+        files = itertools.groupby(self.found, key=lambda fault: fault.file)
+        return {file: list(faults) for file, faults in files}
 
     def _tables(self) -> list[Table]:
         tables = []

@@ -15,6 +15,7 @@ from typing import BinaryIO, TypeVar
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.display.bars import Advance
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import Place, walk
@@ -59,7 +60,7 @@ def check_shard(
     expected: Expectation,
     shard: Shard,
     decode: Decode | None = None,
-    advance: Callable[[int], None] = lambda size: None,
+    advance: Advance = lambda size: None,
 ) -> ShardFindings:
     """Check one shard, and the files next to it.
 
@@ -93,7 +94,7 @@ def _check_file(
     shard: Shard,
     places: Sequence[Place] | None,
     decode: Decode | None,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> ShardFindings:
     """Check the shard's file; if the store keeps its CRC32C, only a damaged file is fetched.
 
@@ -154,7 +155,7 @@ def _places(index: bytes) -> list[Place]:
     return places
 
 
-def _sum(file: BinaryIO, advance: Callable[[int], None]) -> tuple[int, int]:
+def _sum(file: BinaryIO, advance: Advance) -> tuple[int, int]:
     """The size and the CRC32C of an open file; `advance` counts its bytes."""
     size = crc = 0
     while piece := file.read(_READ_BYTES):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
-from tfrecorder.display.bars import bar_class, is_shown
+from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.layout import Shard
 from tfrecorder.verification.expectation import (
@@ -24,9 +23,6 @@ from tfrecorder.verification.expectation import (
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
 from tfrecorder.writing.tfds import image_shape
-
-#: Called with the number of bytes that were read.
-Advance = Callable[[int], None]
 
 
 def no_bar(size: int) -> None:
@@ -181,11 +177,5 @@ def byte_bar(expected: Expectation, shown: bool) -> Iterator[Advance]:
         yield no_bar
         return
     total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
-    lock = threading.Lock()
     with bar_class()(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
-
-        def advance(size: int) -> None:
-            with lock:  # tqdm counts without one
-                bar.update(size)
-
-        yield advance
+        yield bar.update
