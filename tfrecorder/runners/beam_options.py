@@ -174,26 +174,21 @@ def _written(parser: Any, name: str, value: Any) -> list[str]:
     flag = f"--{name}"
     if value is None:
         return []
-    if _accepts(parser, flag) and not _accepts(parser, f"{flag}="):
-        return _switch(parser, name, value)
-    if isinstance(value, bool):
-        raise _FaultError("it takes a value, not True or False")
+    is_switch = _accepts(parser, flag) and not _accepts(parser, f"{flag}=")
+    if is_switch:  # on a command line its value is a text
+        value = {"true": True, "false": False}.get(str(value).lower())
+    if isinstance(value, bool) != is_switch:
+        kind = "True or False" if is_switch else "a value, not True or False"
+        raise _FaultError(f"it takes {kind}")
+    if is_switch:  # False is its opposite, if it has one
+        opposite = name[3:] if name.startswith("no_") else f"no_{name}"
+        chosen = name if value else opposite
+        return [f"--{chosen}"] if value or _is_known(parser, opposite) else []
     values = value if isinstance(value, (list, tuple)) else [value]
     flags = [f"{flag}={_text(item)}" for item in values]
     if len(flags) > 1 and parser.parse_args(flags) == parser.parse_args(flags[-1:]):
         raise _FaultError("it takes one value")
     return flags
-
-
-def _switch(parser: Any, name: str, value: Any) -> list[str]:
-    """A flag without a value: the flag for True; for False its opposite, if it has one."""
-    on = {"true": True, "false": False}.get(str(value).lower())
-    if on is None:
-        raise _FaultError("it takes True or False")
-    if on:
-        return [f"--{name}"]
-    opposite = name[3:] if name.startswith("no_") else f"no_{name}"
-    return [f"--{opposite}"] if _is_known(parser, opposite) else []
 
 
 def _text(value: Any) -> str:

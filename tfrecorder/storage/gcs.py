@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -213,7 +213,7 @@ class BucketStore:
         blob = billed.blob(name, chunk_size=PIECE)
         if is_fresh:
             blob.cache_control = FRESH
-        _request(
+        translated(
             lambda: blob.upload_from_file(
                 file,
                 size=size,
@@ -222,7 +222,8 @@ class BucketStore:
                 if_generation_match=None if version is None else int(version or 0),
                 retry=None,
                 timeout=TIMEOUT,
-            )
+            ),
+            _in_our_terms,
         )
         return str(blob.generation)
 
@@ -245,7 +246,7 @@ class BucketStore:
             if chosen not in self._connected:
                 with missing_explained():
                     import google.cloud.storage  # noqa: F401
-                self._connected[chosen] = _request(lambda: _connect(chosen))
+                self._connected[chosen] = translated(lambda: _connect(chosen), _in_our_terms)
             return self._connected[chosen]
 
 
@@ -280,10 +281,6 @@ def _connect(chosen: Access) -> Connection:
     signed = None if unsigned else credentials
     ask = asker(client.api_endpoint, signed, TIMEOUT, chosen.user_project)
     return Connection(client, ask, unsigned)
-
-
-def _request(request: Callable[[], T]) -> T:
-    return translated(request, _in_our_terms)
 
 
 def _in_our_terms(error: Exception) -> Exception | None:

@@ -57,6 +57,9 @@ _TOO_MANY = re.compile(
 )
 _NOBODY_PAYS = re.compile(r"user project|serviceusage\.services\.use", re.IGNORECASE)
 
+#: A CRC32C among the checksums of an object.
+_CRC32C = re.compile(r"\bcrc32c=([A-Za-z0-9+/]{6}==)")
+
 #: Bytes of an error response to read for its message, at most.
 _ERROR_BYTES = 65536
 
@@ -319,12 +322,9 @@ def _check_whole(
     sent = response.headers.get("Content-Encoding", "identity")
     is_unpacked = response.headers.get("X-Goog-Stored-Content-Encoding", sent) != sent
     # All in one header or one header each, in any order.
-    hashes = ",".join(response.headers.get_all("X-Goog-Hash", [])).split(",")
-    sums: dict[str, str] = dict(text.strip().partition("=")[::2] for text in hashes)
-    try:
-        stored = decode_crc32c(sums.get("crc32c"))
-    except ValueError as error:  # not base64: the header was damaged
-        raise TransientError(_NOT_WHOLE) from error
+    hashes = ",".join(response.headers.get_all("X-Goog-Hash", []))
+    match = _CRC32C.search(hashes)
+    stored = decode_crc32c(match[1]) if match else None
     if stored is None and response.length is None and not response.chunked:
         raise TransientError("the answer ended within the headers, or has no length")
     if stored is None and not is_unpacked:

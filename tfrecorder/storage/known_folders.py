@@ -7,7 +7,6 @@ empty folder in its place.  A missing image is a problem of its row; a missing d
 from __future__ import annotations
 
 import os
-import threading
 
 
 class KnownFolders:
@@ -19,18 +18,14 @@ class KnownFolders:
 
     def __init__(self, folder: str | None = None) -> None:
         self._known: set[str] = set()
-        self._lock = threading.Lock()
         if folder is not None:
             self.add(folder)
 
     def add(self, folder: str) -> None:
         """Add a folder: a file was just read from it."""
-        if folder in self._known:  # nearly always
-            return
-        with self._lock:
-            while folder not in self._known:
-                self._known.add(folder)
-                folder = os.path.dirname(folder)
+        while folder not in self._known:  # nearly always it is
+            self._known.add(folder)
+            folder = os.path.dirname(folder)
 
     def vanished(self, path: str) -> str | None:
         """The folder above a missing file that existed before and is gone or empty now.

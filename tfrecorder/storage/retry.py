@@ -171,16 +171,12 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
             if left <= 0 and (failures >= ATTEMPTS or left <= -patience().seconds):
                 words = f"could not be reached for {now - since:,.0f} s: {words}."
                 raise UnreachableError(f"{path} {words}") from error
-            seconds = growing(failures) * random.uniform(0.5, 1)
+            pause_now = patience().first_pause * 2 ** min(failures - 1, 20)
+            seconds = min(pause_now, patience().longest_pause) * random.uniform(0.5, 1)
             if left > 0:  # a server may ask for more, but there is a last attempt at the end
                 seconds = min(max(seconds, getattr(error, "after", 0)), left)
         note()
         pause(Wait(service_of(path), since, words), seconds)
-
-
-def growing(failures: int) -> float:
-    """Seconds to pause after this many failures in a row."""
-    return float(min(patience().first_pause * 2 ** min(failures - 1, 20), patience().longest_pause))
 
 
 def service_of(path: str) -> str:

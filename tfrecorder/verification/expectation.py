@@ -343,10 +343,6 @@ def other_sums(file: str, sums: tuple[int, int], written: tuple[int, int]) -> Fa
 
 def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:
     """The fault of a file that cannot be read."""
-    if isinstance(error, OSError):
-        is_missing, reason = isinstance(error, FileNotFoundError), error.strerror
-    else:
-        is_missing = error.code in ("not_found", "not_a_file", "bad_name")
-        reason = error.detail
-    code = "missing" if is_missing else "unreadable"
-    return Fault(file, code, f"it cannot be read: {reason}")
+    is_missing = getattr(error, "code", "") in ("not_found", "not_a_file", "bad_name")
+    reason = getattr(error, "strerror", error)
+    return Fault(file, "missing" if is_missing else "unreadable", f"it cannot be read: {reason}")
