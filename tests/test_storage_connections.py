@@ -138,8 +138,8 @@ def test_an_answer_without_a_length_is_whole_where_its_checksum_says_so(header: 
         read_answer(b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\nhello")
 
 
-def test_a_checksum_that_makes_no_sense_is_no_crash() -> None:
-    with pytest.raises(TransientError, match="not those that are stored"):
+def test_a_checksum_that_makes_no_sense_is_asked_for_again() -> None:
+    with pytest.raises(TransientError):  # from a server that answers once
         read_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Goog-Hash: crc32c=A\r\n\r\nhello")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import html
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -164,13 +165,24 @@ class DataflowJob:
             RunnerError: it failed for another reason, was cancelled, or Dataflow does not answer.
             TimeoutError: the job is still running.
         """
-        end = None if timeout is None else time.monotonic() + timeout
-        pause = FIRST_LOOK
-        while (state := self._awaited_state()) not in ENDED:
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        answered, pause, state = time.monotonic(), FIRST_LOOK, "not known"
+        while True:
+            try:
+                state, answered = _state(self._asked()), time.monotonic()
+            except ServiceAwayError as error:
+                away = time.monotonic() - answered
+                if away > LONGEST_AWAY:
+                    raise RunnerError(
+                        f"{error} It did not answer for {away / 60:.0f} minutes. The job itself "
+                        f"may still be running: {self.url}"
+                    ) from error
+            if state in ENDED:
+                break
+            left = end - time.monotonic()
+            if left <= 0:
                 raise TimeoutError(f"job {self.job_id} is still running ({state}): {self.url}")
-            time.sleep(pause if left is None else min(pause, left))
+            time.sleep(min(pause, left))
             pause = min(LAST_LOOK, pause * LONGER)
         if state != "DONE":
             raise self._failure(state)
@@ -180,21 +192,6 @@ class DataflowJob:
                 f"{layout.COMMIT}: it was removed, or another conversion runs there."
             )
         return self.status()
-
-    def _awaited_state(self) -> str:
-        """The job's state; asks until Dataflow answers or has been away for too long."""
-        began = time.monotonic()
-        while True:
-            try:
-                return _state(self._asked())
-            except ServiceAwayError as error:
-                away = time.monotonic() - began
-                if away > LONGEST_AWAY:
-                    raise RunnerError(
-                        f"{error} It did not answer for {away / 60:.0f} minutes. The job itself "
-                        f"may still be running: {self.url}"
-                    ) from error
-            time.sleep(min(LAST_LOOK, LONGEST_AWAY))
 
     def result(self) -> ConversionResult:
         """Wait for the end of the job, and return what it made.
