@@ -32,6 +32,7 @@ from tfrecorder.storage.store import (
     UnreadableError,
     is_transient,
     seconds_to_wait,
+    sums_of,
     too_large,
     unless_missing,
 )
@@ -65,9 +66,6 @@ _ERROR_BYTES = 65536
 
 #: The fields to request, out of an object's 20 or so.
 _DESCRIBED = "size,crc32c,generation"
-
-#: Bytes read at a time when an object is copied to disk.
-_PART_BYTES = 2**20
 
 _NOT_WHOLE = "the bytes received are not those that are stored"
 _NOT_AN_ANSWER = "what came back is not an answer from the service"
@@ -164,17 +162,20 @@ def _read(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
 def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
     """Copy an object's bytes to a file, checked as in `read_object`."""
     with ask(_media(bucket, name)) as response:
-        size = crc = 0
         is_zipped = response.headers["Content-Encoding"] == "gzip"
         unzip = zlib.decompressobj(wbits=31).decompress if is_zipped else bytes
-        while data := response.read(_PART_BYTES):
-            size, crc = size + len(data), google_crc32c.extend(crc, data)
+
+        def read(most: int) -> bytes:
+            data = response.read(most)
             try:
                 file.write(unzip(data))
             except OSError as error:  # on this machine: its disk is full
                 raise UnreadableError("read_failed", failure_words(error)) from error
             except zlib.error as error:
                 raise UnreadableError("read_failed", _NOT_ZIPPED) from error
+            return data
+
+        size, crc = sums_of(read)
         if response.length:
             raise TransientError(_NOT_WHOLE)
         _check_whole(ask, bucket, name, response, size, crc)

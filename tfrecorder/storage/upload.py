@@ -57,12 +57,11 @@ def followed(
     # Without a name, so that nothing is left behind however this process ends.
     with tempfile.TemporaryFile(buffering=0) as temporary:
         file = cast(BinaryIO, temporary)
-        growing, failures = Growing(file), list[BaseException]()
+        # A separate descriptor: the writer may be closed while the upload still reads.
+        growing, failures = Growing(file, os.dup(file.fileno())), list[BaseException]()
 
         def attempt() -> None:
-            size = growing.wait(piece)
-            with growing.reader() as reader:
-                upload(reader, size)
+            upload(Reader(growing), growing.wait(piece))
 
         def follow() -> None:
             try:
@@ -71,6 +70,8 @@ def followed(
                 return
             except BaseException as error:
                 failures.append(error)
+            finally:
+                os.close(growing.descriptor)
 
         # A daemon: nobody waits for an upload that Ctrl-C has made pointless.
         run = copy_context().run  # with this thread's context, which says who waits for it
@@ -111,10 +112,11 @@ class Growing:
     Args:
         writer: the unbuffered file being written, also open for reading.  Its position shows how
             much is written; its size does not, because space may be reserved ahead.
+        descriptor: of the same file, to read from.
     """
 
-    def __init__(self, writer: BinaryIO) -> None:
-        self._writer = writer
+    def __init__(self, writer: BinaryIO, descriptor: int) -> None:
+        self._writer, self.descriptor = writer, descriptor
         self._size: Future[int] = Future()
 
     def end(self) -> None:
@@ -135,20 +137,12 @@ class Growing:
             futures.wait([self._size], LOOK_SECONDS)
         return self._size.result() if self._size.done() else None
 
-    @contextlib.contextmanager
-    def reader(self) -> Iterator[Reader]:
-        """The file from its start."""
-        # A separate descriptor: the writer may be closed while this one still reads.
-        with open(os.dup(self._writer.fileno()), "rb", buffering=0) as file:
-            yield Reader(self, file)
-
 
 @dataclass
 class Reader:
     """What a client's upload needs of a file."""
 
     _growing: Growing
-    _file: BinaryIO
     _at: int = 0
 
     def tell(self) -> int:
@@ -159,7 +153,7 @@ class Reader:
         end = self._growing.wait(self._at + size)
         left = size if end is None else min(size, end - self._at)
         parts = []
-        while left and (part := os.pread(self._file.fileno(), left, self._at)):
+        while left and (part := os.pread(self._growing.descriptor, left, self._at)):
             parts.append(part)
             self._at += len(part)
             left -= len(part)
@@ -167,7 +161,7 @@ class Reader:
 
     def again(self) -> Reader:
         """The same file from its start."""
-        return Reader(self._growing, self._file)
+        return Reader(self._growing)
 
     def sums(self) -> tuple[int, int]:
         """Size and CRC32C of the file; waits until it is fully written."""

@@ -22,6 +22,7 @@ from tfrecorder.format.tfrecord import Place, walk
 from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.kinds import Image
+from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, unread
 from tfrecorder.verification.faults import Fault, at_most
 
@@ -33,8 +34,6 @@ Decode = Callable[[bytes], tuple[int, ...]]
 
 #: What is wrong with the images of a record, in words.
 _Decoding = Callable[[bytes], Iterable[str]]
-
-_READ_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,13 @@ def _check_file(
         return ShardFindings(shard, done.records, done.bytes, True)
     path = expected.path(shard.file)
     with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
-        size, crc = _sum(file, advance)
+
+        def read(most: int) -> bytes:
+            data = file.read(most)
+            advance(len(data))
+            return data
+
+        size, crc = sums_of(read)
         changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
         if done and not (changed or decode):
             return ShardFindings(shard, done.records, size, True)
@@ -153,16 +158,6 @@ def _places(index: bytes) -> list[Place]:
     if "".join(f"{offset} {size}\n" for offset, size in places).encode() != index:
         raise ValueError("it is not an index of lines `offset size`")
     return places
-
-
-def _sum(file: BinaryIO, advance: Advance) -> tuple[int, int]:
-    """The size and the CRC32C of an open file; `advance` counts its bytes."""
-    size = crc = 0
-    while piece := file.read(_READ_BYTES):
-        crc = google_crc32c.extend(crc, piece)
-        size += len(piece)
-        advance(len(piece))
-    return size, crc
 
 
 def _walk(
