@@ -306,9 +306,6 @@ def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
 
 def refuse(directory: str) -> None:
     """Raise a DatasetError unless a directory holds a committed dataset of this package."""
-    refusal = storage.refusal(storage.scheme(directory))
-    if refusal is not None:
-        raise DatasetError(f"{directory} cannot be read: {refusal}.")
     with storage.failing_as(DatasetError, directory):
         if not storage.is_folder(directory):
             raise DatasetError(f"{directory}: there is no such directory. Check the path.")
