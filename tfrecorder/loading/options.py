@@ -48,6 +48,7 @@ class LoadOptions(EpochOptions):
     (224, 224)
     """
 
+    batch_size: int | None = option(None, Whole(1), "Images per batch. Default: single images.")
     drop_remainder: bool = option(
         False,
         help="Leave out the last batch of an epoch if it is not full.",

@@ -235,7 +235,7 @@ class EpochOptions(ReadOptions):
         OptionError: a value has the wrong type or is out of range, or two do not fit together.
     """
 
-    batch_size: int | None = option(None, Whole(1), "Images per batch. Default: single images.")
+    batch_size: int | None = option(None, Whole(1))
     follow: bool = option(
         False,
         help="Look for new generations at the beginning of each epoch. By default, what is there "

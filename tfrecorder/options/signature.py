@@ -51,8 +51,13 @@ def takes(*classes: type, without: Container[str] = ()) -> Callable[[F], F]:
 
 
 def taken(cls: type, without: Container[str] = ()) -> Iterator[dataclasses.Field[Any]]:
-    """The options of a class that Python takes: not those that only a command line has."""
-    for item in dataclasses.fields(cls):
+    """The options of a class that Python takes: not those that only a command line has.
+
+    Its own come first, then those that it shares with other classes.
+    """
+    items = {item.name: item for item in dataclasses.fields(cls)}
+    names = (name for base in cls.__mro__ for name in vars(base).get("__annotations__", ()))
+    for item in (items.pop(name) for name in names if name in items):
         if item.name not in without and not item.metadata.get("shell"):
             yield item
 
