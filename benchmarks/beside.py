@@ -111,8 +111,8 @@ def make_cases(data: Path, images: int) -> list[Case]:
     pixels: dict[str, Any] = {"image_size": (128, 128), "image_format": "raw"}
     raw = {**here, "kept": f"{kept}/raw-{images}", "writing": pixels}
     return [
-        Case("write, header", "beside:convert", {**here, "verify": "header"}, True),
-        Case("write, decode", "beside:convert", {**here, "verify": "decode"}, True),
+        Case("write, header", "beside:convert", {**here, "check": "header"}, True),
+        Case("write, decode", "beside:convert", {**here, "check": "decode"}, True),
         Case("read, 224", "beside:read", {**photos, "image_size": 224}),
         Case("read, plain", "beside:read", {**photos, "image_size": 224, "antialias": False}),
         Case("read, undecoded", "beside:read", {**photos, "decode": False, "epochs": 20}),

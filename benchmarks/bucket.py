@@ -13,7 +13,7 @@ the client's.  With 16 threads each:
     our GET         each image by `tfrecorder.storage`: credentials, checksum, retries; nothing else
     our size        each image's size, likewise; a conversion asks for at most 1,000
     none, header, decode
-                    `tfrecorder.convert` from gs:// to gs://, with this `verify`
+                    `tfrecorder.convert` from gs:// to gs://, with this `check`
     …, emulator     the same against the package gcp-storage-emulator; skipped where that is not
                     installed
     …, 20 ms        the same where each request takes the server 20 ms, as a bucket in one's region
@@ -189,7 +189,7 @@ def _ours(request: str) -> Callable[[str, int], None]:
     return run
 
 
-def _conversion(verify: str) -> Callable[[str, int], None]:
+def _conversion(check: str) -> Callable[[str, int], None]:
     import apache_beam  # noqa: F401  the import is not timed
 
     import tfrecorder
@@ -198,7 +198,7 @@ def _conversion(verify: str) -> Callable[[str, int], None]:
         tfrecorder.convert(
             "gs://bkt/data.csv",
             "gs://bkt/out",
-            verify=verify,
+            check=check,
             num_threads=THREADS,
             # As of a large data set; the few images here would be cut into small ones.
             num_shards=max(1, images // SHARD),

@@ -10,7 +10,7 @@ requests go out side by side:
     range       256 KiB of a shard
     put         a done-record of 1 KB
     upload      a shard of 8 MB
-    convert     a photograph, from s3:// to s3://, `verify="header"`
+    convert     a photograph, from s3:// to s3://, `check="header"`
 
 moto is Python, and far slower than its clients: seconds say nothing, the client's CPU seconds do.
 They are by the slope between two numbers of requests, so that imports and connections count in
@@ -164,7 +164,7 @@ def _convert(server: Any, requests: int) -> Callable[[], None]:
         tfrecorder.convert(
             "s3://bkt/data.csv",
             "s3://bkt/out",
-            verify="header",
+            check="header",
             num_threads=THREADS,
             num_shards=2,
             progress=False,

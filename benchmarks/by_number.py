@@ -148,9 +148,9 @@ def main(arguments: list[str] | None = None) -> bool:
     chosen = parser.parse_args(arguments)
     count, many = (500, 20_000) if chosen.quick else (4000, 1_000_000)
     csv = data.listed(data.photographs(chosen.data, count), count)
-    photos = raw.written(csv, chosen.data / f"by-number-{count}", verify="header", num_shards=8)
+    photos = raw.written(csv, chosen.data / f"by-number-{count}", check="header", num_shards=8)
     small = data.linked_synthetic(chosen.data, many, min(many, 10_000))
-    million = raw.written(small, chosen.data / f"by-number-small-{many}", verify="header")
+    million = raw.written(small, chosen.data / f"by-number-small-{many}", check="header")
     harness.warm([str(path) for path in Path(photos).glob("*.tfrecord")])
     assert len(writing.read_rows(str(csv))) == count
     of = {"directory": photos}

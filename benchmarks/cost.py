@@ -5,7 +5,7 @@
 
 Measured here, each in its own process:
 
-    header, decode     `tfrecorder.convert` with this `verify`, from gs:// to gs://: a loopback
+    header, decode     `tfrecorder.convert` with this `check`, from gs:// to gs://: a loopback
                        server, whose CPU seconds are not counted (see bucket.py)
     Beam + TensorFlow  one Beam element an image, as most first versions have it, with TensorFlow
                        in the worker; it gets each image by our GET, and checks nothing
@@ -159,7 +159,7 @@ def local_cases(sources: Mapping[int, Path]) -> list[Case]:
     for size, path in sources.items():
         here = {"source": str(path)}
         cases += [
-            Case(f"{way}, local {size}", "writing:convert", {**here, "verify": way}, True)
+            Case(f"{way}, local {size}", "writing:convert", {**here, "check": way}, True)
             for way in OURS
         ]
         cases.append(Case(f"{FIRST}, local {size}", "peers_writers:beam", here, True))

@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> bool:
     scratch = tempfile.mkdtemp(prefix="exact-", dir=chosen.data)
     try:
         directory = os.path.join(scratch, "out")
-        arguments_of_convert = {"source": source, "out": directory, "verify": "decode"}
+        arguments_of_convert = {"source": source, "out": directory, "check": "decode"}
         cases = [Case("convert", "writing:convert", arguments_of_convert)] + [
             Case(
                 reader.replace("_", " "),

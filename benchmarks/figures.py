@@ -60,7 +60,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _emphasised(name: str) -> str:
-    ours = " / " not in name and name.startswith(("tfrecorder", "load", "verify="))
+    ours = " / " not in name and name.startswith(("tfrecorder", "load", "check="))
     return f"**{name}**" if ours else name
 
 
@@ -111,7 +111,7 @@ def summary(records: Records) -> str:
 def _checked(record: dict[str, Any]) -> str:
     table = _by_name(record["tables"]["by the slope"])
     share = next(bar["value"] for bar in record["bars"] if "bare check" in bar["name"])
-    rate = table['verify="decode"'][0]
+    rate = table['check="decode"'][0]
     return f"{rate} images/s, {share:.2f} of the rate of the check alone"
 
 

@@ -5,7 +5,7 @@
 Two kinds of images, so that one line can be drawn through each: photographs of 500x375 up to
 50,000, and synthetic pictures of 32x32 up to 1,000,000.  Both are hard links, under names of their
 own, to 5,000 and 10,000 files: as many rows, paths, reads, checks and records as of distinct files,
-without their disk.  Every size is converted twice with `verify="decode"`:
+without their disk.  Every size is converted twice with `check="decode"`:
 
 in one process       seconds, CPU seconds, memory; and the start-up: from the call to the moment
                      when the first shard's temporary file is there, for which a thread looks every
@@ -65,7 +65,7 @@ def in_one_process(source: str, out: str) -> Timed:
 
     def run() -> Numbers:
         with _start_watched(out) as start:
-            result = tfrecorder.convert(source, out, verify="decode", progress=False)
+            result = tfrecorder.convert(source, out, check="decode", progress=False)
         return {
             **start,
             "images": result.records,
@@ -83,7 +83,7 @@ def by_workers(source: str, out: str) -> Timed:
 
     def run() -> Numbers:
         with _start_watched(out) as start, _children_watched() as peaks:
-            result = tfrecorder.convert(source, out, verify="decode", progress=False, num_workers=2)
+            result = tfrecorder.convert(source, out, check="decode", progress=False, num_workers=2)
         launcher = _peak_mb("self")
         return {
             **start,
@@ -106,7 +106,7 @@ def _plan(source: str, out: str) -> Numbers:
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
 
-    tfrecorder.parts.stage(source, out, verify="decode")
+    tfrecorder.parts.stage(source, out, check="decode")
     plan_bytes = sum(path.stat().st_size for path in Path(out, "_tfrecorder").glob("plan.*"))
     staged = read_plan(out)
     assert staged is not None

@@ -2,7 +2,7 @@
 
     memory.py [--data DIR] [--rounds N] [--quick]
 
-The same conversion, `verify="decode"`, at 5,000 and 50,000 photographs of 500x375.  The 50,000
+The same conversion, `check="decode"`, at 5,000 and 50,000 photographs of 500x375.  The 50,000
 are hard links to the 5,000 under names of their own: as many rows, reads, checks and records as of
 distinct files, without 4 GB of disk.
 """
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> bool:
     }
     harness.warm([uri for _, uri, _ in writing.read_rows(str(sources[small]))])
     cases = [
-        Case(f"decode {size}", "writing:convert", {"source": str(path), "verify": "decode"}, True)
+        Case(f"decode {size}", "writing:convert", {"source": str(path), "check": "decode"}, True)
         for size, path in sources.items()
     ]
     results = harness.run_rounds(cases, chosen.rounds, chosen.data)

@@ -25,7 +25,7 @@ import peers_packages
 import writing
 from harness import Bar, Case, Result
 
-HEADER, DECODE = 'tfrecorder, verify="header"', 'tfrecorder, verify="decode"'
+HEADER, DECODE = 'tfrecorder, check="header"', 'tfrecorder, check="decode"'
 FLOOR = ("tar", "TFRecordWriter by hand")
 
 
@@ -60,8 +60,8 @@ def writers(folder: Path) -> dict[str, Writer]:
         "array_record, uncompressed": Writer(
             "peers_writers:array_record", "array_record", ("array_record",), plain
         ),
-        HEADER: Writer("writing:convert", "tfrecord", (), {"verify": "header"}),
-        DECODE: Writer("writing:convert", "tfrecord", (), {"verify": "decode"}),
+        HEADER: Writer("writing:convert", "tfrecord", (), {"check": "header"}),
+        DECODE: Writer("writing:convert", "tfrecord", (), {"check": "decode"}),
     }
 
 
@@ -140,7 +140,7 @@ def rows_of(found: Mapping[str, tuple[float, ...]]) -> list[list[str]]:
 def bars_of(found: Mapping[str, tuple[float, ...]]) -> list[Bar]:
     """Whether `header` is the first of all that write a training format."""
     return [
-        Bar(f'`verify="header"` / {name}, images/s', found[HEADER][0] / rate, 1.0, True)
+        Bar(f'`check="header"` / {name}, images/s', found[HEADER][0] / rate, 1.0, True)
         for name, (rate, *_) in found.items()
         if name not in (*FLOOR, HEADER, DECODE)
     ]

@@ -71,7 +71,7 @@ def writing(record: Record) -> Any:
     cases, (small, large), bars = measured(record), record["sizes"], []
     for name in (case.removesuffix(f" {large}") for case in cases if case.endswith(f" {large}")):
         floor = name == "tar" or name.startswith(("bare", "TFRecordWriter"))
-        kind = ours if "verify=" in name else nothing if floor else others
+        kind = ours if "check=" in name else nothing if floor else others
         pairs = list(zip(cases[f"{name} {small}"], cases[f"{name} {large}"], strict=True))
         seconds, cpu = (
             statistics.median((more[key] - few[key]) / (large - small) for few, more in pairs)
@@ -173,7 +173,7 @@ def growth(record: Record) -> Any:
     memory.set_ylim(100, 3000)
     memory.set_yticks([100, 200, 500, 1000, 2000], ["100", "200", "500", "1,000", "2,000"])
     time.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    title = f'Converting with verify="decode", {where(record)}'
+    title = f'Converting with check="decode", {where(record)}'
     figure.suptitle(title, fontsize=12, x=0.01, ha="left")
     return figure
 

@@ -52,7 +52,7 @@ def py_spy() -> str | None:
     return shutil.which("py-spy", path=path)
 
 
-def profile(program: str, source: str, work: Path, verify: str, times: int) -> Counter[str]:
+def profile(program: str, source: str, work: Path, check: str, times: int) -> Counter[str]:
     """How many stacks of some conversions were at each part.
 
     Args:
@@ -72,18 +72,18 @@ def profile(program: str, source: str, work: Path, verify: str, times: int) -> C
         # rest seems to take less than it takes alone.
         command = [program, "record", "--nonblocking", "--format", "raw", "--rate", str(RATE)]
         command += ["--output", stacks]
-        command += ["--", sys.executable, "-c", code, str(HERE), source, out, verify, str(times)]
+        command += ["--", sys.executable, "-c", code, str(HERE), source, out, check, str(times)]
         ended = subprocess.run(command, capture_output=True, text=True)
         if ended.returncode or not os.path.exists(stacks):
             raise RuntimeError(f"py-spy ended with {ended.returncode}: {ended.stderr[-1000:]}")
         return parts_of(Path(stacks).read_text().splitlines())
 
 
-def convert_again(source: str, out: str, verify: str, times: str) -> None:
+def convert_again(source: str, out: str, check: str, times: str) -> None:
     """What is profiled: the same conversion some times."""
     import writing
 
-    convert = writing.convert(source, out, verify=verify)
+    convert = writing.convert(source, out, check=check)
     for _ in range(int(times)):
         convert()
         shutil.rmtree(out)

@@ -2,7 +2,7 @@
 
     where_time_goes.py [--data DIR] [--rounds N] [--quick]
 
-4,000 photographs of 500x375.  Of a conversion, `verify="decode"` and `verify="header"`, py-spy
+4,000 photographs of 500x375.  Of a conversion, `check="decode"` and `check="header"`, py-spy
 takes the stacks (`stacks.py`).  The CPU milliseconds of an image are measured without it, and
 divided by these shares.  Of reading, the shares are what each kernel takes alone.
 
@@ -38,7 +38,7 @@ LARGE_SHARE = 0.05
 #: What a part is, and why it is there; the floor in figures stands next to it.
 WRITING = {
     stacks.CHECK: "decodes all entropy-coded data, or damage is not seen; alone: the same call of "
-    "simplejpeg. verify='header' is without it",
+    "simplejpeg. check='header' is without it",
     stacks.WRITE: "the kernel copies each image into the page cache; alone: the same call",
     stacks.READ: "a file is opened and copied out of the page cache; alone: open, read, close",
     stacks.CRC: "TFRecord wants the CRC32C of every byte; alone: google-crc32c over them",
@@ -81,8 +81,8 @@ def load(directory: str, seconds: float) -> Timed:
 def make_cases(source: str, directory: str, seconds: float) -> list[Case]:
     here, records = {"source": source}, {"directory": directory}
     cases = [
-        Case(verify, "writing:convert", {**here, "verify": verify}, writes=True, rehearse=True)
-        for verify in TIMES
+        Case(check, "writing:convert", {**here, "check": check}, writes=True, rehearse=True)
+        for check in TIMES
     ]
     for step, passes in STEPS.items():
         arguments = {**here, "step": step, "times": passes}
@@ -181,21 +181,21 @@ def show_writing(
         return {}
     found: dict[str, Any] = {}
     floors = floors_of_writing(results)
-    for verify, often in times.items():
+    for check, often in times.items():
         try:
-            counted = stacks.profile(program, source, work, verify, often)
+            counted = stacks.profile(program, source, work, check, often)
         except RuntimeError as error:
             print(f"conversion: skipped, {error}\n")
             return found
-        title = f'convert, verify="{verify}"'
+        title = f'convert, check="{check}"'
         shares = stacks.shares(counted)
-        total = each_ms(results, verify)
-        found[verify] = show(title, total, shares, floors, WRITING)
-        seconds = total * result_of(results, verify).median("images") / 1e3
+        total = each_ms(results, check)
+        found[check] = show(title, total, shares, floors, WRITING)
+        seconds = total * result_of(results, check).median("images") / 1e3
         once = {part: shares.get(part, 0.0) * seconds for part in (stacks.BEAM, stacks.PLAN)}
         words = ", ".join(f"{part} {value:.2f}" for part, value in once.items())
         print(f"  CPU seconds of the conversion: {seconds:.2f}; of these, mostly once: {words}\n")
-        found[verify]["stacks"] = sum(counted.values())
+        found[check]["stacks"] = sum(counted.values())
     return found
 
 
@@ -233,7 +233,7 @@ def main(arguments: list[str] | None = None) -> bool:
     converted = show_writing(results, str(source), chosen.data, times)
     read = show_reading(results)
     tables = {"load": read.pop("rows")}
-    tables |= {f"convert, {verify}": found.pop("rows") for verify, found in converted.items()}
+    tables |= {f"convert, {check}": found.pop("rows") for check, found in converted.items()}
     return harness.report("where_time_goes", results, tables, writing=converted, reading=read)
 
 

@@ -7,8 +7,8 @@
               check of its JPEG; writes nothing
     and its like, `check, write`, which also appends each file to one: no bar, but what this
     machine's file system and memory take off (b), whoever writes
-(c) header    `tfrecorder.convert(verify="header")`
-(d) decode    `tfrecorder.convert(verify="decode")`
+(c) header    `tfrecorder.convert(check="header")`
+(d) decode    `tfrecorder.convert(check="decode")`
 
 All at two sizes, so that the cost an image (the slope) and the fixed cost come apart.  The
 same photographs of 500x375, warm page cache, seconds without imports.
@@ -34,8 +34,8 @@ NAMES = (
     "TFRecordWriter by hand",
     "bare check of each image",
     "bare check, and the bytes written",
-    'verify="header"',
-    'verify="decode"',
+    'check="header"',
+    'check="decode"',
 )
 BY_HAND, CHECK, CHECK_WRITE, HEADER, DECODE = NAMES
 
@@ -172,10 +172,10 @@ def make_cases(sources: dict[int, str], rehearse: bool) -> list[Case]:
         here = {"source": source}
         cases += [
             Case(f"{BY_HAND} {size}", "writing:by_hand", here, True, ("tensorflow",)),
-            Case(f"{HEADER} {size}", "writing:convert", {**here, "verify": "header"}, True),
+            Case(f"{HEADER} {size}", "writing:convert", {**here, "check": "header"}, True),
             Case(f"{CHECK} {size}", "writing:check", here),
             Case(f"{CHECK_WRITE} {size}", "writing:check", here, True),
-            Case(f"{DECODE} {size}", "writing:convert", {**here, "verify": "decode"}, True),
+            Case(f"{DECODE} {size}", "writing:convert", {**here, "check": "decode"}, True),
         ]
     return [dataclasses.replace(case, rehearse=rehearse) for case in cases]
 

@@ -135,7 +135,7 @@ def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
     bad = pd.DataFrame({"split": "TRAIN", "image_uri": [*names, *photos["image_uri"]]})
     return {
         "rejects and suspects": (bad, {"num_shards": 2}),
-        "rejects, strict": (bad, {"verify": "strict"}),
+        "rejects, strict": (bad, {"check": "strict"}),
         "other formats": (mixed, {"num_shards": 1}),
         "upright": (mixed, {"apply_exif": True}),
         "PNG, padded": (mixed, {"image_format": "png", "resize": "pad", "image_size": (48, 64)}),

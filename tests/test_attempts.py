@@ -238,7 +238,7 @@ def test_a_large_shard_goes_up_in_pieces_under_a_claim(gcs: Gcs, tmp_path: Path)
     image.write_bytes(PHOTOS[0].read_bytes() + bytes(gcs_store.PIECE))
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": [str(image)], "label": "a"})
     shard = f"{OUT}/train-00000.tfrecord"
-    options = {"num_shards": 1, "verify": "header"}
+    options = {"num_shards": 1, "check": "header"}
     tfrecorder.convert(frame, f"{OUT}-2", **options)
     data = gcs.get(shard.replace(OUT, f"{OUT}-2"))
     tfrecorder.parts.stage(frame, OUT, **options)

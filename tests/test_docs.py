@@ -264,7 +264,7 @@ def test_the_completion_script_is_made(shell: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "completed"),
-    [("tfrecorder con", "convert"), ("tfrecorder convert a b --verify str", "strict")],
+    [("tfrecorder con", "convert"), ("tfrecorder convert a b --check str", "strict")],
 )
 def test_completion_knows_commands_and_values(words: str, completed: str) -> None:
     done = _complete("bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))

@@ -131,15 +131,15 @@ def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:
 def test_strict_makes_warnings_errors() -> None:
     frame = leaky()
     with pytest.raises(ValidationError, match="error: leakage"):
-        frame.tensorflow.to_tfrecord("out", strict=True, **OPTIONS)
+        frame.tensorflow.to_tfrecord("out", warnings="error", **OPTIONS)
     assert not Path("out").exists()
-    assert set(frame.tensorflow.validate(strict=True)["severity"]) == {"error"}
+    assert set(frame.tensorflow.validate(warnings="error")["severity"]) == {"error"}
     leaky().to_csv("leaky.csv", index=False)
     assert run("-m", "tfrecorder", "validate", "leaky.csv").returncode == 0
-    done = run("-m", "tfrecorder", "validate", "leaky.csv", "--strict")
+    done = run("-m", "tfrecorder", "validate", "leaky.csv", "--warnings", "error")
     assert done.returncode == 1
     assert "error: leakage (2)" in done.stdout
-    done = run("-m", "tfrecorder", "convert", "leaky.csv", "out", "--strict")
+    done = run("-m", "tfrecorder", "convert", "leaky.csv", "out", "--warnings", "error")
     assert done.returncode == 1
     assert "error: leakage (2)" in done.stderr
 
@@ -151,15 +151,15 @@ def test_a_small_trial_is_sound() -> None:
     few.to_csv("few.csv", index=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = few.tensorflow.to_tfrecord("out", strict=True, **OPTIONS)
+        result = few.tensorflow.to_tfrecord("out", warnings="error", **OPTIONS)
     assert (result.records, result.warnings) == (7, {})
-    shown = str(few.tensorflow.validate(strict=True))
+    shown = str(few.tensorflow.validate(warnings="error"))
     assert shown.startswith("no problems and 2 notes in 7 rows\nnote: few_images (2)\n")
     assert "label 'cat' has 6 images, fewer than 10" in shown
     assert "label 'dog' has 1 image, fewer than 10" in shown
-    done = run("-m", "tfrecorder", "convert", "few.csv", "other", "--strict")
+    done = run("-m", "tfrecorder", "convert", "few.csv", "other", "--warnings", "error")
     assert (done.returncode, done.stderr) == (0, "")
-    done = run("-m", "tfrecorder", "validate", "few.csv", "--strict")
+    done = run("-m", "tfrecorder", "validate", "few.csv", "--warnings", "error")
     assert (done.returncode, "note: few_images (2)" in done.stdout) == (0, True)
 
 

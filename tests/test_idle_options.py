@@ -88,7 +88,7 @@ def test_what_a_dataset_was_made_with_is_no_mistake_of_an_append() -> None:
         tfrecorder.convert(photo_frame(2), "other", resize="pad")
 
 
-@pytest.mark.parametrize("given", [("--verify", "header"), ("--max-pixels", "100")], ids=str)
+@pytest.mark.parametrize("given", [("--check", "header"), ("--max-pixels", "100")], ids=str)
 def test_validate_refuses_what_only_counts_for_images_that_it_opens(given: Any) -> None:
     done = invoke("validate", CSV, *given)
     assert (done.exit_code, "without --check-images" in done.stderr) == (2, True)
@@ -105,74 +105,55 @@ SEVERAL = {"column_left_out", "duplicate_row"}
     ("given", "errors"),
     [
         ((), set()),
-        (("--strict",), SEVERAL),
-        (("--strict", "duplicate_row"), {"duplicate_row"}),
-        (("--strict=duplicate_row,column_left_out"), SEVERAL),
-        (("--strict", "leakage,no_train"), set()),
-        (("--strict", "few_images"), {"few_images"}),
+        (("--warnings", "show"), set()),
+        (("--warnings", "error"), SEVERAL),
+        (("--warnings", "duplicate_row"), {"duplicate_row"}),
+        (("--warnings", "duplicate_row,column_left_out"), SEVERAL),
+        (("--warnings", "leakage,no_train"), set()),
+        (("--warnings", "few_images"), {"few_images"}),
     ],
 )
-@pytest.mark.parametrize("first", [True, False])
-def test_strict_may_name_the_findings_that_count(given: Any, errors: set[str], first: bool) -> None:
+def test_warnings_may_be_errors_all_or_those_that_are_named(
+    given: tuple[str, ...], errors: set[str]
+) -> None:
     Path("t.csv").write_text(TABLE)
-    given = (given,) if isinstance(given, str) else given
-    arguments = [*given, "t.csv"] if first else ["t.csv", *given]
-    done = invoke("validate", *arguments)
+    done = invoke("validate", "t.csv", *given)
     shown = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("error: ")}
     assert (done.exit_code, shown) == (bool(errors), errors), done.output
-    named = "".join(given[-1:]).removeprefix("--strict").removeprefix("=")
-    report = tfrecorder.validate("t.csv", strict=named.split(",") if named else bool(given))
+    named = given[-1] if given else "show"
+    chosen = named if named in ("show", "error") else named.split(",")
+    report = tfrecorder.validate("t.csv", warnings=chosen)
     assert {*report.code[report.severity == "error"]} == errors
     assert list(report.severity) == sorted(report.severity, key=["error", "warning", "note"].index)
 
 
-def test_strict_of_a_conversion_stops_for_the_named_findings_alone() -> None:
+def test_a_conversion_stops_for_the_named_warnings_alone() -> None:
     frame = photo_frame(3).assign(z=1)
-    assert frame.tensorflow.to_tfrecord("out", strict=["leakage"], progress=False).records == 3
+    assert frame.tensorflow.to_tfrecord("out", warnings=["leakage"], progress=False).records == 3
     with pytest.raises(tfrecorder.ValidationError, match="column_left_out"):
-        frame.tensorflow.to_tfrecord("other", strict=("leakage", "column_left_out"))
+        frame.tensorflow.to_tfrecord("other", warnings=("leakage", "column_left_out"))
     more = photo_frame(4).assign(z=1)
     with pytest.raises(tfrecorder.ValidationError, match="column_left_out"):
-        tfrecorder.append(more, "out", strict=["column_left_out"])
+        tfrecorder.append(more, "out", warnings=["column_left_out"])
     assert not Path("other").exists()
 
 
-def test_strict_may_name_all_that_is_no_error() -> None:
+def test_every_code_that_is_no_error_may_be_named() -> None:
     for code, severity in severities().items():
-        done = invoke("validate", CSV, f"--strict={code}")
+        done = invoke("validate", CSV, "--warnings", code)
         assert (done.exit_code == 0) == (severity != "error"), code
 
 
 def test_an_unknown_finding_suggests_the_nearest() -> None:
-    done = invoke("validate", CSV, "--strict=leakge")
+    done = invoke("validate", CSV, "--warnings", "leakge")
     assert done.stderr == (
-        "error: --strict leakge: there is no warning 'leakge'; did you mean leakage?\n"
+        "error: --warnings leakge: there is no warning 'leakge'; did you mean leakage?\n"
     )
     with pytest.raises(OptionError, match=r"no warning 'null_uri'; did you mean .*leakage"):
-        tfrecorder.validate(CSV, strict=["null_uri"])
-    for wrong in ("leakage", 1, []):
-        with pytest.raises(OptionError, match="give True, False, or a list of codes"):
-            tfrecorder.validate(CSV, strict=wrong)
-
-
-@pytest.mark.parametrize(
-    ("given", "extra", "words"),
-    [
-        (("validate", CSV, "--strict", "few_imges"), "few_imges", "few_images"),
-        (("validate", "--strict", "few_imges", CSV), CSV, "few_images"),
-        (("convert", CSV, "--strict", "leakage,few_imges", "out"), "out", "leakage,few_images"),
-        (("validate", CSV, "--strict", "few_images", "more"), "more", None),
-        (("validate", CSV, "--strict", "nothing.csv"), "nothing.csv", None),
-    ],
-)
-def test_a_misspelt_code_after_a_space_is_named(
-    given: tuple[str, ...], extra: str, words: str | None
-) -> None:
-    done = invoke(*map(str, given))
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
-    assert f"unexpected extra argument ({extra})" in done.stderr
-    hint = f"did you mean --strict={words}? See "
-    assert ("did you mean" in done.stderr, hint in done.stderr) == (bool(words), bool(words))
+        tfrecorder.validate(CSV, warnings=["null_uri"])
+    for wrong in ("leakage", True, []):
+        with pytest.raises(OptionError, match="give 'show', 'error', or a list of codes"):
+            tfrecorder.validate(CSV, warnings=wrong)
 
 
 # What is said.

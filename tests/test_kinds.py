@@ -128,7 +128,7 @@ def exact(frame: pd.DataFrame) -> list[dict[str, str]]:
 def test_any_frame_comes_back(made: tuple[pd.DataFrame, Schema]) -> None:
     frame, schema = made
     with tempfile.TemporaryDirectory() as folder:
-        out = convert(frame, f"{folder}/out", schema=schema, verify="header")
+        out = convert(frame, f"{folder}/out", schema=schema, check="header")
         back = tfrecorder.to_frame(out).sort_index()
         assert list(back.columns) == list(frame.columns)
         assert exact(back) == exact(frame)

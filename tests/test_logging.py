@@ -46,7 +46,7 @@ def test_logging_is_as_it_was(frame: pd.DataFrame, own_configuration: None) -> N
     before = configuration()
     tfrecorder.convert(frame, "out")
     with pytest.raises(RejectedError):
-        tfrecorder.convert(CSV, "raised", verify="header", max_pixels=1)
+        tfrecorder.convert(CSV, "raised", check="header", max_pixels=1)
     assert configuration() == before
 
 

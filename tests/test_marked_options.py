@@ -80,12 +80,6 @@ def in_python(**options: object) -> str:
             "such as --image-size 128x128, and a --resize other",
         ),
         (
-            {"verify": "none", "apply_exif": True},
-            "give `verify='decode'`.",
-            ("--verify", "none", "--apply-exif"),
-            "give --verify decode.",
-        ),
-        (
             {"overwrite": True, "retry_rejects": True},
             "`overwrite=True` and `retry_rejects=True` cannot",
             ("--overwrite", "--retry-rejects"),

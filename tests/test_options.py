@@ -73,8 +73,9 @@ REFUSED = {
         (0.5, "whole number"),
         (False, "whole number"),
     ],
-    "verify": [
-        ("full", "'decode', 'strict', 'header', 'none'"),
+    "check": [
+        ("full", "'decode', 'strict', 'header'"),
+        ("none", "'decode', 'strict', 'header'"),
         (None, "'decode'"),
         (True, "'decode'"),
     ],
@@ -144,7 +145,7 @@ REFUSED = {
         ("1.0.x", "three whole numbers"),
         (1.0, "three whole numbers"),
     ],
-    "strict": [("yes", "True, False, or a list"), ([], "a list of codes"), (1, "a list")],
+    "warnings": [("yes", "'show', 'error', or a list"), ([], "a list of codes"), (True, "a list")],
     "overwrite": [("yes", "True or False"), (None, "True or False")],
     "retry_rejects": [("yes", "True or False"), (0, "True or False")],
     "runner": [("", "a runner's name"), (1, "a runner's name")],
@@ -194,7 +195,7 @@ def test_an_error_about_a_value_that_cannot_be_pickled_can_be_pickled_itself():
     ("call", "name", "words"),
     [
         (tfrecorder.validate, "num_shards", "validate writes nothing; leave it out."),
-        (tfrecorder.validate, "verfy", "did you mean `verify`?"),
+        (tfrecorder.validate, "chek", "did you mean `check`?"),
         (tfrecorder.load, "batchsize", "did you mean `batch_size`?"),
     ],
 )
@@ -211,7 +212,7 @@ def test_every_option_has_a_help_text_of_one_sentence_at_least(name):
 
 @pytest.mark.parametrize(
     ("misspelt", "meant"),
-    [("num_shard", "num_shards"), ("overwrit", "overwrite"), ("verfy", "verify")],
+    [("num_shard", "num_shards"), ("overwrit", "overwrite"), ("chek", "check")],
 )
 def test_a_misspelt_option_suggests_the_nearest(misspelt, meant):
     with pytest.raises(OptionError, match=f"no option '{misspelt}'; did you mean `{meant}`\\?"):
@@ -349,7 +350,7 @@ def test_only_what_decides_the_content_must_stay_when_a_conversion_is_continued(
         "shard_size",
         "shuffle",
         "seed",
-        "verify",
+        "check",
         "max_pixels",
     }
 

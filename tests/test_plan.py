@@ -468,7 +468,7 @@ CHANGES = {
     "shard_size": "1MiB",
     "shuffle": False,
     "seed": 1,
-    "verify": "header",
+    "check": "header",
     "max_pixels": 1000,
 }
 

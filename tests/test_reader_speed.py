@@ -60,7 +60,7 @@ def sorted_source(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, np.nda
     photo = str(SAMPLES / "photos/gravel/gravel_01.jpg")
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": photo, "label": labels})
     out = tmp_path_factory.mktemp("sorted") / "out"
-    tfrecorder.convert(frame, out, num_shards=8, verify="header", progress=False)
+    tfrecorder.convert(frame, out, num_shards=8, check="header", progress=False)
     return str(out), labels
 
 
@@ -109,7 +109,7 @@ def test_a_source_written_in_order_is_mixed_by_the_shards_alone_badly(tmp_path: 
     labels = np.repeat(np.arange(LABELS), 100)
     photo = str(SAMPLES / "photos/gravel/gravel_01.jpg")
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": photo, "label": labels})
-    options = {"num_shards": 1, "verify": "header", "progress": False, "shuffle": False}
+    options = {"num_shards": 1, "check": "header", "progress": False, "shuffle": False}
     tfrecorder.convert(frame, tmp_path / "out", **options)
     rows = ids(tfrecorder.load(tmp_path / "out", "TRAIN", inputs="all", decode=False, shuffle=50))
     assert order_quality(rows, rows, labels)[0] > 0.9

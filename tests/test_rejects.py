@@ -253,7 +253,7 @@ def test_suspects_are_kept_and_listed_with_the_decoders_words() -> None:
     assert listed.iloc[0][["row", "image_uri"]].tolist() == [0, "odd.jpg"]
     assert listed.iloc[0].warning
     assert "1 image decodes with a warning; see out/suspects.csv" in str(result)
-    strict = tfrecorder.convert(frame, "strict", verify="strict", max_reject_fraction=0.2)
+    strict = tfrecorder.convert(frame, "strict", check="strict", max_reject_fraction=0.2)
     assert strict.rejects == {"check/suspect": 1}
 
 

@@ -163,7 +163,7 @@ def test_a_conversion_that_goes_on_says_what_was_there(unfinished: pd.DataFrame)
         ({"num_shards": 5}, "`num_shards` was 4 and now is 5"),
         ({"seed": 1}, "`seed` was 0 and now is 1"),
         ({"shuffle": False}, "`shuffle` was True and now is False"),
-        ({"verify": "none"}, "`verify` was 'decode' and now is 'none'"),
+        ({"check": "header"}, "`check` was 'decode' and now is 'header'"),
         (
             {"labels": ["brick", "cat", "coffee", "gravel"]},
             "`labels` was not given and now is ['bri",

@@ -74,7 +74,7 @@ def test_lines_of_a_pipe_are_counted_as_those_of_a_file(
     Path("a.csv").write_bytes(text)
     Path("spool").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
-    for words in (("--strict",), ("--sep", ",", "--encoding", "cp1252")):
+    for words in (("--warnings", "error"), ("--sep", ",", "--encoding", "cp1252")):
         of_file = invoke("validate", "a.csv", *words).stdout
         assert "line 5: the label is missing" in of_file
         assert invoke("validate", "-", *words, piped=text).stdout == of_file.replace("a.csv:", "-:")

@@ -195,7 +195,6 @@ def test_tfds_reads_raw_pixels() -> None:
         ({"image_format": "raw"}, "only if all images have one size"),
         ({"image_format": "raw", "image_size": 64}, "only if all images have one size"),
         ({**RAW, "resize": "fit"}, "a `resize` other than 'fit'"),
-        ({"image_size": 64, "verify": "none"}, "without being decoded"),
     ],
 )
 def test_what_cannot_be_is_refused(options: Any, words: str) -> None:

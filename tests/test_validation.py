@@ -289,14 +289,14 @@ def test_the_checks_of_a_conversion_can_be_chosen() -> None:
     frame = pd.DataFrame({"image_uri": ["a.png", "b.png"]})
     found = [
         frame.tensorflow.validate(check_images=True, **options).row.dropna().tolist()
-        for options in ({"max_pixels": 199}, {"verify": "header"}, {})
+        for options in ({"max_pixels": 199}, {"check": "header"}, {})
     ]
     assert found == [[0, 1], [], [1]]
 
 
 def test_a_wrong_option_is_named() -> None:
-    with pytest.raises(tfrecorder.errors.OptionError, match="verify='all'"):
-        tfrecorder.validate(CSV, verify="all")
+    with pytest.raises(tfrecorder.errors.OptionError, match="check='all'"):
+        tfrecorder.validate(CSV, check="all")
     with pytest.raises(tfrecorder.errors.OptionError, match="labels='cat'"):
         tfrecorder.validate(CSV, labels="cat")
 

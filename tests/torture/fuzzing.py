@@ -1,6 +1,6 @@
 """Differential fuzzing: whatever conversion accepts, the reader decodes; the rest is truly bad.
 
-The law, for verify="decode" and "strict", over mutations of real files of every format:
+The law, for check="decode" and "strict", over mutations of real files of every format:
 
 - what `check_image` accepts, each of TensorFlow's decoders and each way of the reader decodes, to
   the recorded height, width and channels;
@@ -51,7 +51,7 @@ class Findings:
     Attributes:
         broken: in words, by the case that broke the law.
         careful: cases refused although another decoder reads them, and what it says.
-        codes: outcomes of verify="decode" by their code.
+        codes: outcomes of check="decode" by their code.
         slowest: seconds of the slowest check.
         growth: KiB by which the checking process has grown.
         verdicts: of the cases asked to be kept.
@@ -203,16 +203,16 @@ def _write_broken(found: Findings, folder: Path) -> None:
 # -------------------------------------------------------------------------------- end to end
 
 
-def convert_and_load(tried: Sequence[Case], found: Findings, folder: Path, verify: str) -> int:
+def convert_and_load(tried: Sequence[Case], found: Findings, folder: Path, check: str) -> int:
     """Convert mutations under wrong names, and read all of them back; gives the rows.
 
     Raises:
         BrokenError: the dataset or its lists are not what the single checks had said.
     """
     uris = _write_images(tried, folder / "images")
-    outcomes = [found.verdicts[case].outcomes[verify] for case in tried]
+    outcomes = [found.verdicts[case].outcomes[check] for case in tried]
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": "thing"})
-    options = {"verify": verify, "max_pixels": MAX_PIXELS, "max_reject_fraction": 1.0}
+    options = {"check": check, "max_pixels": MAX_PIXELS, "max_reject_fraction": 1.0}
     out = folder / "out"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

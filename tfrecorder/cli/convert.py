@@ -185,7 +185,7 @@ def undo(output_dir: str, as_json: bool) -> None:
 @click.option(
     "--check-images",
     is_flag=True,
-    help="Also open and check every image, as --verify and --max-pixels say.",
+    help="Also open and check every image, as --check and --max-pixels say.",
 )
 @options_of(ConvertOptions, without=NOT_VALIDATED)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")

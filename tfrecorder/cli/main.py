@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -27,12 +26,8 @@ from tfrecorder.errors import (
     ValidationError,
     missing_explained,
 )
-from tfrecorder.options.convert_values import WARNINGS
 from tfrecorder.version import __version__
 from tfrecorder.writing.limit_errors import limits_explained
-
-#: Where Click's context keeps what follows a `--strict` alone: it may be a misspelt code.
-AFTER_STRICT = "tfrecorder.after_strict"
 
 
 class _Failure(click.ClickException):
@@ -55,10 +50,8 @@ class _Group(click.Group):
         if not args and not ctx.resilient_parsing:  # as it is while a shell completes words
             click.echo(ctx.get_help())
             ctx.exit()
-        pairs = itertools.pairwise(args)
-        ctx.meta[AFTER_STRICT] = [word for before, word in pairs if before == "--strict"]
         with _in_one_line(ctx):
-            return super().parse_args(ctx, _with_codes(args))
+            return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As in Click, but summaries are never cut short."""
@@ -90,17 +83,6 @@ class _Group(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-def _with_codes(arguments: list[str]) -> list[str]:
-    """Arguments in which `--strict` alone has its value: the codes after it, or "all"."""
-    made: list[str] = []
-    for argument in arguments:
-        if made[-1:] == ["--strict=all"] and {*argument.split(",")} <= {*WARNINGS}:
-            made[-1] = f"--strict={argument}"
-        else:
-            made.append("--strict=all" if argument == "--strict" else argument)
-    return made
-
-
 @contextlib.contextmanager
 def _in_one_line(ctx: click.Context) -> Iterator[None]:
     try:
@@ -123,16 +105,7 @@ def _with_hint(error: click.UsageError) -> str:
         near = nearest(name, [one.name or "" for one in error.ctx.command.params], "`")
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""
         return f"No such option {error.option_name!r}.{hint}"
-    hints = _hints_to_codes(error.ctx) if type(error) is click.UsageError and error.ctx else ()
-    return ". ".join([error.format_message(), *hints])
-
-
-def _hints_to_codes(ctx: click.Context) -> Iterator[str]:
-    """For a misspelt code after `--strict`: it became an argument, which was one too many."""
-    for word in ctx.meta.get(AFTER_STRICT, ()):
-        codes = [one if one in WARNINGS else nearest(one, WARNINGS) for one in word.split(",")]
-        if None not in codes and word != (likely := ",".join(map(str, codes))):
-            yield f"There is no warning {word!r}; did you mean --strict={likely}?"
+    return error.format_message()
 
 
 @contextlib.contextmanager

@@ -53,8 +53,8 @@ def _by_split(number: type, example: str) -> Typed:
 
 
 def _codes(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """ "all" as True, "leakage,no_train" as a list."""
-    return value is not None and (value == "all" or value.split(","))
+    """ "leakage,no_train" as a list."""
+    return value if value in ("show", "error", None) else value.split(",")
 
 
 def _separator(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -74,7 +74,7 @@ _TYPED: dict[str, Typed] = {
     "num_shards": _by_split(int, "8 or TRAIN=8,TEST=2"),
     "splits": _by_split(float, "TRAIN=0.7,VALIDATION=0.3"),
     "image_size": image_size,
-    "strict": _codes,
+    "warnings": _codes,
     "runner_options": pairs,
     "progress": _unless_quiet,
 }

@@ -91,7 +91,7 @@ def check_table(
         ValidationError: the table has faults.
     """
     checked = check_source(table, options.division, known)
-    report = report_on(checked.report, table, checked, options.strict)
+    report = report_on(checked.report, table, checked, options.warnings)
     if has_errors(report):
         raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
     if options.runner == "DataflowRunner":

@@ -3,7 +3,7 @@
     checked = check_image(data)             # raises Reject
     checked.format, checked.height, checked.width, checked.channels
 
-An image accepted with verify="decode" or "strict" decodes in TensorFlow without error, to the
+An image accepted with check="decode" or "strict" decodes in TensorFlow without error, to the
 recorded shape.  JPEG (`jpeg.py`) and PNG (`png.py`) keep their own bytes; BMP, GIF (first frame),
 WebP, TIFF, PPM/PGM/PBM and AVIF are decoded by Pillow and rewritten as PNG, without loss.
 Nothing here imports TensorFlow or Beam, changes a global setting of Pillow, or depends on one.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tfrecorder.images import formats, jpeg, png
 from tfrecorder.images.header import Header
-from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, VERIFY_LEVELS
+from tfrecorder.images.limits import CHECKS, DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import reencode
 from tfrecorder.images.rejects import Reject
@@ -29,10 +29,10 @@ class CheckedImage:
     Attributes:
         data: the bytes to store: the source's own if JPEG or PNG, else a lossless PNG.
         format: "jpeg" or "png".
-        height, width: pixels, as TensorFlow decodes `data`: 1 and up (0 only when
-            verify="none" meets an unreadable header).  An EXIF orientation is not applied.
+        height, width: pixels, as TensorFlow decodes `data`: 1 and up.  An EXIF orientation is
+            not applied.
         channels: 1 to 4, as TensorFlow decodes `data` with channels=0: 3 for a CMYK JPEG,
-            4 for a PNG palette with transparency (0 as for height).
+            4 for a PNG palette with transparency.
         oriented: the source has an EXIF orientation other than 1.
         warning: the decoder's message if the image is suspect, else None.
     """
@@ -48,7 +48,7 @@ class CheckedImage:
 
 def check_image(
     data: bytes,
-    verify: str = "decode",
+    check: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
     room: Room = unlimited,
 ) -> CheckedImage:
@@ -56,19 +56,17 @@ def check_image(
 
     Args:
         data: the whole file.
-        verify: how much to check of a JPEG or PNG; other formats are always decoded in full.
+        check: how much to check of a JPEG or PNG; other formats are always decoded in full.
             "decode": TensorFlow will decode it; a decoder's complaint makes it suspect.
             "strict": the same, but a suspect is rejected.
             "header": only the size and format.
-            "none": nothing; the size is 0 where the header cannot be read.
         max_pixels: the largest height times width; a larger image is refused before decoding.
-            With verify="none" this is not checked for JPEG and PNG.
         room: `room(size)` is held while that many bytes of pixels are in memory, so that
             several threads can share what there is.
 
     Raises:
         Reject: the image cannot be used; `rejects.py` lists the codes.
-        ValueError: `verify` is not one of `VERIFY_LEVELS`.
+        ValueError: `check` is not one of `CHECKS`.
 
     Thread safe; the decoders release the interpreter lock.
 
@@ -76,29 +74,24 @@ def check_image(
         Traceback (most recent call last):
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
-    if verify not in VERIFY_LEVELS:
-        raise ValueError(f"`verify={verify!r}`: give one of {', '.join(VERIFY_LEVELS)}")
+    if check not in CHECKS:
+        raise ValueError(f"`check={check!r}`: give one of {', '.join(CHECKS)}")
     kind = formats.sniff(data)
     if kind in ("jpeg", "png"):
-        header, warning = _check_kept(data, kind, verify, max_pixels, room)
+        header, warning = _check_kept(data, kind, check, max_pixels, room)
     else:
         data, header, warning = reencode(data, kind, max_pixels, room)
         kind = "png"
-    if warning and verify == "strict":
+    if warning and check == "strict":
         raise Reject("check", "suspect", warning)
     return CheckedImage(data, kind, *header, warning)
 
 
 def _check_kept(
-    data: bytes, kind: str, verify: str, max_pixels: int, room: Room
+    data: bytes, kind: str, check: str, max_pixels: int, room: Room
 ) -> tuple[Header, str | None]:
     """The header of a JPEG or PNG, whose bytes stay as they are, and the decoder's complaint."""
     module = jpeg if kind == "jpeg" else png
-    if verify == "header":
+    if check == "header":
         return module.read_header(data, max_pixels), None
-    if verify == "none":
-        try:
-            return module.read_header(data, None), None
-        except Reject:
-            return Header(0, 0, 0, False), None
     return jpeg.check(data, max_pixels, room) if kind == "jpeg" else png.check(data, max_pixels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERIFY_LEVELS = ("decode", "strict", "header", "none")
+CHECKS = ("decode", "strict", "header")
 RESIZES = ("stretch", "crop", "pad", "fit")
 FORMATS = ("keep", "jpeg", "png", "raw")
 

@@ -11,7 +11,7 @@ stage "check", or to "convert" if unsupported pixels are found while an image is
     damaged             the file contradicts itself, or the decoder gives up
     too_large           more than `max_pixels`, or more than TensorFlow decodes
     too_expensive       it would take far longer to decode than others of its size
-    suspect             verify="strict" only: it decodes, but a decoder complains
+    suspect             check="strict" only: it decodes, but a decoder complains
     mask_size           a mask whose size differs from its image's
     mask_format         a mask that is a JPEG, whose pixels are not exact classes
     mask_channels       a mask with more than one 8-bit number per pixel

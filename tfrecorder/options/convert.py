@@ -19,7 +19,7 @@ from tfrecorder.core.checks import (
     text,
 )
 from tfrecorder.core.option import Fault, option
-from tfrecorder.images.limits import DEFAULT_MAX_PIXELS, FORMATS, RESIZES, VERIFY_LEVELS
+from tfrecorder.images.limits import CHECKS, DEFAULT_MAX_PIXELS, FORMATS, RESIZES
 from tfrecorder.options import convert_values as values
 from tfrecorder.options.option import Options
 from tfrecorder.options.runner import DIRECT, RUNNERS, canonical_runner, check_form
@@ -156,12 +156,11 @@ class ConvertOptions(Options):
         content=True,
         metavar="COLUMN",
     )
-    verify: str = option(
+    check: str = option(
         "decode",
-        OneOf(*VERIFY_LEVELS),
+        OneOf(*CHECKS),
         "How to check each image. decode: accept only what decodes, so training never fails on it; "
-        "strict: also refuse what decodes with a warning; header: check only size and format; "
-        "none: trust the files.",
+        "strict: also refuse what decodes with a warning; header: check only size and format.",
         content=True,
     )
     max_pixels: int = option(
@@ -240,11 +239,12 @@ class ConvertOptions(Options):
         idle_with={"on_error": "raise".__eq__},
         normal=float,
     )
-    strict: bool | tuple[str, ...] = option(
-        False,
-        values.check_strict,
-        "Treat the warnings of validation as errors: all of them, or those with these codes.",
-        metavar="[CODE,...]",
+    warnings: str | tuple[str, ...] = option(
+        "show",
+        values.check_warnings,
+        "What validation's warnings do. show: they are counted, and the conversion goes on; error: "
+        "they are errors; or the codes of those that are.",
+        metavar="show|error|CODE,...",
         normal=values.texts,
     )
     overwrite: bool = option(
@@ -323,9 +323,6 @@ class ConvertOptions(Options):
                 "width, such as `image_size=(224, 224)`."
             )
             yield "resize", words
-        if self.verify == "none" and self.transforms:
-            words = "images cannot be transformed without being decoded; give `verify='decode'`."
-            yield "verify", words
         if self.overwrite and self.retry_rejects:
             words = (
                 "`overwrite=True` and `retry_rejects=True` cannot be combined: the first starts "

@@ -19,7 +19,7 @@ from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
-#: The codes of a validation report that `strict` may name: its warnings and notes.
+#: The codes of a validation report that `warnings` may name: its warnings and notes.
 WARNINGS = (
     *("column_left_out", "conflicting_labels", "duplicate_row", "empty_split", "few_images"),
     *("image_again", "label_gaps", "label_not_in_train", "leakage", "no_train", "rounded_number"),
@@ -32,8 +32,8 @@ _VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 
 
 def texts(values: Any) -> Any:
-    """The texts of a list, as a tuple; another value as it is."""
-    return tuple(map(str, values)) if isinstance(values, Collection) else values
+    """The texts of a list, as a tuple; one text as it is."""
+    return str(values) if isinstance(values, str) else tuple(map(str, values))
 
 
 def sides(value: Any) -> Any:
@@ -191,11 +191,11 @@ def check_base(value: Any) -> str | None:
     return "give the path of a folder."
 
 
-def check_strict(value: Any) -> str | None:
-    if isinstance(value, bool):
+def check_warnings(value: Any) -> str | None:
+    if isinstance(value, str) and value in ("show", "error"):
         return None
     if isinstance(value, str) or not isinstance(value, Collection) or not value:
-        return "give True, False, or a list of codes such as `strict=['leakage']`."
+        return "give 'show', 'error', or a list of codes such as `warnings=['leakage']`."
     for code in value:
         if code not in WARNINGS:
             near = nearest(str(code), WARNINGS) or ", ".join(WARNINGS)

@@ -40,7 +40,7 @@ NOT_STREAMED = {
     "retry_rejects": "a stream reads each row once; leave it out",
     "on_error": "a stream continues after an image that cannot be used; leave it out",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
-    "strict": "a stream continues despite warnings; leave it out",
+    "warnings": "a stream continues despite warnings; leave it out",
 }
 
 #: Options that decide the file and position of each record; and all that `compact` accepts.
@@ -60,7 +60,7 @@ OF_FINDINGS = (
     *("columns", "schema", "labels", "background_class", "sep", "encoding", "base"),
     *("seed", "splits", "stratify", "split_by"),
 )
-OF_IMAGES = ("verify", "max_pixels")
+OF_IMAGES = ("check", "max_pixels")
 NOT_VALIDATED = _all_but(
-    (*OF_FINDINGS, *OF_IMAGES, "strict", "progress"), "validate writes nothing; leave it out"
+    (*OF_FINDINGS, *OF_IMAGES, "warnings", "progress"), "validate writes nothing; leave it out"
 )

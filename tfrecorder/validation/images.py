@@ -167,7 +167,7 @@ def _row_check(
                     data = contents.file(number)
                 else:
                     data = read_image(uri, table.base)
-                image = check_image(data, options.verify, options.max_pixels, budget.room)
+                image = check_image(data, options.check, options.max_pixels, budget.room)
                 if name == boxed and edges is not None:
                     outside = tuple(boxes_outside(edges, image.width, image.height))
                 if name in image_by_mask.values():

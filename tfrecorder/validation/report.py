@@ -168,11 +168,13 @@ def _sorted(report: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def as_errors(report: pd.DataFrame, strict: bool | Sequence[str]) -> pd.DataFrame:
-    """The report with warnings as errors: all, or those of the codes that `strict` names."""
-    if isinstance(strict, bool):
-        return report.replace({"severity": {WARNING: ERROR}}) if strict else report
-    severity = report["severity"].mask(report["code"].isin(strict), ERROR)
+def as_errors(report: pd.DataFrame, warnings: str | Sequence[str]) -> pd.DataFrame:
+    """The report with warnings as errors: none for "show", all for "error", or those codes."""
+    if warnings == "show":
+        return report
+    if warnings == "error":
+        return report.replace({"severity": {WARNING: ERROR}})
+    severity = report["severity"].mask(report["code"].isin(warnings), ERROR)
     return _sorted(report.assign(severity=severity))
 
 

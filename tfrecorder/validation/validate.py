@@ -39,8 +39,8 @@ def validate(
         check_images: also open and check every image and mask, as a conversion would, and compare
             boxes in pixels with the size of their image.
         **options: columns, schema, labels, background_class, sep, encoding, base, seed, splits,
-            stratify, split_by, strict, progress, and with `check_images` also verify and
-            max_pixels, as for `tfrecorder.convert`.  With `strict`, notes stay notes.
+            stratify, split_by, warnings, progress, and with `check_images` also check and
+            max_pixels, as for `tfrecorder.convert`.
 
     Returns:
         A frame with a row for each problem, errors first: severity ("error", "warning", or "note"
@@ -69,7 +69,7 @@ def validate(
     report = checked.report
     if checked.files and not check_images:
         unseen = "images: not opened; `check_images=True` opens and checks each"
-        return report_on(report, table, checked, chosen.strict, (unseen,))
+        return report_on(report, table, checked, chosen.warnings, (unseen,))
     if check_images:
         from tfrecorder.validation.images import unusable_files
 
@@ -77,18 +77,18 @@ def validate(
             advance = stage("checking", len(checked.frame))
             of_images = [*unusable_files(table, checked, chosen, advance)]
         report = build_report([*checked.findings, *of_images])
-    return report_on(report, table, checked, chosen.strict)
+    return report_on(report, table, checked, chosen.warnings)
 
 
 def report_on(
     report: pd.DataFrame,
     table: Source,
     checked: Checked,
-    strict: bool | Sequence[str],
+    warnings: str | Sequence[str],
     notes: tuple[str, ...] = (),
 ) -> ValidationReport:
-    """A report as people see it, with line numbers; `strict` turns warnings into errors."""
+    """A report as people see it, with line numbers and the severities that `warnings` asks for."""
     lines = line_numbers(table, shown_rows(report))
     return ValidationReport.of(
-        as_errors(report, strict), len(table.frame), [*checked.notes, *notes], lines
+        as_errors(report, warnings), len(table.frame), [*checked.notes, *notes], lines
     )

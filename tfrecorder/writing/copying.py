@@ -9,7 +9,8 @@ from dataclasses import replace
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.plan_columns import COPY_OF
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
-from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images import jpeg, png
+from tfrecorder.images.check import CheckedImage
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.record_bytes import OpenFiles, damaged_record
@@ -74,5 +75,6 @@ def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
     data = bytes(features[field.encoded_key][0])
     kind = bytes(features[f"{field.key}/format"][0]).decode()
     height, width, channels = (int(features[key][0]) for key in field.size_keys)
-    oriented = kind != "raw" and check_image(data, "none").oriented
+    of_format = {"jpeg": jpeg, "png": png}.get(kind)
+    oriented = of_format is not None and of_format.read_header(data, None).oriented
     return CheckedImage(data, kind, height, width, channels, oriented, None)

@@ -110,7 +110,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
     arrays = _array_dtypes(fields)
-    verify, max_pixels = plan.options["verify"], plan.options["max_pixels"]
+    check, max_pixels = plan.options["check"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
     first = primary_image(fields)
 
@@ -122,7 +122,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             try:
                 data = read(uri, file, lambda: retried.append(None))
                 sources[field.key] = len(data), google_crc32c.value(data)
-                return check_image(data, verify, max_pixels, room)
+                return check_image(data, check, max_pixels, room)
             except Reject as reject:
                 if field is first:
                     raise

@@ -36,7 +36,7 @@ from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
-#: (a fifth of the time with verify="header").  With more under way, an image has left the core's
+#: (a fifth of the time with check="header").  With more under way, an image has left the core's
 #: cache by the time it is written (half as much again).
 TASKS_AHEAD = 2
 UNDER_WAY = 32
