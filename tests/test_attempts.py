@@ -373,7 +373,7 @@ def test_each_shard_goes_to_one_of_however_many_workers(staged, workers):
 
 def test_a_worker_of_an_older_plan_stops(staged):
     plan = read_plan(str(staged))
-    given = {"threads": 1, "on_error": "reject", "progress": False}
+    given = {"threads": 1, "progress": False}
     writer = pipeline.WriteShards(Task(str(staged), plan.digest, **given))
     writer.setup()
     newer = dataclasses.replace(plan, fingerprint="of other rows")
@@ -385,7 +385,7 @@ def test_a_worker_of_an_older_plan_stops(staged):
 def test_a_worker_goes_on_where_the_same_plan_was_staged_once_more(staged):
     """As by a launch that found the images in another folder."""
     plan = read_plan(str(staged))
-    given = {"threads": 1, "on_error": "reject", "progress": False}
+    given = {"threads": 1, "progress": False}
     writer = pipeline.WriteShards(Task(str(staged), plan.digest, **given))
     writer.setup()
     moved = dataclasses.replace(plan, base=f"{plan.base}/elsewhere")

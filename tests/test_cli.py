@@ -65,7 +65,6 @@ _ON_DATAFLOW = ("--runner", "DataflowRunner")
         (["--seed", "9"], "seed", 9),
         (["--check", "strict"], "check", "strict"),
         (["--max-pixels", "1000"], "max_pixels", 1000),
-        (["--on-error", "raise"], "on_error", "raise"),
         (["--max-reject-fraction", "0.5"], "max_reject_fraction", 0.5),
         (["--overwrite"], "overwrite", True),
         (["--retry-rejects"], "retry_rejects", True),
@@ -250,10 +249,13 @@ def test_what_fails_in_a_worker_process_is_one_line_too() -> None:
     frame = photo_frame(6)
     frame.loc[3, "image_uri"] = "broken.jpg"
     frame.to_csv("a.csv", index=False)
-    words = ("--on-error", "raise", "--num-workers", "2")
+    words = ("--max-reject-fraction", "0", "--num-workers", "2")
     ended = run("-W", "ignore", "-m", "tfrecorder", "convert", "a.csv", "out", *words)
     assert ended.returncode == 1
-    assert re.fullmatch(r"error: row 3, image 'broken.jpg' was rejected .+\n", ended.stderr)
+    assert re.fullmatch(
+        r"error: 1 of 6 rows .+ were rejected, more than --max-reject-fraction 0 allows.+\n",
+        ended.stderr,
+    )
 
 
 def fed_when(words: bytes, text: bytes, *arguments: str) -> bytes:

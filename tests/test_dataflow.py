@@ -230,8 +230,8 @@ def test_the_workers_get_what_was_asked_for(bucket: Gcs, dataflow: Dataflow) -> 
 @pytest.mark.slow
 def test_a_reject_that_stops_the_job_is_told_in_its_words(bucket: Gcs, dataflow: Dataflow) -> None:
     bucket.put("gs://bkt/data/photos/cat/cat_03.jpg", b"no image")
-    job = tfrecorder.convert(SOURCE, OUT, on_error="raise", **settings(dataflow))
-    with pytest.raises(RejectedError, match=r"cat_03\.jpg.*Fix or drop the row"):
+    job = tfrecorder.convert(SOURCE, OUT, max_reject_fraction=0, **settings(dataflow))
+    with pytest.raises(RejectedError, match=r"1 of \d+ rows.*Fix the images"):
         job.result()
     assert job.status().state == "FAILED"
     assert layout.COMMIT not in bucket.files(OUT)

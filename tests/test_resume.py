@@ -187,7 +187,7 @@ def test_another_source_is_refused_and_named(unfinished: pd.DataFrame) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", [{"on_error": "raise"}, {"max_reject_fraction": 0.5}])
+@pytest.mark.parametrize("option", [{"max_reject_fraction": 0}, {"max_reject_fraction": 0.5}])
 def test_options_that_leave_the_files_as_they_are_may_change(unfinished, option) -> None:
     result = tfrecorder.convert(unfinished, "out", num_shards=4, num_threads=1, **option)
     assert result.records == 52

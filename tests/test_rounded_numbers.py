@@ -80,7 +80,7 @@ def test_a_conversion_warns_and_strict_refuses() -> None:
     with pytest.warns(UserWarning, match="rounded_number 2"):
         tfrecorder.convert(frame, "out", schema=schema)
     with pytest.raises(tfrecorder.ValidationError, match="row 1, column 'n': 1099511627777 is"):
-        tfrecorder.convert(frame, "other", schema=schema, strict=True)
+        tfrecorder.convert(frame, "other", schema=schema, warnings="error")
 
 
 def test_the_command_names_line_column_and_remedy() -> None:

@@ -113,7 +113,7 @@ def test_rows_are_seen_to_go_through_while_it_runs() -> None:
 
 def test_what_stopped_it_is_told_until_it_goes_on(frame: pd.DataFrame) -> None:
     broken = frame.assign(image_uri=frame["image_uri"].where(frame.index != 3, "nowhere.jpg"))
-    words = error_of(RejectedError, broken, on_error="raise")
+    words = error_of(RejectedError, broken, max_reject_fraction=0)
     found = tfrecorder.status("out")
     assert found.failure == f"RejectedError: {words}"
     assert f"failed: RejectedError: {words}" in str(found)

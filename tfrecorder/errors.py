@@ -7,7 +7,7 @@
     ├── OutputError                      the output directory cannot be written as asked
     ├── UnreachableError                 a disk or a service failed for two minutes
     │   └── ImagesUnreachableError       the images are plainly not there (an unmounted disk, say)
-    ├── RejectedError                    a reject with on_error="raise", or too many of them
+    ├── RejectedError                    more rejects than `max_reject_fraction` allows
     ├── RunnerError                      the runner or its job failed for another reason
     ├── DatasetError                     a directory cannot be read as a dataset
     └── PackageError (ImportError)       a package that this call needs is not installed

@@ -70,7 +70,7 @@ def stage(
         source: as for `tfrecorder.convert`.
         output_dir: as for `tfrecorder.convert`; all machines must see it under this path, and the
             images under theirs.
-        **options: those of `tfrecorder.convert` that decide what is written.  on_error,
+        **options: those of `tfrecorder.convert` that decide what is written.
             num_threads and progress are options of `work`, max_reject_fraction of `commit`.
 
     Returns:
@@ -140,7 +140,6 @@ def work(
     output_dir: str | os.PathLike[str],
     *,
     part: tuple[int, int] = (1, 1),
-    on_error: str = "reject",
     num_threads: int | None = None,
     progress: bool | None = None,
 ) -> PartResult:
@@ -153,7 +152,6 @@ def work(
     Args:
         output_dir: the directory that was given to `stage`.
         part: the number of this part, from 1, and the number of parts: (3, 16).
-        on_error: "reject" lists an image that cannot be used; "raise" stops at the first.
         num_threads: threads that load images; by default one per core, or 16 if images come from
             a bucket.
         progress: show a bar; by default only in a terminal or a notebook.
@@ -164,7 +162,6 @@ def work(
     Raises:
         OptionError: the value of an argument is wrong.
         DatasetError: nothing is staged there.
-        RejectedError: an image cannot be used, with on_error="raise".
         UnreachableError: a disk or a service failed for more than two minutes.
         OutputError: the directory cannot be written, or was staged again in the meantime.
 
@@ -174,7 +171,7 @@ def work(
     began, where = time.perf_counter(), _path(output_dir)
     require(_check_part, part=part)
     number, parts = map(int, part)
-    options = ConvertOptions(on_error=on_error, num_threads=num_threads, progress=progress)
+    options = ConvertOptions(num_threads=num_threads, progress=progress)
     with _kept(where, f"part {number} of {parts}"):
         plan = _staged(where)
         mine = plan.shards[number - 1 :: parts]

@@ -107,7 +107,7 @@ def _convert(name: str, paths: list[Path], out: Path) -> list[Count]:
     import tfrecorder
 
     rows = pd.DataFrame({"image_uri": [str(path) for path in paths]})
-    tfrecorder.convert(rows, out, on_error="reject", max_reject_fraction=1.0, progress=False)
+    tfrecorder.convert(rows, out, max_reject_fraction=1.0, progress=False)
     demand(tfrecorder.verify(out).ok, f"{name}: verify finds faults in {out}")
     lost = lost_rows(out, len(paths))
     reasons = collections.defaultdict(collections.Counter)

@@ -68,7 +68,6 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     callback=_part,
     help="The same, counted from 0, as Kubernetes and SLURM arrays number their tasks.",
 )
-@option_of("on_error")
 @option_of("num_threads")
 @option_of("progress")
 @json_option

@@ -265,7 +265,7 @@ def pending_shards(folder: str, plan: Plan, options: ConvertOptions) -> list[Sha
     """
     done = read_all_done(folder, plan.shards, plan.digest)
     rejects = sum(record.rejects for record in done.values() if record)
-    every = options.on_error == "raise" or rejects > options.max_reject_fraction * plan.rows
+    every = rejects > options.max_reject_fraction * plan.rows
     return [
         shard
         for shard, record in done.items()

@@ -28,9 +28,6 @@ from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema, to_plain
 from tfrecorder.schema.splits import Division
 
-#: What a conversion does with an image that cannot be used.
-ON_ERROR = ("reject", "raise")
-
 #: What `append` does with rows that are already in the dataset.
 DUPLICATES = ("skip", "keep")
 
@@ -225,18 +222,11 @@ class ConvertOptions(Options):
         metavar="X.Y.Z",
         needs=("name",),
     )
-    on_error: str = option(
-        "reject",
-        OneOf(*ON_ERROR),
-        "What to do with an image that cannot be used. reject: list it in rejects.csv; raise: "
-        "stop at the first one.",
-    )
     max_reject_fraction: float = option(
         0.1,
         fraction,
-        "Fail before the commit if more than this share of the rows is rejected; 0 to 1.",
+        "Fail before the commit if more than this share of the rows is rejected; 0 allows none.",
         metavar="FRACTION",
-        idle_with={"on_error": "raise".__eq__},
         normal=float,
     )
     warnings: str | tuple[str, ...] = option(

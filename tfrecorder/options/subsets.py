@@ -20,7 +20,7 @@ _OF_RUNNERS = (
 
 #: Options that do not apply to `stage`.
 NOT_STAGED = {
-    **dict.fromkeys(("on_error", "num_threads", "progress"), _OF_WORK),
+    **dict.fromkeys(("num_threads", "progress"), _OF_WORK),
     "max_reject_fraction": "stage commits nothing; give it to `tfrecorder.parts.commit`",
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_RUNNERS),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
@@ -38,7 +38,6 @@ NOT_STREAMED = {
     "background_class": "a stream has one row for each image, and no boxes; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
     "retry_rejects": "a stream reads each row once; leave it out",
-    "on_error": "a stream continues after an image that cannot be used; leave it out",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
     "warnings": "a stream continues despite warnings; leave it out",
 }

@@ -43,7 +43,6 @@ def write(
 
     Raises:
         OutputError: the plan there is now a different one; or the directory cannot be written.
-        RejectedError: an image cannot be used, with on_error="raise".
         UnreachableError: a disk or a service was away for more than two minutes.
     """
     if not shards:
@@ -56,4 +55,4 @@ def write(
 
 def _task(plan: Plan, output_dir: str, options: ConvertOptions, notes: bool = False) -> Task:
     threads = options.num_threads or 0
-    return Task(output_dir, plan.digest, plan.commit, threads, options.on_error, progress=notes)
+    return Task(output_dir, plan.digest, plan.commit, threads, progress=notes)

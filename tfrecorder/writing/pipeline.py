@@ -76,7 +76,7 @@ def build(
     numbers = range(len(plan.shards))
     parts = workers or len(numbers)
     elements = [tuple(numbers[first::parts]) for first in numbers[:parts]]
-    task = Task(output_dir, plan.digest, plan.commit, threads, options.on_error, progress, launch)
+    task = Task(output_dir, plan.digest, plan.commit, threads, progress, launch)
     (
         pipeline
         | "ShardNumbers" >> beam.Create(elements)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, run_in_order
-from tfrecorder.errors import OutputError, RejectedError
+from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.images.check import CheckedImage
@@ -89,7 +89,6 @@ def write_shard(
     group: int,
     attempt: Attempt,
     pool: Pool,
-    on_error: str = "reject",
     report: Callable[[int], None] = lambda rows: None,
     footer: Any = None,
 ) -> DoneRecord:
@@ -100,12 +99,10 @@ def write_shard(
         group: the shard's index in `plan.shards`, which is also its row group.
         attempt: at this shard; it decides what may be replaced, since others may be under way.
         pool: loads rows; its threads limit how far loading runs ahead of writing.
-        on_error: "raise" stops at the first reject.
         report: called every so often with the number of rows that are done.
         footer: the footer of the plan's rows, from `staging.read_footer`.
 
     Raises:
-        RejectedError: an image was rejected with on_error="raise".
         UnreachableError: the store or disk of an image, or of the output, is away.
         UnwantedError: nobody wants the shard any more (`threads.is_unwanted`).
         ShardDoneError, OvertakenError: as the attempt raises them.
@@ -142,8 +139,6 @@ def write_shard(
                 if isinstance(outcome, Loaded):
                     tally.add_record(outcome)
                     parts += outcome.parts
-                elif on_error == "raise":
-                    raise _as_error(outcome)
                 else:
                     tally.add_reject(outcome)
             storage.write_all(file, *parts)
@@ -191,15 +186,6 @@ def _together(threads: int) -> int:
 
 def _weigh(outcome: Loaded | Rejected) -> int:
     return outcome.size if isinstance(outcome, Loaded) else 0
-
-
-def _as_error(outcome: Rejected) -> RejectedError:
-    row, reject = outcome.row, outcome.reject
-    return RejectedError(
-        f"row {row.row}, image {row.image_uri!r} was rejected at the stage {reject.stage}: "
-        f"{reject}. Fix or drop the row, or list such rows in rejects.csv with "
-        "`on_error='reject'`."
-    )
 
 
 #: The smallest and the largest value at each position of some tuples of integers; () if none.

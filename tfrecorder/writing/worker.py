@@ -36,7 +36,6 @@ class Task:
         digest: that plan's digest.
         commit: the number of the commit that it becomes.
         threads: how many load images in each process; 0 decides by the plan and the cores.
-        on_error: "reject", or "raise" at the first image that cannot be used.
         progress: leave notes of the rows that are through.
         launch: marks the failures that the workers of this launch leave in the directory.
         access: how Google Cloud is accessed, wherever the worker runs.
@@ -46,7 +45,6 @@ class Task:
     digest: str
     commit: int = 0
     threads: int = 0
-    on_error: str = "reject"
     progress: bool = False
     launch: str = ""
     access: storage.Access = field(default_factory=storage.access)
@@ -100,7 +98,7 @@ class Worker:
 
         def write(attempt: Attempt) -> DoneRecord:
             return write_shard(
-                self._plan, number, attempt, self._pool, task.on_error, note, self._footer
+                self._plan, number, attempt, self._pool, note, self._footer
             )
 
         def settle() -> DoneRecord:
