@@ -81,7 +81,7 @@ def of_sources(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
     """Every source, option and kind of column whose bytes no codec decides on."""
     uris, labels, unassigned = photos["image_uri"], photos["label"], photos.drop(columns="split")
     odd = labels.replace({"brick": " brick", "cat": "two\nlines", "coffee": "café, ≥1"})
-    stated = {"columns": {"path": "image_uri"}, "labels": NAMES}
+    stated = Schema(split=Split(), image_uri=Image(), label=Label(names=NAMES))
     shards = {"TRAIN": 4, "VALIDATION": 2, "TEST": 1}
     several = [f"TRAIN,{uris[row]},{labels[row]},photo" for row in range(0, 52, 6)]
     shutil.copytree("photos", "by_split/train")
@@ -110,7 +110,7 @@ def of_sources(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
         "size of shards": (photos, {"shard_size": "32KiB"}),
         "integer labels": (photos.assign(label=labels.str.len()), {}),
         "odd class names": (photos.assign(label=odd), {}),
-        "stated class names": (photos.rename(columns={"image_uri": "path"}), stated),
+        "stated class names": (photos, {"schema": stated}),
         "no labels": (photos.drop(columns="label"), {}),
         "folder of labels": ("photos", {}),
         "folder of splits": ("by_split", {}),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from PIL import Image as Pictures
 from support import PHOTOS, SAMPLES, examples, shards
+
+from tfrecorder.schema import Boxes, Image, Schema, Split
 
 CAT, COFFEE, BRICK = (
     str(next(p for p in PHOTOS if word in p.name)) for word in ("cat", "coffee", "brick")
@@ -41,6 +44,11 @@ def in_pixels() -> pd.DataFrame:
         ],
         columns=["split", "image_uri", *EDGES, "label"],
     )
+
+
+def boxes_in_pixels(**settings: Any) -> Schema:
+    """The schema of `in_pixels`, with these settings of its boxes."""
+    return Schema(split=Split(), image_uri=Image(), boxes=Boxes(unit="pixel", **settings))
 
 
 def marked(size: tuple[int, int]) -> tuple[Path, list[float]]:

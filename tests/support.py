@@ -35,7 +35,7 @@ from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import read_plan
-from tfrecorder.schema import Schema
+from tfrecorder.schema import Image, Label, Schema, Split
 from tfrecorder.schema.schema_file import write_schema
 from tfrecorder.storage import retry, stores
 from tfrecorder.storage.retry import patience
@@ -127,6 +127,11 @@ def content_files(dataset: str | Path | Mapping[str, bytes]) -> dict[str, bytes]
     del info["version"], info["releaseNotes"]
     files["dataset_info.json"] = re.sub(r"-r[0-9]+-", "-", json.dumps(info)).encode()
     return {re.sub(r"-r[0-9]+-", "-", name): data for name, data in files.items()}
+
+
+def labelled(*names: Any) -> Schema:
+    """The schema of a table with the usual columns, with these class names."""
+    return Schema(split=Split(required=False), image_uri=Image(), label=Label(names=names))
 
 
 def written(source: Any, output_dir: str | Path = "out", **options: Any) -> None:

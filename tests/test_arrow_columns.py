@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 from source_cases import BY_PANDAS, Checked, digest_of, judged, large_from_here, source_of
+from support import labelled
 
 from tfrecorder.errors import SourceError
 
@@ -87,7 +88,8 @@ SPLITS = ["TRAIN", "train ", "val", "TEST", "", "unassigned", "trian", None]
 
 def checked(rows: list[tuple[Any, ...]], dtype: Any, labels: list[str] | None) -> Checked:
     table = pd.DataFrame(rows, columns=["split", "image_uri", "label"], dtype=object)
-    return judged(source_of(table.astype(dtype), labels=labels))
+    schema = None if labels is None else labelled(*labels)
+    return judged(source_of(table.astype(dtype), schema=schema))
 
 
 @pytest.mark.slow

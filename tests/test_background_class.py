@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import tensorflow_datasets as tfds
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from kind_cases import convert, values
-from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels
+from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_in_pixels, boxes_of, in_pixels
 from record_laws import check_records
 from support import PHOTOS, content_files, invoke, public_files, records
 
@@ -23,9 +24,15 @@ from tfrecorder.schema import Boxes, Image, Label, Schema, Split
 MAPS = ("label_map.csv", "label_map.pbtxt")
 
 
-def detection(out: str = "out", frame: pd.DataFrame | None = None, **options: Any) -> str:
+def detection(
+    out: str = "out",
+    frame: pd.DataFrame | None = None,
+    names: Sequence[str] | None = None,
+    **options: Any,
+) -> str:
     frame = in_pixels() if frame is None else frame
-    return convert(frame, out, **{"shuffle": False, "background_class": True, **options})
+    schema = boxes_in_pixels(background_class=True, names=names)
+    return convert(frame, out, **{"shuffle": False, "schema": schema, **options})
 
 
 def of_csv(out: str) -> dict[int, str]:
@@ -90,7 +97,7 @@ def test_label_maps_hold_any_name() -> None:
 
 def test_given_names_are_numbered_from_1_in_their_order() -> None:
     for number, names in enumerate([["eye", "cup", "cat"], ["background", "eye", "cup", "cat"]]):
-        out = detection(f"out{number}", labels=names)
+        out = detection(f"out{number}", names=names)
         assert of_csv(out) == {1: "eye", 2: "cup", 3: "cat"}
         assert boxes_of(out)[CAT][2] == [1, 3]
 
@@ -117,35 +124,30 @@ def test_no_box_may_be_of_the_background(labels: list[Any], message: str) -> Non
     errors = caught.value.report[caught.value.report["severity"] == "error"]
     assert (errors["code"].item(), errors["row"].item()) == ("reserved_label", 1)
     assert message in errors["message"].item()
-    report = tfrecorder.validate(frame, background_class=True)
+    schema = boxes_in_pixels(background_class=True)
+    report = tfrecorder.validate(frame, schema=schema)
     assert "reserved_label" in report["code"].tolist()
     assert "reserved_label" not in tfrecorder.validate(frame)["code"].tolist()
 
 
 def test_integers_with_names_must_begin_at_1() -> None:
     frame = in_pixels()[:3].assign(label=[1, 2, 1])
-    out = detection(frame=frame, labels=["cat", "cup"])
+    out = detection(frame=frame, names=["cat", "cup"])
     assert boxes_of(out)[CAT][1:] == ([b"cat", b"cat"], [1, 1])
     with pytest.raises(tfrecorder.ValidationError, match="reserved_label"):
-        detection("other", frame.assign(label=[0, 1, 0]), labels=["cat", "cup"])
-
-
-def _without_boxes() -> pd.DataFrame:
-    return pd.DataFrame({"split": "TRAIN", "image_uri": [str(PHOTOS[0])], "label": "x"})
+        detection("other", frame.assign(label=[0, 1, 0]), names=["cat", "cup"])
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("settings", "message"),
     [
-        ({"frame": _without_boxes()}, "the source has no boxes"),
-        ({"labels": ["cat", "background"]}, "'background' is reserved for class 0"),
-        ({"frame": in_pixels().drop(columns="label")}, "these boxes have no classes"),
+        ({"names": ["cat", "background"]}, "'background' is reserved for class 0"),
+        ({"label": None}, "these boxes have no classes"),
     ],
 )
-def test_it_is_refused_where_it_means_nothing(options: dict[str, Any], message: str) -> None:
+def test_it_is_refused_where_it_means_nothing(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(tfrecorder.errors.OptionError, match=message):
-        detection(**options)
-    assert not Path("out").exists()
+        Boxes(background_class=True, **settings)
 
 
 def test_a_new_class_gets_the_next_number_in_the_newest_label_map() -> None:
@@ -161,10 +163,9 @@ def test_a_new_class_gets_the_next_number_in_the_newest_label_map() -> None:
     assert boxes_of(out)[str(PHOTOS[-1])][2] == [4]
     assert tfrecorder.info(out).class_names == ("background", "cat", "cup", "eye", "aardvark")
     assert tfrecorder.verify(out, progress=False).ok
-    with pytest.raises(
-        tfrecorder.errors.OptionError, match="was made with `background_class=True`"
-    ):
-        tfrecorder.append(zebra, out, background_class=False, progress=False)
+    words = "'boxes' has `background_class=False` here, `True` in the dataset"
+    with pytest.raises(tfrecorder.errors.SourceError, match=words):
+        tfrecorder.append(zebra, out, schema=boxes_in_pixels(), progress=False)
     tfrecorder.compact(out, "compact", progress=False)
     assert of_csv("compact") == of_csv(out)
     assert tfrecorder.verify("compact", progress=False).ok
@@ -212,27 +213,22 @@ def test_a_label_map_of_the_users_own_is_never_removed() -> None:
 
 
 @pytest.mark.slow
-def test_a_schema_and_the_command_line_say_the_same() -> None:
+def test_a_schema_file_says_the_same() -> None:
     out = detection()
-    schema = Schema(
-        split=Split(), image_uri=Image(), boxes=Boxes(unit="pixel", background_class=True)
-    )
-    convert(in_pixels(), "other", schema=schema, shuffle=False)
-    assert content_files("other") == content_files(out)
     in_pixels().to_csv("boxes.csv", index=False)
     Path("schema.yaml").write_text(
         "split: split\nimage_uri: image\n"
         "boxes: {kind: boxes, unit: pixel, background_class: true}\n"
     )
-    words = ["convert", "boxes.csv", "--no-shuffle", "--no-progress"]
-    for number, more in enumerate([["--background-class"], ["--schema", "schema.yaml"]]):
-        ended = invoke(*words, f"c{number}", *more)
-        assert ended.exit_code == 0, ended.output
-        assert content_files(f"c{number}") == content_files(out)
+    options = ("--schema", "schema.yaml", "--no-shuffle", "--no-progress")
+    ended = invoke("convert", "boxes.csv", "other", *options)
+    assert ended.exit_code == 0, ended.output
+    assert content_files("other") == content_files(out)
 
 
 def test_only_boxes_reserve_a_class() -> None:
-    schema = Schema(split=Split(), image_uri=Image(), boxes=Boxes(label="part"), label=Label())
+    boxes = Boxes(label="part", background_class=True)
+    schema = Schema(split=Split(), image_uri=Image(), boxes=boxes, label=Label())
     frame = in_pixels()[:3].assign(part=["x", "y", "x"], label="cat")
     frame[EDGES] = [0.1, 0.1, 0.5, 0.5]
     detection(frame=frame, schema=schema)

@@ -22,6 +22,7 @@ from support import (
     CSV,
     PHOTOS,
     done_shards,
+    filenames,
     invoke,
     photo_frame,
     public_files,
@@ -53,7 +54,6 @@ _ON_DATAFLOW = ("--runner", "DataflowRunner")
     ("arguments", "option", "value"),
     [
         (["--column", "kind=label", "--column", "path=image_uri"], "columns", None),
-        (["--label", "b", "--label", "a"], "labels", ("b", "a")),
         (["--sep", ";"], "sep", ";"),
         (["--sep", r"\t"], "sep", "\t"),
         (["--encoding", "cp1252"], "encoding", "cp1252"),
@@ -105,19 +105,17 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
 def test_help_has_every_option_with_its_words() -> None:
     words = " ".join(invoke("convert", "--help").output.split())
     for item in dataclasses.fields(ConvertOptions):
-        singular = {"columns": "column", "labels": "label", "runner_options": "runner_option"}
+        singular = {"columns": "column", "runner_options": "runner_option"}
         name = singular.get(item.name, item.name)
         assert f"--{name.replace('_', '-')}" in words
         if name == item.name:
             assert item.metadata["help"].split(".")[0] in words
 
 
-def test_columns_and_labels_do_what_they_say() -> None:
+def test_columns_do_what_they_say() -> None:
     photo_frame(6).rename(columns={"image_uri": "path"}).to_csv("a.csv", index=False)
-    options = ["--column", "path=image_uri", "--label", "gravel", "--label", "brick"]
-    assert invoke("convert", "a.csv", "out", *options).exit_code == 0
-    labels = public_files("out")["image.class.label.labels.txt"]
-    assert labels == b"gravel\nbrick\n"
+    assert invoke("convert", "a.csv", "out", "--column", "path=image_uri").exit_code == 0
+    assert len(filenames("out")) == 6
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,6 @@ def test_columns_and_labels_do_what_they_say() -> None:
         (["convert", CSV, "out", "--column", "a=label"], 2, "the source has no column 'a'"),
         (["convert", CSV, "out", "--seed", "-1"], 2, "--seed -1: give a whole number from 0"),
         (["convert", CSV, "out", "--check", "all"], 2, "'all' is not one of 'decode'"),
-        (["convert", CSV, "out", "--label", "a", "--label", "a"], 2, "more than once"),
         (["convert", CSV, "out", "--runner", "Flink"], 2, "there is no such runner"),
         (["convert", CSV, ""], 2, "OUTPUT_DIR '': give the path of a directory"),
         (["convert", CSV, "https://b/out"], 2, "cannot be written to https://"),

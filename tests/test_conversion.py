@@ -20,6 +20,7 @@ from support import (
     content_files,
     error_of,
     filenames,
+    labelled,
     photo_frame,
     public_files,
     records,
@@ -92,7 +93,7 @@ def test_integer_labels_are_stored_as_given(frame: pd.DataFrame) -> None:
 
 def test_given_labels_decide_the_numbers(frame: pd.DataFrame) -> None:
     names = ["gravel", "unused", "cat", "brick", "coffee"]
-    assert convert(frame, labels=names).class_names == tuple(names)
+    assert convert(frame, schema=labelled(*names)).class_names == tuple(names)
     for record in records("out"):
         assert names[record["image/class/label"]] == record["image/class/text"].decode()
     text = public_files("out")["image.class.label.labels.txt"].decode()

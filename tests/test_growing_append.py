@@ -16,6 +16,7 @@ from support import (
     content_files,
     copied_as_tfds,
     error_of,
+    labelled,
     rejects,
     run,
     start,
@@ -246,11 +247,12 @@ def test_raw_pixels_must_stay_of_one_size() -> None:
 
 
 def test_given_class_names_may_only_be_continued() -> None:
-    tfrecorder.convert(table(0, 4, label="b"), "out", labels=["b", "a"], **QUIET)
+    tfrecorder.convert(table(0, 4, label="b"), "out", schema=labelled("b", "a"), **QUIET)
     assert "is not among the given labels" in refusal(ValidationError, table(4, 2, label="c"))
-    words = refusal(SourceError, table(4, 2, label="c"), labels=["a", "b", "c"])
+    words = refusal(SourceError, table(4, 2, label="c"), schema=labelled("a", "b", "c"))
     assert "must begin with those of the dataset, in their order: ['b', 'a']" in words
-    assert add(table(4, 2, label="c"), labels=["b", "a", "c"]).class_names == ("b", "a", "c")
+    continued = labelled("b", "a", "c")
+    assert add(table(4, 2, label="c"), schema=continued).class_names == ("b", "a", "c")
     assert add(table(6, 2, label="c")).class_names == ("b", "a", "c")
 
 

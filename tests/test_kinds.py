@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as npst
 from kind_cases import EVERY_KIND, convert, every_kind, values
 from record_laws import check_records
-from support import PHOTOS, photo_frame
+from support import PHOTOS, labelled, photo_frame
 
 import tfrecorder
 from tfrecorder.schema import Boxes, Bytes, Image, Label, Labels, Number, Schema, Split, Text
@@ -61,7 +61,7 @@ def test_the_default_frame_comes_back(dataset: Path) -> None:
 @pytest.mark.slow
 def test_integers_come_back_as_integers_also_where_they_have_names() -> None:
     frame = photo_frame(4).assign(label=[0, 1, 1, 0])
-    convert(frame, "default", labels=["no", "yes"])
+    convert(frame, "default", schema=labelled("no", "yes"))
     given = Schema(split=Split(), image_uri=Image(), label=Label(names=["no", "yes"]))
     convert(frame, "given", schema=given)
     for out in ("default", "given"):

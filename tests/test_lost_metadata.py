@@ -227,7 +227,7 @@ def detection() -> tuple[pd.DataFrame, Schema]:
     edges = {name: [[0.1, 0.2]] * 12 for name in ("x_min", "y_min")}
     edges |= {name: [[0.5, 0.7]] * 12 for name in ("x_max", "y_max")}
     frame = photo_frame(12).assign(**edges, label=[["cat", "dog"]] * 12)
-    boxes = Boxes(background_class=True)
+    boxes = Boxes(background_class=True, tfds_features=True)
     return frame, Schema(split=Split(), image_uri=Image(), boxes=boxes)
 
 
@@ -242,7 +242,7 @@ def with_rejects() -> tuple[pd.DataFrame, None]:
     ("source", "options"),
     [
         (lambda: (every_kind(), EVERY_KIND), {}),
-        (detection, {"tfds_features": True}),
+        (detection, {}),
         (with_rejects, {"num_shards": 3, "max_reject_fraction": 0.5}),
         (lambda: (photo_frame(9).drop(columns="label"), None), {"image_size": 32}),
         (lambda: (photo_frame(9), None), {"image_size": (8, 8), "image_format": "raw"}),

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from damage import reseal
 from PIL import Image
-from support import photo_frame, records, written
+from support import labelled, photo_frame, records, written
 
 import tfrecorder
 
@@ -145,12 +145,12 @@ def test_integer_labels_are_classes_without_names():
 
 
 def test_integer_labels_with_names():
-    builder = convert(photo_frame(4).assign(label=[1, 0, 1, 1]), labels=["cat", "dog"])
+    builder = convert(photo_frame(4).assign(label=[1, 0, 1, 1]), schema=labelled("cat", "dog"))
     assert builder.info.features["image/class/label"].names == ["cat", "dog"]
 
 
 def test_a_class_that_no_image_has_keeps_its_number():
-    builder = convert(photo_frame(4).assign(label="b"), labels=["a", "b", "c"])
+    builder = convert(photo_frame(4).assign(label="b"), schema=labelled("a", "b", "c"))
     assert builder.info.features["image/class/label"].names == ["a", "b", "c"]
     assert {record["image/class/label"] for record in read(builder)} == {1}
 

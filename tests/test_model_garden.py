@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 from kind_cases import convert
-from object_cases import BRICK, CAT, in_pixels
+from object_cases import BRICK, CAT, boxes_in_pixels, in_pixels
 from PIL import Image as Pictures
 from support import photo_frame, skip_without
 
@@ -34,6 +34,9 @@ _PACKAGES = (
     "vision.dataloaders",
     "vision.ops",
 )
+
+
+BACKGROUND = boxes_in_pixels(background_class=True)
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def decoded(out: str, decoder: Any) -> list[dict[str, np.ndarray]]:
 
 
 def detection() -> str:
-    return convert(in_pixels(), "out", shuffle=False, num_shards=1, background_class=True)
+    return convert(in_pixels(), "out", shuffle=False, num_shards=1, schema=BACKGROUND)
 
 
 def test_its_decoder_gives_boxes_and_classes_from_1(garden: Any) -> None:
@@ -94,7 +97,8 @@ def test_the_label_map_after_an_append_knows_every_class(garden: Any) -> None:
 
 
 def test_a_further_key_is_no_hindrance(garden: Any) -> None:
-    out = convert(in_pixels(), "out", shuffle=False, num_shards=1, tfds_features=True)
+    schema = boxes_in_pixels(tfds_features=True)
+    out = convert(in_pixels(), "out", shuffle=False, num_shards=1, schema=schema)
     cat, _, _ = decoded(out, garden("tf_example_decoder").TfExampleDecoder())
     assert cat["groundtruth_classes"].tolist() == [2, 0]
 
@@ -121,7 +125,7 @@ def test_its_parser_takes_class_0_for_the_background(garden: Any) -> None:
     frame = in_pixels()[2:3]  # one box around a whole image
     plain = targets(convert(frame, "plain"), garden)
     assert not (plain > 0).any()
-    assert (targets(convert(frame, "out", background_class=True), garden) == 1).any()
+    assert (targets(convert(frame, "out", schema=BACKGROUND), garden) == 1).any()
 
 
 def first_image(out: str, garden: Any, **options: Any) -> np.ndarray:

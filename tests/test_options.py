@@ -13,6 +13,7 @@ import pytest
 import tfrecorder
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema import Label
 
 FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]
 
@@ -28,19 +29,6 @@ REFUSED = {
         ({"path": "uri"}, "'uri' is not one of our columns: split, image_uri, label"),
         ({"path": None}, "not one of our columns"),
         ({"a": "label", "b": "label"}, "same column"),
-    ],
-    "labels": [
-        ("rose", "give a list"),
-        (5, "give a list"),
-        ({"rose", "daisy"}, "give a list"),
-        ({"rose": 0}, "give a list"),
-        (iter(["rose"]), "give a list"),
-        ([], "at least one name"),
-        (["rose", "rose"], "'rose' appears more than once"),
-        ([1, "1"], "'1' appears more than once"),
-        ([None], "None is not a class name"),
-        ([1.5], "1.5 is not a class name"),
-        (["\ud800"], "is not a class name"),
     ],
     "num_shards": [
         (0, "whole number from 1"),
@@ -123,8 +111,6 @@ REFUSED = {
     ],
     "stratify": [("yes", "True or False")],
     "split_by": [(5, "give text")],
-    "background_class": [("yes", "True or False"), (1, "True or False")],
-    "tfds_features": [(None, "True or False")],
     "name": [
         ("MyFlowers", "such as 'my_flowers'"),
         ("my-flowers", "such as 'my_flowers'"),
@@ -237,7 +223,6 @@ def test_numpy_numbers_are_as_good_as_pythons():
         max_reject_fraction=np.float32(0.5),
         num_workers=np.int8(2),
         num_threads=np.int8(2),
-        labels=np.array(["b", "a"]),
     )
     plain = ConvertOptions(
         num_shards=4,
@@ -247,7 +232,6 @@ def test_numpy_numbers_are_as_good_as_pythons():
         max_reject_fraction=0.5,
         num_workers=2,
         num_threads=2,
-        labels=("b", "a"),
     )
     assert given == plain
     assert {type(given.seed), type(given.num_shards), type(given.max_pixels)} == {int}
@@ -263,11 +247,33 @@ def test_any_number_from_0_to_1_is_a_fraction(fraction):
     "labels", [["b", "a"], ("b", "a"), pd.Index(["b", "a"]), pd.array(["b", "a"])]
 )
 def test_labels_keep_the_order_in_which_they_are_given(labels):
-    assert ConvertOptions(labels=labels).labels == ("b", "a")
+    assert Label(names=labels).names == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("rose", "give a list"),
+        (5, "give a list"),
+        ({"rose", "daisy"}, "give a list"),
+        ({"rose": 0}, "give a list"),
+        (iter(["rose"]), "give a list"),
+        ([], "at least one name"),
+        (["rose", "rose"], "'rose' appears more than once"),
+        ([1, "1"], "'1' appears more than once"),
+        ([None], "None is not a class name"),
+        ([1.5], "1.5 is not a class name"),
+        (["\ud800"], "is not a class name"),
+    ],
+    ids=str,
+)
+def test_names_that_are_no_list_of_classes_are_refused(names, words):
+    with pytest.raises(OptionError, match=words):
+        Label(names=names)
 
 
 def test_integer_labels_are_names_as_well():
-    assert ConvertOptions(labels=[np.int64(2), 1]).labels == ("2", "1")
+    assert Label(names=[np.int64(2), 1]).names == ("2", "1")
 
 
 def test_shards_are_asked_for_all_splits_or_for_each_in_any_spelling():
@@ -325,17 +331,16 @@ def test_options_are_frozen():
 
 
 def test_what_the_caller_changes_later_changes_no_option():
-    columns, labels, shards = {"path": "image_uri"}, ["a"], {"TRAIN": 2}
-    options = ConvertOptions(columns=columns, labels=labels, num_shards=shards)
+    columns, shards = {"path": "image_uri"}, {"TRAIN": 2}
+    options = ConvertOptions(columns=columns, num_shards=shards)
     columns["x"], shards["TEST"] = "label", 1
-    labels.append("b")
-    expected = ConvertOptions(columns={"path": "image_uri"}, labels=("a",), num_shards={"TRAIN": 2})
+    expected = ConvertOptions(columns={"path": "image_uri"}, num_shards={"TRAIN": 2})
     assert options == expected
 
 
 def test_the_options_of_the_content_are_the_same_after_json():
     options = ConvertOptions(
-        columns={"path": "image_uri"}, labels=["ä", "b"], num_shards={"val": 2}, shard_size="1MiB"
+        columns={"path": "image_uri"}, num_shards={"val": 2}, shard_size="1MiB"
     ).content_options()
     assert json.loads(json.dumps(options)) == options
 
@@ -344,7 +349,6 @@ def test_only_what_decides_the_content_must_stay_when_a_conversion_is_continued(
     content = set(ConvertOptions().content_options())
     assert content == {
         "columns",
-        "labels",
         "num_shards",
         "shard_size",
         "shuffle",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
+from support import labelled
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import OutputError
@@ -227,7 +228,7 @@ def test_text_labels_are_numbered_by_the_sorted_vocabulary_of_all_splits():
 
 
 def test_given_labels_are_numbered_in_the_order_given():
-    plan, rows = plan_of(make_frame(2), labels=["rose", "tulip", "daisy"], shuffle=False)
+    plan, rows = plan_of(make_frame(2), schema=labelled("rose", "tulip", "daisy"), shuffle=False)
     assert labels_of(plan).names == ("rose", "tulip", "daisy")
     assert rows[LABEL].tolist() == [0, 2]
 
@@ -242,7 +243,7 @@ def test_integer_labels_stay_as_they_are():
 
 def test_integer_labels_may_be_given_names():
     frame = make_frame(2, split="TRAIN", label=[1, 0])
-    plan, rows = plan_of(frame, labels=["daisy", "rose"], shuffle=False)
+    plan, rows = plan_of(frame, schema=labelled("daisy", "rose"), shuffle=False)
     assert rows[LABEL].tolist() == [1, 0]
     assert rows[TEXT].tolist() == ["rose", "daisy"]
     assert labels_of(plan).num_classes == 2
@@ -463,7 +464,6 @@ def test_shards_are_numbered_within_their_split():
 
 CHANGES = {
     "columns": {"path": "image_uri"},
-    "labels": ("daisy", "rose"),
     "num_shards": 2,
     "shard_size": "1MiB",
     "shuffle": False,
@@ -493,9 +493,9 @@ def test_a_source_with_other_values_is_described():
 
 
 def test_nothing_differs_after_staging_in_another_folder_with_other_image_sizes(tmp_path):
-    stage(tmp_path, num_shards={"TEST": 2}, labels=("daisy", "rose"))
+    stage(tmp_path, num_shards={"TEST": 2}, schema=labelled("daisy", "rose"))
     again, _ = plan_of(
-        num_shards={"test": 2}, labels=["daisy", "rose"], base="/moved", sizes=[10**9]
+        num_shards={"test": 2}, schema=labelled("daisy", "rose"), base="/moved", sizes=[10**9]
     )
     assert describe_difference(read_plan(str(tmp_path)), again) == []
 

@@ -123,7 +123,7 @@ def test_a_fraction_of_0_allows_no_reject() -> None:
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}], ids=str)
 def test_a_failure_in_a_worker_is_the_same_error_everywhere(options: dict[str, int]) -> None:
     frame = with_photos(["missing.jpg"], photos=5)
-    with pytest.raises(RejectedError, match="1 of 6 rows .* 1 read/not_found") as caught:
+    with pytest.raises(RejectedError, match=r"1 of 6 rows .* 1 read/not_found") as caught:
         tfrecorder.convert(frame, "out", max_reject_fraction=0, **options)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 

@@ -15,6 +15,7 @@ from support import (
     done_shards,
     error_of,
     filenames,
+    labelled,
     photo_frame,
     press_ctrl_c,
     public_files,
@@ -164,10 +165,7 @@ def test_a_conversion_that_goes_on_says_what_was_there(unfinished: pd.DataFrame)
         ({"seed": 1}, "`seed` was 0 and now is 1"),
         ({"shuffle": False}, "`shuffle` was True and now is False"),
         ({"check": "header"}, "`check` was 'decode' and now is 'header'"),
-        (
-            {"labels": ["brick", "cat", "coffee", "gravel"]},
-            "`labels` was not given and now is ['bri",
-        ),
+        ({"schema": labelled("brick", "cat", "coffee", "gravel")}, "`schema` was not given and"),
     ],
     ids=str,
 )

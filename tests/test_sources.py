@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from source_cases import Checked, judged, large_from_here, source_of
-from support import CSV, PHOTOS
+from support import CSV, PHOTOS, labelled
 
 import tfrecorder
 from tfrecorder.errors import OptionError, SourceError
@@ -461,4 +461,4 @@ def test_digits_of_a_csv_are_names_where_the_labels_say_so(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("split,image_uri,label\nTRAIN,a.jpg,9\nTRAIN,b.jpg,7\n")
     assert source_of(path).frame["label"].tolist() == [9, 7]
-    assert source_of(path, labels=["7", "9"]).frame["label"].tolist() == ["9", "7"]
+    assert source_of(path, schema=labelled("7", "9")).frame["label"].tolist() == ["9", "7"]

@@ -1,4 +1,4 @@
-"""With tfds_features=True, TFDS's own tools draw boxes and masks, and know what a mask is for."""
+"""`tfds_features=True` in a schema: TFDS's tools draw boxes and masks, and know what a mask is."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
 from kind_cases import convert, values
-from object_cases import BRICK, EDGES, in_pixels, marked, masked
+from object_cases import BRICK, EDGES, boxes_in_pixels, in_pixels, marked, masked
 from PIL import Image as Pictures
 from record_laws import check_records
-from support import content_files, examples, public_files, shards
+from support import examples, public_files, shards
 
 import tfrecorder
 from tfrecorder.schema import Boxes, Image, Label, Mask, Schema, Split
 
 BBOX, MASK = "image/object/bbox", "image/segmentation/class/encoded"
+
+BOXES, MASKED = boxes_in_pixels(tfds_features=True), Mask(tfds_features=True)
+MASKS = Schema(split=Split(), image_uri=Image(), mask_uri=MASKED)
 
 
 def read(out: str, **options: Any) -> tuple[Any, Any]:
@@ -55,7 +58,7 @@ def _drawn(cell: str) -> np.ndarray:
 
 
 def test_boxes_are_tfds_boxes() -> None:
-    out = convert(in_pixels(), "out", shuffle=False, tfds_features=True)
+    out = convert(in_pixels(), "out", shuffle=False, schema=BOXES)
     dataset, info = read(out)
     feature = info.features[BBOX].feature
     assert isinstance(feature, tfds.features.BBoxFeature)
@@ -71,9 +74,9 @@ def test_features_json_is_what_tfds_itself_would_write() -> None:
     frame = in_pixels()[:1].assign(mask_uri="mask.png")
     with Pictures.open(frame["image_uri"][0]) as opened:
         Pictures.new("L", opened.size).save("mask.png")
-    kinds = {"boxes": Boxes(unit="pixel"), "mask_uri": Mask()}
-    schema = Schema(split=Split(), image_uri=Image(), **kinds)
-    convert(frame, "out", schema=schema, tfds_features=True)
+    boxes = Boxes(unit="pixel", tfds_features=True)
+    schema = Schema(split=Split(), image_uri=Image(), boxes=boxes, mask_uri=MASKED)
+    convert(frame, "out", schema=schema)
     features = tfds.builder_from_directory("out").info.features
     Path("theirs").mkdir()
     features.save_config("theirs")
@@ -85,7 +88,7 @@ def test_tfds_draws_the_boxes() -> None:
     path, edges = marked((200, 120))
     row = ("TRAIN", str(path), *edges, "x")
     frame = pd.DataFrame([row], columns=["split", "image_uri", *EDGES, "label"])
-    (drawn,) = pictures(convert(frame, "out", tfds_features=True), BBOX)
+    (drawn,) = pictures(convert(frame, "out", schema=BOXES), BBOX)
     rows, columns = np.nonzero((drawn != 255).any(axis=2))
     height, width = drawn.shape[:2]
     wanted = [edges[1] / 120 * height, edges[0] / 200 * width]
@@ -98,7 +101,7 @@ def test_tfds_draws_the_boxes() -> None:
 def test_whole_boxes_are_those_of_the_edges(options: dict[str, Any]) -> None:
     frame = in_pixels()
     frame.loc[0, EDGES] = [0.0, 0.0, 3.0, 3.0]  # cut away where images are cropped
-    out = convert(frame, "out", shuffle=False, tfds_features=True, **options)
+    out = convert(frame, "out", shuffle=False, schema=BOXES, **options)
     lengths = []
     for one in stored(out):
         edges = [one[f"{BBOX}/{edge}"] for edge in ("ymin", "xmin", "ymax", "xmax")]
@@ -112,7 +115,7 @@ def test_whole_boxes_are_those_of_the_edges(options: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_our_readers_give_what_they_gave() -> None:
     plain = convert(in_pixels(), "plain", shuffle=False)
-    out = convert(in_pixels(), "out", shuffle=False, tfds_features=True)
+    out = convert(in_pixels(), "out", shuffle=False, schema=BOXES)
     assert values(tfrecorder.to_frame(out)) == values(tfrecorder.to_frame(plain))
     for (image, ours), (_, theirs) in zip(
         tfrecorder.load(out, "TRAIN", shuffle=False),
@@ -132,11 +135,12 @@ def test_our_readers_give_what_they_gave() -> None:
 @pytest.mark.slow
 def test_appended_and_compacted_records_have_the_same_boxes() -> None:
     frame = in_pixels()
-    whole = convert(frame, "whole", shuffle=False, num_shards=1, tfds_features=True)
-    out = convert(frame[frame["image_uri"] != BRICK], "out", shuffle=False, tfds_features=True)
+    whole = convert(frame, "whole", shuffle=False, num_shards=1, schema=BOXES)
+    out = convert(frame[frame["image_uri"] != BRICK], "out", shuffle=False, schema=BOXES)
     tfrecorder.append(frame, out, progress=False)
-    with pytest.raises(tfrecorder.errors.OptionError, match="was made with `tfds_features=True`"):
-        tfrecorder.append(frame, out, tfds_features=False, progress=False)
+    words = "'boxes' has `tfds_features=False` here, `True` in the dataset"
+    with pytest.raises(tfrecorder.errors.SourceError, match=words):
+        tfrecorder.append(frame, out, schema=boxes_in_pixels(), progress=False)
     tfrecorder.compact(out, "compact", shuffle=False, num_shards=1, progress=False)
     for one in (out, "compact"):
         assert tfrecorder.verify(one, progress=False).ok
@@ -163,11 +167,11 @@ def test_tfds_shows_the_classes_of_a_mask_in_colours() -> None:
         return float(np.sort([pair.max() for pair in pairs])[4])  # of two unlike ones, the least
 
     assert contrast(convert(classes_in_quarters(), "plain")) <= 3
-    assert contrast(convert(classes_in_quarters(), "out", tfds_features=True)) > 30
+    assert contrast(convert(classes_in_quarters(), "out", schema=MASKS)) > 30
 
 
 def test_as_supervised_gives_the_image_and_its_mask() -> None:
-    out = convert(masked(3), "out", tfds_features=True)
+    out = convert(masked(3), "out", schema=MASKS)
     dataset, info = read(out, as_supervised=True)
     assert info.supervised_keys == ("image/encoded", MASK)
     for image, mask in tfds.as_numpy(dataset):
@@ -178,31 +182,18 @@ def test_as_supervised_gives_the_image_and_its_mask() -> None:
 
 
 def test_as_supervised_gives_the_label_where_there_is_one() -> None:
-    schema = Schema(split=Split(), image_uri=Image(), mask_uri=Mask(), label=Label())
-    out = convert(masked(3).assign(label="cup"), "out", schema=schema, tfds_features=True)
+    schema = Schema(split=Split(), image_uri=Image(), mask_uri=MASKED, label=Label())
+    out = convert(masked(3).assign(label="cup"), "out", schema=schema)
     assert read(out)[1].supervised_keys == ("image/encoded", "image/class/label")
 
 
 @pytest.mark.slow
 def test_show_examples_shows_the_image_and_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib").use("agg")
-    out = convert(classes_in_quarters(), "out", tfds_features=True)
+    out = convert(classes_in_quarters(), "out", schema=MASKS)
     dataset, info = read(out)
     for key, shape in (("image/encoded", (64, 64, 3)), (MASK, (64, 64))):
         figure = tfds.visualization.show_examples(dataset, info, rows=1, cols=1, image_key=key)
         (shown,) = figure.axes[0].images
         assert shown.get_array().shape == shape
         figure.savefig(f"{key.replace('/', '_')}.png")
-
-
-@pytest.mark.slow
-def test_a_schema_says_the_same_as_the_option() -> None:
-    edges = Boxes(unit="pixel", tfds_features=True)
-    schema = Schema(split=Split(), image_uri=Image(), boxes=edges)
-    convert(in_pixels(), "out", schema=schema, shuffle=False)
-    convert(in_pixels(), "other", shuffle=False, tfds_features=True)
-    assert content_files("out") == content_files("other")
-    infos = [json.loads(Path(out, "dataset_info.json").read_text()) for out in ("out", "other")]
-    for info in infos:
-        del info["releaseNotes"]  # the digest of the plan, which knows the option
-    assert infos[0] == infos[1]

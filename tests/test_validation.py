@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from image_cases import photo, save
-from support import CSV, PHOTOS, photo_frame, severities
+from support import CSV, PHOTOS, labelled, photo_frame, severities
 
 import tfrecorder
+from tfrecorder.schema import Boxes, Image, Schema, Split
 
 MANY = [f"{n}.jpg" for n in range(20)]
 
@@ -59,10 +60,10 @@ PROVOKED = {
     "no_strata": (table(label=None, split=None), {"stratify": True}, (None, "label", None)),
     "reserved_label": (
         table(label=at([1] * 20, _2=0), **BOX),
-        {"background_class": True},
+        {"schema": Schema(split=Split(), image_uri=Image(), boxes=Boxes(background_class=True))},
         (2, "label", 0),
     ),
-    "unknown_label": (table(label=at(X, _2="y")), {"labels": ["x"]}, (2, "label", "y")),
+    "unknown_label": (table(label=at(X, _2="y")), {"schema": labelled("x")}, (2, "label", "y")),
     "missing_value": (
         table(age=at([1.0] * 20, _3=np.nan)),
         {"schema": WITH_AGE},
@@ -297,8 +298,6 @@ def test_the_checks_of_a_conversion_can_be_chosen() -> None:
 def test_a_wrong_option_is_named() -> None:
     with pytest.raises(tfrecorder.errors.OptionError, match="check='all'"):
         tfrecorder.validate(CSV, check="all")
-    with pytest.raises(tfrecorder.errors.OptionError, match="labels='cat'"):
-        tfrecorder.validate(CSV, labels="cat")
 
 
 def test_the_summary_is_short_however_many_the_faults() -> None:

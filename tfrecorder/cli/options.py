@@ -69,7 +69,6 @@ def _unless_quiet(ctx: click.Context, param: click.Parameter, value: bool | None
 #: The callbacks of options that are typed in another form than Python has.
 _TYPED: dict[str, Typed] = {
     "columns": pairs,
-    "labels": lambda ctx, param, values: values or None,
     "sep": _separator,
     "num_shards": _by_split(int, "8 or TRAIN=8,TEST=2"),
     "splits": _by_split(float, "TRAIN=0.7,VALIDATION=0.3"),
@@ -80,7 +79,7 @@ _TYPED: dict[str, Typed] = {
 }
 
 #: The flags of options that are repeated, one value at a time.
-_REPEATED = {"columns": "--column", "labels": "--label", "runner_options": "--runner-option"}
+_REPEATED = {"columns": "--column", "runner_options": "--runner-option"}
 
 
 def options_of(

@@ -17,7 +17,7 @@ from tfrecorder.display.commands import command
 _BACKTICKS = 8
 
 #: Options that are typed once for each of their values.
-_REPEATED = ("--column", "--label", "--runner-option", "--source-option")
+_REPEATED = ("--column", "--runner-option", "--source-option")
 
 #: What stands between the values of the other options; of most, a comma.
 _BETWEEN = {"--image-size": "x", "--part": "/"}

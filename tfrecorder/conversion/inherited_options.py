@@ -8,13 +8,13 @@ from typing import Any
 
 from tfrecorder.core.option import idle_options
 from tfrecorder.errors import OptionError
-from tfrecorder.options.convert import OF_TOOLS, ConvertOptions
+from tfrecorder.options.convert import OF_PLACE, ConvertOptions
 from tfrecorder.options.option import refuse, refuse_unknown
 from tfrecorder.reading.commits import Commit, read_commit
 
 #: Options that say what the columns and classes are: taken from the newest generation, which may
 #: have more classes than the first.
-_OF_COLUMNS = ("columns", "schema", "labels")
+_OF_COLUMNS = ("columns", "schema")
 
 #: The number of files in a generation follows from its own rows.
 _NOT_TAKEN = ("num_shards",)
@@ -34,11 +34,8 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
     options, since = newest.manifest["options"], newest.manifest["since"]
     first = newest if since == newest.number else read_commit(directory, since)
     recorded = first.manifest["options"] | {n: options[n] for n in _OF_COLUMNS if n in options}
-    if not {"columns", "schema", "labels"}.isdisjoint(given):
-        # A schema and the other two exclude each other; a given one replaces what the dataset had.
-        for name in _OF_COLUMNS:
-            if (name == "schema") != ("schema" in given) or name in given:
-                recorded.pop(name, None)
+    if not given.keys().isdisjoint(_OF_COLUMNS):  # they exclude each other
+        recorded = {name: recorded[name] for name in recorded.keys() - {*_OF_COLUMNS}}
     names = {item.name for item in dataclasses.fields(ConvertOptions) if item.metadata["content"]}
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     refuse_unknown(given, ConvertOptions)
@@ -52,7 +49,7 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
 
 def _refuse_mixture(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
     """Refuse options that would make parts of a dataset differ in what readers expect of it."""
-    reasons = dict.fromkeys(OF_TOOLS, "everything added to it must be made the same way")
+    reasons = dict.fromkeys(OF_PLACE, "everything added to it must be made the same way")
     if "raw" in (there.image_format, now.image_format):  # readers count these pixels
         words = "raw pixels can only be read if all images are alike"
         reasons |= dict.fromkeys(("image_format", "image_size"), words)

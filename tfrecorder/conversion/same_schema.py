@@ -74,6 +74,11 @@ def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Ite
             yield (
                 f"column {name!r} is {_words(field)} here, but {_words(there[name])} in the dataset"
             )
+        else:
+            for setting in ("background_class", "tfds_features"):
+                is_now, was = (getattr(one.kind, setting, False) for one in (field, there[name]))
+                if is_now != was:
+                    yield f"column {name!r} has `{setting}={is_now}` here, `{was}` in the dataset"
 
 
 def _words(field: Field) -> str:

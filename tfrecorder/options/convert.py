@@ -12,7 +12,6 @@ from tfrecorder.core.checks import (
     OneOf,
     Size,
     Whole,
-    class_names,
     flag_or_none,
     fraction,
     parse_size,
@@ -31,9 +30,8 @@ from tfrecorder.schema.splits import Division
 #: What `append` does with rows that are already in the dataset.
 DUPLICATES = ("skip", "keep")
 
-#: Options for other tools: where they look for a dataset, and what they expect in it.
+#: Options that decide where TFDS looks for a dataset.
 OF_PLACE = ("name", "version")
-OF_TOOLS = (*OF_PLACE, "tfds_features", "background_class")
 
 DEFAULT_SHARD_SIZE = "128MiB"
 DEFAULT_VERSION = "1.0.0"
@@ -69,20 +67,6 @@ class ConvertOptions(Options):
         content=True,
         metavar="FILE",
         normal=as_schema,
-    )
-    labels: tuple[str, ...] | None = option(
-        None,
-        class_names,
-        "All class names, in the order of their integers. Default: the labels found, sorted.",
-        content=True,
-        metavar="NAME",
-        normal=values.texts,
-    )
-    background_class: bool = option(
-        False,
-        help="Number the classes of boxes from 1: class 0 is the background, as detection tools "
-        "expect. Also writes label_map.csv and label_map.pbtxt.",
-        content=True,
     )
     sep: str | None = option(
         None,
@@ -201,12 +185,6 @@ class ConvertOptions(Options):
     apply_exif: bool = option(
         False, help="Turn images upright, following their EXIF orientation.", content=True
     )
-    tfds_features: bool = option(
-        False,
-        help="Describe boxes and masks by TFDS's own features, so that tfds.as_dataframe draws "
-        "them: records also hold each box as one value, and as_supervised gives image and mask.",
-        content=True,
-    )
     name: str | None = option(
         None,
         values.check_name,
@@ -294,12 +272,8 @@ class ConvertOptions(Options):
     )
 
     def _conflicts(self) -> Iterator[Fault]:
-        if self.schema is not None and (self.columns or self.labels):
-            words = (
-                "a schema names the source's own columns and their class names, as in "
-                "Label(names=[...]); leave this option out."
-            )
-            yield "columns" if self.columns else "labels", words
+        if self.schema is not None and self.columns:
+            yield "columns", "a schema names the source's own columns; leave this option out."
         of_one_size = isinstance(self.image_size, tuple) and self.resize != "fit"
         if self.image_format == "raw" and not of_one_size:
             words = (
@@ -362,9 +336,8 @@ class ConvertOptions(Options):
             if item.metadata["content"]
         }
         chosen["shard_size"] = self.shard_bytes
-        chosen["labels"] = None if self.labels is None else list(self.labels)
         # Only if they are used, so that plans made before these options existed stay valid.
-        for name in (*_OF_DIVISION, *OF_TOOLS):
+        for name in (*_OF_DIVISION, *OF_PLACE):
             if not chosen[name]:
                 del chosen[name]
         if self.name is not None:

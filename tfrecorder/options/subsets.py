@@ -35,7 +35,6 @@ NOT_STREAMED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
     "base": "a stream resolves relative uris from the current folder; give absolute ones",
-    "background_class": "a stream has one row for each image, and no boxes; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
     "retry_rejects": "a stream reads each row once; leave it out",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
@@ -56,7 +55,7 @@ NOT_COMPACTED = _all_but(
 
 #: Options that change what `validate` finds; those that count for images; and all it accepts.
 OF_FINDINGS = (
-    *("columns", "schema", "labels", "background_class", "sep", "encoding", "base"),
+    *("columns", "schema", "sep", "encoding", "base"),
     *("seed", "splits", "stratify", "split_by"),
 )
 OF_IMAGES = ("check", "max_pixels")

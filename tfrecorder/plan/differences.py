@@ -7,9 +7,7 @@ from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
 from tfrecorder.plan.plan import Plan, PlanKind
 
 #: Options that decide on the splits and values of rows: if one differs, it is what changed them.
-_OF_VALUES = frozenset(
-    ("columns", "schema", "labels", "background_class", "seed", "splits", "stratify", "split_by")
-)
+_OF_VALUES = frozenset(("columns", "schema", "seed", "splits", "stratify", "split_by"))
 
 
 def describe_difference(staged: Plan, now: Plan) -> list[str]:

@@ -273,7 +273,7 @@ def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> I
         for key in (_OBJECT_LABEL, _OBJECT_TEXT, _OBJECT_MASK):
             if key in keys.features:
                 unread[key] = "is of objects that have no boxes"
-    # `convert(tfds_features=True)` repeats the edges under this key.
+    # `Boxes(tfds_features=True)` repeats the edges under this key.
     others = [key for key in arrays if key != f"{_OBJECT.key}/bbox"] if edges else arrays[1:]
     for key in others:
         unread[key] = f"holds boxes next to those of {(edges or arrays)[0]}"

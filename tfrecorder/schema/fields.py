@@ -113,8 +113,12 @@ class Field:
 
         None for any other column, and for boxes that are stored only by their edges.
         """
-        whole = isinstance(self.kind, Boxes) and self.kind.tfds_features
-        return f"{self.key}/bbox" if whole else None
+        return f"{self.key}/bbox" if isinstance(self.kind, Boxes) and self.for_tfds else None
+
+    @property
+    def for_tfds(self) -> bool:
+        """True if TFDS's own features describe its boxes or masks."""
+        return isinstance(self.kind, (Boxes, Mask)) and self.kind.tfds_features
 
     @property
     def label_map(self) -> tuple[str, ...] | None:

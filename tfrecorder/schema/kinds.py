@@ -116,9 +116,12 @@ class Mask(Kind):
 
     Attributes:
         of: the column of the image; None if there is only one.
+        tfds_features: if True, TFDS draws the classes in colours, and its as_supervised gives the
+            image and its mask if the dataset has no classes.
     """
 
     of: str | None = option(None, _check_name)
+    tfds_features: bool = option(False)
     word = "mask"
 
 
@@ -363,27 +366,3 @@ def settings(kind: Kind) -> dict[str, Any]:
 
 #: For sources whose columns do not call for another schema.
 DEFAULT_SCHEMA = Schema(split=Split(required=False), image_uri=Image(), label=Label(required=False))
-
-
-def with_names(schema: Schema, names: Sequence[str]) -> Schema:
-    """The schema, with these class names for every column that has classes."""
-    kinds = {
-        name: dataclasses.replace(kind, names=tuple(names)) if hasattr(kind, "names") else kind  # type: ignore[type-var]
-        for name, kind in schema.fields
-    }
-    return Schema(kinds)
-
-
-def with_boxes(schema: Schema, background_class: bool, tfds_features: bool) -> Schema:
-    """The schema, with these settings for its boxes; a setting that is False changes nothing."""
-
-    def chosen(kind: Kind) -> Kind:
-        if not isinstance(kind, Boxes):
-            return kind
-        return dataclasses.replace(
-            kind,
-            background_class=background_class or kind.background_class,
-            tfds_features=tfds_features or kind.tfds_features,
-        )
-
-    return Schema({name: chosen(kind) for name, kind in schema.fields})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -17,22 +15,17 @@ from tfrecorder.schema.kinds import (
     Mask,
     Schema,
     Split,
-    with_names,
 )
 from tfrecorder.sources.table import as_objects, is_list
 
 MASK_COLUMN = "mask_uri"
 
 
-def schema_of(table: pd.DataFrame, labels: Sequence[str] | None) -> Schema:
-    """The schema of a table, which may have boxes or a mask in columns with the known names.
-
-    Args:
-        labels: all class names, if given.
-    """
+def schema_of(table: pd.DataFrame) -> Schema:
+    """The schema of a table, which may have boxes or a mask in columns with the known names."""
     names = [str(name) for name in table.columns]
     has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
-    labelled, schema = LABEL_COLUMN in names, DEFAULT_SCHEMA
+    labelled = LABEL_COLUMN in names
     if URI_COLUMN in names and (has_boxes or has_mask):
         kinds: dict[str, Kind] = {SPLIT_COLUMN: Split()} if SPLIT_COLUMN in names else {}
         kinds[URI_COLUMN] = Image()
@@ -42,8 +35,8 @@ def schema_of(table: pd.DataFrame, labels: Sequence[str] | None) -> Schema:
             kinds["boxes"] = Boxes(unit=box_unit(table), label=LABEL_COLUMN if labelled else None)
         elif labelled:
             kinds[LABEL_COLUMN] = Label()
-        schema = Schema(kinds)
-    return with_names(schema, labels) if labels else schema
+        return Schema(kinds)
+    return DEFAULT_SCHEMA
 
 
 def box_unit(table: pd.DataFrame) -> str:

@@ -113,7 +113,7 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
             frame[name] = _plain(datasets, name, classes.get(name))
         else:
             frame[name] = pd.Series(np.zeros(rows, dtype=bool))
-    schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours), options.labels)
+    schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours))
     kinds = dict(_with_classes(schema, {ours[name]: names for name, names in classes.items()}))
     if isinstance(source, Mapping):
         split_column = next(iter(schema.of(Split)), SPLIT_COLUMN)

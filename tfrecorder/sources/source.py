@@ -21,7 +21,7 @@ from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import COLUMNS
-from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Ignore, Label, Schema, Split, with_boxes
+from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.content_names import with_contents
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
@@ -34,13 +34,8 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_source(source: Any, options: ConvertOptions = ConvertOptions()) -> Source:  # noqa: B008
-    """`read_table`, with the settings of its boxes; images that came as bytes are hashed."""
+    """`read_table`; images that came as bytes are hashed."""
     table = read_table(source, options)
-    if options.background_class and not table.schema.of(Boxes):
-        words = "it is for the classes of boxes, and the source has no boxes; leave it out."
-        raise OptionError.of("background_class", True, words)
-    schema = with_boxes(table.schema, options.background_class, options.tfds_features)
-    table = replace(table, schema=schema)
     # In a folder, every uri is the name of a file, so none is an image itself.
     return table if table.passed_over else with_contents(table)
 
@@ -67,7 +62,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     if base is not None and raw.passed_over:
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
     frame, names = raw.frame, _our_names(raw, options.split_by)
-    schema = raw.schema or schema_of(frame.set_axis(names, axis=1), options.labels)
+    schema = raw.schema or schema_of(frame.set_axis(names, axis=1))
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
     picked = {

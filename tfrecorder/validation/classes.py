@@ -126,7 +126,7 @@ def number_flat(
 def _check_reserved(labels: pd.Series) -> Finding:
     """Boxes of class 0, by its number or by its name."""
     zero = 0 if labels.dtype == np.int64 else BACKGROUND
-    message = "label {value!r} is class 0, which `background_class=True` reserves"
+    message = "label {value!r} is class 0, which `Boxes(background_class=True)` reserves"
     return flag("reserved_label", labels.eq(zero).to_numpy(dtype=bool), labels, message)
 
 

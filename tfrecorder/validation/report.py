@@ -51,7 +51,7 @@ CODES = {
         ERROR,
         "Number the classes from 1, or rename the class. If the box is around nothing, drop it.",
     ),
-    "unknown_label": (ERROR, "Add it to `labels=…`, or correct the row."),
+    "unknown_label": (ERROR, "Add it to the class names of the schema, or correct the row."),
     "missing_value": (
         ERROR,
         "Give the value, drop the row, or set a default in the schema: `default=…`.",

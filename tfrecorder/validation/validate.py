@@ -38,7 +38,7 @@ def validate(
             `tfrecorder.convert`.
         check_images: also open and check every image and mask, as a conversion would, and compare
             boxes in pixels with the size of their image.
-        **options: columns, schema, labels, background_class, sep, encoding, base, seed, splits,
+        **options: columns, schema, sep, encoding, base, seed, splits,
             stratify, split_by, warnings, progress, and with `check_images` also check and
             max_pixels, as for `tfrecorder.convert`.
 

@@ -55,9 +55,9 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
         kind: kinds.Kind
         if last == "encoded" and f"{stem}/format" in features:
             column = f"{stem}_uri"
-            kind = (
-                kinds.Mask() if "encodingFormat" in forms[key].get("image", {}) else kinds.Image()
-            )
+            form = forms[key].get("image", {})
+            mask = kinds.Mask(tfds_features="useColormap" in form)
+            kind = mask if "encodingFormat" in form else kinds.Image()
         elif last == "label" and f"{stem}/text" in features:
             kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
         elif key in (boxes, *_BOXES.edges):
@@ -144,6 +144,4 @@ def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, 
         options |= {"name": info["name"], "version": info["version"]}
     if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms):
         options["image_format"] = "raw"
-    if any("boundingBox" in str(form) or "useColormap" in str(form) for form in forms):
-        options["tfds_features"] = True
     return options

@@ -241,8 +241,9 @@ def into_place(output_dir: str, plan: Plan) -> None:
 def covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
     """True if what one manifest says of features and classes holds for the records of another."""
     a, b = Plan.of(wide), Plan.of(narrow)
-    decisive = ("image_format", "tfds_features")
-    if a.features != b.features or any(a.options.get(o) != b.options.get(o) for o in decisive):
+    if a.features != b.features or a.options.get("image_format") != b.options.get("image_format"):
+        return False
+    if [field.for_tfds for field in a.fields] != [field.for_tfds for field in b.fields]:
         return False
     for key, names in b.vocabularies.items():
         if (a.vocabularies[key] or ())[: len(names or ())] != (names or ()):

@@ -147,7 +147,7 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
     content: dict[str, Any] = {"dtype": "uint8", "shape": shape}
     if feature.kind == "mask":
         content["encodingFormat"] = "png"
-        if plan.options.get("tfds_features"):
+        if feature.key in _drawn(plan):
             content["useColormap"] = True  # as greys, classes 0, 1, 2 all look black
     return {"pythonClassName": f"{_TFDS}.image_feature.Image", "image": content}
 
@@ -213,7 +213,12 @@ def _target(plan: Plan) -> str | None:
         return LABEL
     masks = [key for key, kind in kinds.items() if kind == "mask"]
     alone = len(masks) == 1 and not any(field.num_classes for field in plan.fields)
-    return masks[0] if alone and plan.options.get("tfds_features") else None
+    return masks[0] if alone and masks[0] in _drawn(plan) else None
+
+
+def _drawn(plan: Plan) -> set[str]:
+    """The keys of what TFDS draws in its own way."""
+    return {feature.key for field in plan.fields if field.for_tfds for feature in field.features}
 
 
 def class_files(plan: Plan) -> dict[str, bytes]:

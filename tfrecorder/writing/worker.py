@@ -97,9 +97,7 @@ class Worker:
                 note_progress(task.output_dir, shard, rows)
 
         def write(attempt: Attempt) -> DoneRecord:
-            return write_shard(
-                self._plan, number, attempt, self._pool, note, self._footer
-            )
+            return write_shard(self._plan, number, attempt, self._pool, note, self._footer)
 
         def settle() -> DoneRecord:
             return settled(task.output_dir, shard, task.digest, write)
