@@ -140,7 +140,7 @@ def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
         "upright": (mixed, {"apply_exif": True}),
         "PNG, padded": (mixed, {"image_format": "png", "resize": "pad", "image_size": (48, 64)}),
         "JPEG": (mixed, {"image_format": "jpeg", "image_quality": 80}),
-        "short side": (photos, {"image_size": 130}),
+        "short side": (photos, {"short_side": 130}),
         "raw": (photos, {"image_format": "raw", "resize": "crop", "image_size": (24, 32)}),
         "masks, cropped": (masks, {"resize": "crop", "image_size": (64, 96)}),
         "boxes, stretched": (photos.assign(**EDGES), {"image_size": (64, 96)}),

@@ -20,7 +20,6 @@ IDLE = [
     (("--image-quality", "80"), "without --image-size or --image-format or --apply-exif;"),
     (("--image-quality", "80", "--image-format", "png"), "no effect with --image-format png;"),
     (("--shard-size", "1MiB", "--num-shards", "2"), "no effect with --num-shards 2; change one"),
-    (("--version", "1.0.1"), "--version 1.0.1: it has no effect without --name; give that too."),
 ]
 
 

@@ -244,7 +244,7 @@ def with_rejects() -> tuple[pd.DataFrame, None]:
         (lambda: (every_kind(), EVERY_KIND), {}),
         (detection, {}),
         (with_rejects, {"num_shards": 3, "max_reject_fraction": 0.5}),
-        (lambda: (photo_frame(9).drop(columns="label"), None), {"image_size": 32}),
+        (lambda: (photo_frame(9).drop(columns="label"), None), {"short_side": 32}),
         (lambda: (photo_frame(9), None), {"image_size": (8, 8), "image_format": "raw"}),
     ],
     ids=["every kind", "detection", "rejects", "no label", "raw"],

@@ -27,7 +27,7 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
     "none": {},
     "png": {"image_format": "png"},
     "upright": {"apply_exif": True},
-    "short side": {"image_size": 48},
+    "short side": {"short_side": 48},
     "stretch": {"image_size": (40, 64)},
     "fit": {"image_size": (40, 64), "resize": "fit"},
     "stretch upright": {"image_size": (40, 64), "apply_exif": True},

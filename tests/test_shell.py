@@ -374,8 +374,8 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
         (("--max-reject-fraction", "3"), "--max-reject-fraction 3.0: give a number"),
         (
             ("--image-size", "0"),
-            "--image-size 0: give the short side in pixels, such as --image-size 256, or height "
-            "and width, such as --image-size 224x224.",
+            "--image-size 0: give height and width in pixels, such as --image-size 192x256, or "
+            "one number for both.",
         ),
         (("--image-format", "raw"), "give it, such as --image-size 128x128, and"),
         (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects cannot be combined"),

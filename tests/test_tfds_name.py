@@ -48,8 +48,8 @@ def test_the_result_shows_a_call_that_works() -> None:
 
 def test_versions_stand_side_by_side_and_tfds_takes_the_newest() -> None:
     tfrecorder.convert(photo_frame(4), "data", **NAMED)
-    tfrecorder.convert(photo_frame(6), "data", version="1.10.0", **NAMED)
-    tfrecorder.convert(photo_frame(5), "data", version="1.9.0", **NAMED)
+    tfrecorder.convert(photo_frame(6), "data", name="flowers:1.10.0", progress=False)
+    tfrecorder.convert(photo_frame(5), "data", name="flowers:1.9.0", progress=False)
     assert len(found_by_tfds()) == 6
     assert len(found_by_tfds("flowers:1.0.0")) == 4
     assert len(found_by_tfds("flowers:1.9.0")) == 5
@@ -108,10 +108,9 @@ def test_stage_work_and_commit_give_the_bytes_of_convert() -> None:
     assert public_files(OUT) == public_files("other/flowers/1.0.0")
 
 
-@pytest.mark.parametrize("where", [{"output_dir": "data", "name": "flowers"}, {"output_dir": OUT}])
-def test_append_finds_the_dataset_by_its_name_and_by_its_directory(where: dict[str, Any]) -> None:
+def test_append_keeps_the_name_of_the_dataset() -> None:
     tfrecorder.convert(table(0, 6), "data", **NAMED)
-    added = tfrecorder.append(table(6, 4, label="new"), progress=False, **where)
+    added = tfrecorder.append(table(6, 4, label="new"), OUT, progress=False)
     assert (added.output_dir, added.generation, added.records) == (OUT, 1, 4)
     info = json.loads(Path(OUT, "dataset_info.json").read_text())
     assert (info["name"], info["version"]) == ("flowers", "1.1.0")
@@ -121,17 +120,19 @@ def test_append_finds_the_dataset_by_its_name_and_by_its_directory(where: dict[s
     assert "new" in builder.info.features["image/class/label"].names
 
 
-def test_append_refuses_another_name() -> None:
-    tfrecorder.convert(table(0, 4), "data/flowers/1.0.0", progress=False)
-    with pytest.raises(tfrecorder.errors.OptionError, match=r"name='flowers': .* with `name=None`"):
-        tfrecorder.append(table(4, 4), "data", **NAMED)
+def test_append_and_compact_in_place_take_no_name() -> None:
+    tfrecorder.convert(table(0, 4), OUT, progress=False)
+    with pytest.raises(tfrecorder.errors.OptionError, match="name='flowers': .* keeps its name"):
+        tfrecorder.append(table(4, 4), OUT, **NAMED)
+    with pytest.raises(tfrecorder.errors.OptionError, match="a dataset keeps its name"):
+        tfrecorder.compact(OUT, **NAMED)
 
 
 @pytest.mark.slow
 def test_compact_gives_the_new_dataset_a_name_and_a_version() -> None:
     tfrecorder.convert(table(0, 6), "data", **NAMED)
     tfrecorder.append(table(6, 4), OUT, progress=False)
-    done = tfrecorder.compact(OUT, "data", version="1.1.0", **NAMED)
+    done = tfrecorder.compact(OUT, "data", name="flowers:1.1.0", progress=False)
     assert done.output_dir == "data/flowers/1.1.0"
     assert len(found_by_tfds("flowers:1.0.0")) == 10
     assert len(found_by_tfds()) == 10
@@ -167,19 +168,19 @@ def test_the_command_line_prints_the_directory_and_the_call() -> None:
         assert ended.exit_code == 0, ended.output
         return ended.stdout
 
-    words = ("photos.csv", "data", "--name", "flowers", "--version", "2.0.0")
+    words = ("photos.csv", "data", "--name", "flowers:2.0.0")
     assert "would go to data/flowers/2.0.0;" in call("convert", *words, "--dry-run")
     shown = call("convert", *words)
     assert "4 records in data/flowers/2.0.0 " in shown
     assert "TFDS: tfds.load('flowers:2.0.0', data_dir='data')" in shown
     assert json.loads(call("convert", *words, "--json"))["version"] == "2.0.0"
-    assert "nothing to append" in call("append", *words)
+    assert "nothing to append" in call("append", "photos.csv", "data/flowers/2.0.0")
 
 
 def test_the_directory_of_another_version_is_not_taken_for_the_folder_above() -> None:
     tfrecorder.convert(photo_frame(2), OUT, **NAMED)
     with pytest.raises(tfrecorder.errors.OutputError, match="is itself a dataset"):
-        tfrecorder.convert(photo_frame(2), OUT, version="2.0.0", **NAMED)
+        tfrecorder.convert(photo_frame(2), OUT, name="flowers:2.0.0", progress=False)
 
 
 def test_a_dataset_is_not_written_into_another() -> None:

@@ -37,7 +37,7 @@ def difference(one: Any, other: Any) -> float:
 
 def test_the_short_side_shrinks_and_small_images_stay_byte_for_byte() -> None:
     frame = photo_frame()
-    convert(frame, "out", image_size=130, shuffle=False, num_shards=1)
+    convert(frame, "out", short_side=130, shuffle=False, num_shards=1)
     pairs = list(zip(as_stored(frame), records("out"), strict=True))
     kept = [one for one in pairs if min(one[0].size) <= 130]
     assert kept
@@ -193,8 +193,9 @@ def test_tfds_reads_raw_pixels() -> None:
     ("options", "words"),
     [
         ({"image_format": "raw"}, "only if all images have one size"),
-        ({"image_format": "raw", "image_size": 64}, "only if all images have one size"),
+        ({"image_format": "raw", "short_side": 64}, "only if all images have one size"),
         ({**RAW, "resize": "fit"}, "a `resize` other than 'fit'"),
+        ({"image_size": 64, "short_side": 64}, "short_side=64: .*give one"),
     ],
 )
 def test_what_cannot_be_is_refused(options: Any, words: str) -> None:

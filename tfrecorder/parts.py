@@ -137,7 +137,7 @@ class PartResult(Report):
 
 
 def work(
-    output_dir: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
     *,
     part: tuple[int, int] = (1, 1),
     num_threads: int | None = None,
@@ -150,7 +150,7 @@ def work(
     skipped.
 
     Args:
-        output_dir: the directory that was given to `stage`.
+        directory: where `stage` planned them.
         part: the number of this part, from 1, and the number of parts: (3, 16).
         num_threads: threads that load images; by default one per core, or 16 if images come from
             a bucket.
@@ -168,7 +168,7 @@ def work(
     Example:
         >>> tfrecorder.parts.work("out", part=(3, 16))  # doctest: +SKIP
     """
-    began, where = time.perf_counter(), _path(output_dir)
+    began, where = time.perf_counter(), _path(directory)
     require(_check_part, part=part)
     number, parts = map(int, part)
     options = ConvertOptions(num_threads=num_threads, progress=progress)
@@ -184,7 +184,7 @@ def work(
         done = [*before.values(), *written]
     totals = add_up(done)
     return PartResult(
-        output_dir=os.fspath(output_dir),
+        output_dir=os.fspath(directory),
         part=(number, parts),
         shards=len(mine),
         shards_before=len(before),
@@ -197,14 +197,14 @@ def work(
 
 
 def commit(
-    output_dir: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
+    directory: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
 ) -> ConversionResult:
     """Make the shards that `tfrecorder.parts.work` wrote one dataset, once all are done.
 
     If it is finished already, return its result.
 
     Args:
-        output_dir: the directory that was given to `stage`.
+        directory: where `stage` planned them.
         max_reject_fraction: fail if more than this share of the rows was rejected; 0 to 1.
 
     Returns:
@@ -220,7 +220,7 @@ def commit(
     Example:
         >>> print(tfrecorder.parts.commit("out"))  # doctest: +SKIP
     """
-    where = _path(output_dir)
+    where = _path(directory)
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
     with storage.failing_as(DatasetError, where):
         standing = standing_of(where)
@@ -238,13 +238,13 @@ def commit(
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
     was_finished = pending is None or standing.is_committed
     result = read_result(where, number)
-    return dataclasses.replace(result, output_dir=os.fspath(output_dir), was_finished=was_finished)
+    return dataclasses.replace(result, output_dir=os.fspath(directory), was_finished=was_finished)
 
 
-def _path(output_dir: Any) -> str:
-    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
-        raise OptionError.of("output_dir", output_dir, "give the directory of a staged conversion.")
-    return storage.absolute(storage.given_path(output_dir))
+def _path(directory: Any) -> str:
+    if not isinstance(directory, (str, os.PathLike)) or not os.fspath(directory):
+        raise OptionError.of("directory", directory, "give the directory of a staged conversion.")
+    return storage.absolute(storage.given_path(directory))
 
 
 def _check_part(part: Any) -> str | None:

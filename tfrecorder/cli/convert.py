@@ -12,7 +12,7 @@ from tfrecorder.cli.options import at_option, given_options, option_of, options_
 from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.convert import DUPLICATES, ConvertOptions
-from tfrecorder.options.subsets import NOT_COMPACTED, NOT_VALIDATED
+from tfrecorder.options.subsets import NOT_APPENDED, NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
 
 
@@ -97,7 +97,7 @@ stage_only_option = click.option(
 
 
 @click.command(
-    help=f"""Add SOURCE to the finished dataset in OUTPUT_DIR, as a new generation.
+    help=f"""Add SOURCE to the finished dataset in DIRECTORY, as a new generation.
 
     Rows whose images are already in the dataset are skipped. Options that decide what the
     records hold, such as --image-size or --schema, stay as they were unless you give them.
@@ -107,7 +107,7 @@ stage_only_option = click.option(
     epilog="Example: tfrecorder append more.csv out",
 )
 @click.argument("source")
-@click.argument("output_dir")
+@click.argument("directory")
 @click.option(
     "--duplicates",
     type=click.Choice(DUPLICATES),
@@ -121,14 +121,14 @@ stage_only_option = click.option(
     help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
 @stage_only_option
-@options_of(ConvertOptions, without={"overwrite", "retry_rejects"}, appends=True)
+@options_of(ConvertOptions, without={*NOT_APPENDED, "retry_rejects"}, appends=True)
 @json_option
 @quiet_option
 @click.pass_context
-def append(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+def append(ctx: click.Context, source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.append import append as run
 
-    show(run(opened(source), output_dir, **given_options(ctx, options)), as_json)
+    show(run(opened(source), directory, **given_options(ctx, options)), as_json)
 
 
 @click.command(
@@ -159,18 +159,18 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
 
 
 @click.command(
-    help="""Abandon what was begun in OUTPUT_DIR and not committed.
+    help="""Abandon what was begun in DIRECTORY and not committed.
 
     What it wrote is removed. The dataset that was there before stays as it is.""",
     epilog="Example: tfrecorder undo out",
 )
-@click.argument("output_dir")
+@click.argument("directory")
 @json_option
 @quiet_option
-def undo(output_dir: str, as_json: bool) -> None:
+def undo(directory: str, as_json: bool) -> None:
     from tfrecorder.conversion.undo import undo as run
 
-    show(run(output_dir), as_json)
+    show(run(directory), as_json)
 
 
 @click.command(

@@ -48,14 +48,14 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 
 
 @click.command(
-    help="""Write one part of the shards that `stage` planned in OUTPUT_DIR.
+    help="""Write one part of the shards that `stage` planned in DIRECTORY.
 
     Run it once for each part, at the same time or one after the other, on one machine or
-    many. All must see OUTPUT_DIR and the images under the same paths. If a part fails, run
+    many. All must see DIRECTORY and the images under the same paths. If a part fails, run
     it again. Without --part, all shards are written.""",
     epilog="Example: tfrecorder work out --part 3/16",
 )
-@click.argument("output_dir")
+@click.argument("directory")
 @click.option(
     "--part",
     metavar="K/N",
@@ -72,25 +72,25 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 @option_of("progress")
 @json_option
 @quiet_option
-def work(output_dir: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
+def work(directory: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
     if part and part_index:
         raise click.UsageError("--part and --part-index cannot be combined.")
     from tfrecorder.parts import work as run
 
-    show(run(output_dir, part=part or part_index or (1, 1), **options), as_json)
+    show(run(directory, part=part or part_index or (1, 1), **options), as_json)
 
 
 @click.command(
-    help="""Make what `work` wrote into OUTPUT_DIR one dataset, once all parts are done.
+    help="""Make what `work` wrote into DIRECTORY one dataset, once all parts are done.
 
     If parts are missing, it names them and changes nothing.""",
     epilog="Example: tfrecorder commit out",
 )
-@click.argument("output_dir")
+@click.argument("directory")
 @option_of("max_reject_fraction")
 @json_option
 @quiet_option
-def commit(output_dir: str, as_json: bool, **options: Any) -> None:
+def commit(directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.parts import commit as run
 
-    show(run(output_dir, **options), as_json)
+    show(run(directory, **options), as_json)

@@ -21,9 +21,10 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
 from tfrecorder.core.checks import OneOf, flag
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.options.convert import DUPLICATES, OF_PLACE, ConvertOptions
+from tfrecorder.options.convert import DUPLICATES, ConvertOptions
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
+from tfrecorder.options.subsets import NOT_APPENDED
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
@@ -47,13 +48,13 @@ if TYPE_CHECKING:
 
 
 #: Options that must be known before the dataset is opened.
-_EARLY = ("runner_options", "progress", *OF_PLACE)
+_EARLY = ("runner_options", "progress")
 
 
-@takes(ConvertOptions, without=("overwrite", "retry_rejects", *OF_PLACE))
+@takes(ConvertOptions, without=(*NOT_APPENDED, "retry_rejects"))
 def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
-    output_dir: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
     *,
     duplicates: str = "skip",
     retry_rejects: bool = False,
@@ -71,8 +72,7 @@ def append(
     Args:
         source: as for `tfrecorder.convert`.  The columns must be those of the dataset; labels may
             be new, and get the next integers.
-        output_dir: the directory of a finished dataset; or with `name`, and `version` unless it is
-            1.0.0, the folder that it was converted into.
+        directory: a finished dataset.
         duplicates: "skip" skips rows whose images are in the dataset, as a record or as a reject;
             "keep" adds all rows.
         retry_rejects: also add rows that are in the dataset only as rejects.
@@ -99,12 +99,13 @@ def append(
     """
     require(OneOf(*DUPLICATES), duplicates=duplicates)
     require(flag, retry_rejects=retry_rejects, stage_only=stage_only)
-    if options.get("overwrite"):
-        words = "an append keeps what is there; leave it out, or replace the dataset with "
-        raise OptionError.of("overwrite", True, f"{words}`tfrecorder.convert`.")
+    for name in NOT_APPENDED.keys() & options.keys():
+        raise OptionError.of(name, options[name], f"{NOT_APPENDED[name]}.")
     given = {**options, "retry_rejects": retry_rejects}
-    chosen = ConvertOptions.of({n: value for n, value in options.items() if n in _EARLY})
-    path = output_path(output_dir, chosen)
+    # The others need the dataset, which is not opened yet.
+    early = {name: value for name, value in options.items() if name in _EARLY}
+    chosen = ConvertOptions.of(early)
+    path = output_path(directory, chosen, "directory")
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
         own_dataset(where)  # otherwise the claim would make a directory

@@ -26,7 +26,7 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
-from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
@@ -79,7 +79,7 @@ def compact(
             line.  Nothing of these records is left in the compacted dataset.
         at: the last generation to include, in another directory; None means the newest.
         stage_only: as for `tfrecorder.append`.
-        **options: num_shards, shard_size, shuffle, seed, name, version, overwrite, and the options
+        **options: num_shards, shard_size, shuffle, seed, name, overwrite, and the options
             about runners and progress, as for `tfrecorder.convert`.
 
     Returns:
@@ -99,7 +99,11 @@ def compact(
     chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
     where = storage.absolute(storage.given_path(directory))
     in_place = output_dir is None
-    path = output_path(directory if output_dir is None else output_dir, chosen)
+    if in_place and chosen.name is not None:
+        words = "in place, a dataset keeps its name; leave it out, or give an `output_dir` too."
+        raise OptionError.of("name", chosen.name, words)
+    argument = "directory" if output_dir is None else "output_dir"
+    path = output_path(directory if output_dir is None else output_dir, chosen, argument)
     target = storage.absolute(path)
     if in_place:
         if at is not None:
@@ -187,13 +191,17 @@ def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:
     return last and manifest["options"] == options
 
 
+#: What a plan says of a name that was given.
+_OF_NAME = ("name", "version")
+
+
 def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[str, Any]:
     """The options of the dataset, and those of its order and place that were given."""
     now = options.content_options()
     # A new dataset elsewhere has the name that was given for it, or none.
-    left = OF_PLACE if elsewhere else ()
+    left = _OF_NAME if elsewhere else ()
     taken = {n: value for n, value in newest.manifest["options"].items() if n not in left}
-    return {**taken, **{name: now[name] for name in (*OF_ORDER, *OF_PLACE) if name in now}}
+    return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
 
 
 def _plan(

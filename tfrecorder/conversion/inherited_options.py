@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrecorder.core.option import idle_options
 from tfrecorder.errors import OptionError
-from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import refuse, refuse_unknown
 from tfrecorder.reading.commits import Commit, read_commit
 
@@ -38,6 +38,8 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
         recorded = {name: recorded[name] for name in recorded.keys() - {*_OF_COLUMNS}}
     names = {item.name for item in dataclasses.fields(ConvertOptions) if item.metadata["content"]}
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
+    if "name" in kept:
+        kept["name"] = f"{kept['name']}:{recorded['version']}"
     refuse_unknown(given, ConvertOptions)
     there = ConvertOptions(**kept)
     # Which rows are tried again is decided before the conversion.
@@ -49,10 +51,10 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
 
 def _refuse_mixture(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
     """Refuse options that would make parts of a dataset differ in what readers expect of it."""
-    reasons = dict.fromkeys(OF_PLACE, "everything added to it must be made the same way")
+    reasons = {"name": "it keeps its name"}
     if "raw" in (there.image_format, now.image_format):  # readers count these pixels
         words = "raw pixels can only be read if all images are alike"
-        reasons |= dict.fromkeys(("image_format", "image_size"), words)
+        reasons |= dict.fromkeys(("image_format", "image_size", "short_side"), words)
     for name, reason in reasons.items():
         was, is_now = getattr(there, name), getattr(now, name)
         if was != is_now:

@@ -43,14 +43,14 @@ class UndoResult(Report):
         return f"{self.output_dir}: abandoned an unfinished {self.kind}, {rows} in {shards}{stays}"
 
 
-def undo(output_dir: str | os.PathLike[str]) -> UndoResult:
+def undo(directory: str | os.PathLike[str]) -> UndoResult:
     """Abandon an operation that was begun in a directory and not committed.
 
     What it wrote is removed, and no later process can commit it.  The dataset that was there before
     stays as it is.
 
     Args:
-        output_dir: the dataset directory.
+        directory: the dataset directory.
 
     Returns:
         What was abandoned.
@@ -63,7 +63,7 @@ def undo(output_dir: str | os.PathLike[str]) -> UndoResult:
         >>> tfrecorder.undo("out").kind  # doctest: +SKIP
         'append'
     """
-    where = storage.absolute(storage.given_path(output_dir))
+    where = storage.absolute(storage.given_path(directory))
     with storage.failing_as(DatasetError, where):
         if read_plan(where) is None:
             raise DatasetError(f"{where}: nothing is pending, so there is nothing to abandon.")
@@ -77,7 +77,7 @@ def undo(output_dir: str | os.PathLike[str]) -> UndoResult:
         elif not standing.is_overtaken:
             abandon(where, standing)
     return UndoResult(
-        output_dir=os.fspath(output_dir),
+        output_dir=os.fspath(directory),
         kind=pending.kind.value,
         rows=pending.rows,
         shards=len(pending.shards),

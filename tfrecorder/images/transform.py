@@ -52,13 +52,13 @@ class Transform:
 
 def transform_of(options: Mapping[str, Any]) -> Transform | None:
     """The transform in a plan's options; None if images stay as they are."""
-    size, form = options.get("image_size"), options.get("image_format", "keep")
-    upright = bool(options.get("apply_exif", False))
-    if size is None and form == "keep" and not upright:
+    size, short = options.get("image_size"), options.get("short_side")
+    form, upright = options.get("image_format", "keep"), bool(options.get("apply_exif", False))
+    if size is None and short is None and form == "keep" and not upright:
         return None
     resize = options.get("resize", "stretch")
-    if isinstance(size, int):
-        size, resize = (size, size), "short"
+    if short is not None:
+        size, resize = (short, short), "short"
     return Transform(
         None if size is None else _pair(size),
         resize,

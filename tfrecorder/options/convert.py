@@ -30,11 +30,8 @@ from tfrecorder.schema.splits import Division
 #: What `append` does with rows that are already in the dataset.
 DUPLICATES = ("skip", "keep")
 
-#: Options that decide where TFDS looks for a dataset.
-OF_PLACE = ("name", "version")
 
 DEFAULT_SHARD_SIZE = "128MiB"
-DEFAULT_VERSION = "1.0.0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +150,17 @@ class ConvertOptions(Options):
     image_size: int | tuple[int, int] | None = option(
         None,
         values.check_image_size,
-        "Store smaller images. One number: larger images shrink to this short side, in pixels. "
-        "Two: the exact height and width. Default: as they are.",
+        "Store all images in this size: height and width in pixels, or one number for both. "
+        "Default: as they are.",
         content=True,
         metavar="N|HxW",
         normal=values.sides,
+    )
+    short_side: int | None = option(
+        None,
+        Whole(1),
+        "Shrink larger images to this short side, in pixels; smaller ones stay as they are.",
+        content=True,
     )
     resize: str = option(
         "stretch",
@@ -179,7 +182,7 @@ class ConvertOptions(Options):
         Whole(1, 100),
         "Quality of images that are encoded as JPEG, 1 to 100.",
         content=True,
-        needs=("image_size", "image_format", "apply_exif"),
+        needs=("image_size", "short_side", "image_format", "apply_exif"),
         idle_with={"image_format": ("png", "raw").__contains__},
     )
     apply_exif: bool = option(
@@ -188,17 +191,11 @@ class ConvertOptions(Options):
     name: str | None = option(
         None,
         values.check_name,
-        "Write into OUTPUT_DIR/NAME/VERSION, where tfds.load(NAME, data_dir=OUTPUT_DIR) finds it.",
+        "Write into OUTPUT_DIR/NAME/VERSION, where tfds.load(NAME, data_dir=OUTPUT_DIR) finds it. "
+        "The version is 1.0.0, unless it is given as in flowers:1.0.1.",
         content=True,
-        metavar="NAME",
-    )
-    version: str | None = option(
-        None,
-        values.check_version,
-        "The version that goes with --name, such as 1.0.1. Default: 1.0.0.",
-        content=True,
-        metavar="X.Y.Z",
-        needs=("name",),
+        metavar="NAME[:VERSION]",
+        normal=values.with_version,
     )
     max_reject_fraction: float = option(
         0.1,
@@ -274,19 +271,15 @@ class ConvertOptions(Options):
     def _conflicts(self) -> Iterator[Fault]:
         if self.schema is not None and self.columns:
             yield "columns", "a schema names the source's own columns; leave this option out."
-        of_one_size = isinstance(self.image_size, tuple) and self.resize != "fit"
-        if self.image_format == "raw" and not of_one_size:
+        if self.image_size is not None and self.short_side is not None:
+            words = "`image_size` gives all images one size, whatever their short side; give one."
+            yield "short_side", words
+        if self.image_format == "raw" and (self.image_size is None or self.resize == "fit"):
             words = (
                 "raw pixels can be read back only if all images have one size; give it, such as "
                 "`image_size=(128, 128)`, and a `resize` other than 'fit'."
             )
             yield "image_format", words
-        if self.resize != "stretch" and isinstance(self.image_size, int):
-            words = (
-                "with one number for `image_size`, images keep their proportions; give height and "
-                "width, such as `image_size=(224, 224)`."
-            )
-            yield "resize", words
         if self.overwrite and self.retry_rejects:
             words = (
                 "`overwrite=True` and `retry_rejects=True` cannot be combined: the first starts "
@@ -307,7 +300,8 @@ class ConvertOptions(Options):
     @property
     def transforms(self) -> bool:
         """True if images are not stored as they are."""
-        return self.image_size is not None or self.image_format != "keep" or self.apply_exif
+        sized = self.image_size is not None or self.short_side is not None
+        return sized or self.image_format != "keep" or self.apply_exif
 
     @property
     def account(self) -> str | None:
@@ -337,16 +331,16 @@ class ConvertOptions(Options):
         }
         chosen["shard_size"] = self.shard_bytes
         # Only if they are used, so that plans made before these options existed stay valid.
-        for name in (*_OF_DIVISION, *OF_PLACE):
+        for name in (*_OF_DIVISION, "name"):
             if not chosen[name]:
                 del chosen[name]
         if self.name is not None:
-            chosen["version"] = self.version or DEFAULT_VERSION
+            chosen["name"], _, chosen["version"] = self.name.partition(":")
         if self.schema is None:
             del chosen["schema"]
         else:
             chosen["schema"] = to_plain(self.schema)
-        if isinstance(self.image_size, tuple):
+        if self.image_size is not None:
             chosen["image_size"] = list(self.image_size)
         if not self.transforms:
             chosen = {name: value for name, value in chosen.items() if name not in _OF_TRANSFORMS}
@@ -354,4 +348,11 @@ class ConvertOptions(Options):
 
 
 _OF_DIVISION = ("splits", "stratify", "split_by")
-_OF_TRANSFORMS = ("image_size", "resize", "image_format", "image_quality", "apply_exif")
+_OF_TRANSFORMS = (
+    "image_size",
+    "short_side",
+    "resize",
+    "image_format",
+    "image_quality",
+    "apply_exif",
+)

@@ -19,6 +19,9 @@ from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
+#: The version of a dataset that is named without one.
+DEFAULT_VERSION = "1.0.0"
+
 #: The codes of a validation report that `warnings` may name: its warnings and notes.
 WARNINGS = (
     *("column_left_out", "conflicting_labels", "duplicate_row", "empty_split", "few_images"),
@@ -37,8 +40,8 @@ def texts(values: Any) -> Any:
 
 
 def sides(value: Any) -> Any:
-    """The short side, or height and width, as Python's integers."""
-    return tuple(map(operator.index, value)) if isinstance(value, Sequence) else plain(value)
+    """Height and width, as Python's integers."""
+    return tuple(map(operator.index, value if isinstance(value, Sequence) else (value, value)))
 
 
 def shares(value: Mapping[str, float]) -> dict[str, float]:
@@ -87,8 +90,7 @@ def check_image_size(value: Any) -> str | None:
     if pair and all(is_whole(side) and side >= 1 for side in value):
         return None
     return (
-        "give the short side in pixels, such as `image_size=256`, or height and width, such as "
-        "`image_size=(224, 224)`."
+        "give height and width in pixels, such as `image_size=(192, 256)`, or one number for both."
     )
 
 
@@ -105,11 +107,26 @@ def check_schema(value: Any) -> str | None:
 
 
 def check_name(value: Any) -> str | None:
-    if isinstance(value, str) and _NAME.fullmatch(value):
+    name, colon, version = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if colon and not is_version(version):
+        return (
+            "give the version as three whole numbers separated by points, none with a leading "
+            "zero, such as 'flowers:1.0.1'."
+        )
+    if _NAME.fullmatch(name):
         return None
     words = "give a name that TFDS accepts: a-z, 0-9 and _, beginning with a letter"
-    made = _snake_case(value) if isinstance(value, str) else ""
+    made = _snake_case(name)
     return f"{words}, such as {made if _NAME.fullmatch(made) else 'my_flowers'!r}."
+
+
+def with_version(name: str) -> str:
+    """A name with its version, as TFDS spells it.
+
+    >>> with_version("flowers"), with_version("flowers:2.0.0")
+    ('flowers:1.0.0', 'flowers:2.0.0')
+    """
+    return str(name) if ":" in name else f"{name}:{DEFAULT_VERSION}"
 
 
 def _snake_case(text: str) -> str:
@@ -128,14 +145,6 @@ def is_version(text: str) -> bool:
     (True, False, False)
     """
     return _VERSION.fullmatch(text) is not None
-
-
-def check_version(value: Any) -> str | None:
-    if isinstance(value, str) and is_version(value):
-        return None
-    return (
-        "give three whole numbers separated by points, such as '1.0.0', none with a leading zero."
-    )
 
 
 def check_num_shards(value: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from tfrecorder.options.convert import OF_PLACE, ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import names_of
 
 
@@ -26,6 +26,13 @@ NOT_STAGED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
 }
 
+#: Options that do not apply to `append`.
+NOT_APPENDED = {
+    "name": "the dataset keeps its name; leave it out",
+    "overwrite": "an append keeps what is there; leave it out, or replace the dataset with "
+    "`tfrecorder.convert`",
+}
+
 _OF_MANY = "the process that reads a stream also writes it; leave it out"
 _OF_TEXT = "a stream gets rows, not text; leave it out"
 
@@ -45,8 +52,7 @@ NOT_STREAMED = {
 OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
 _OF_COMPACT = (
     *OF_ORDER,
-    *OF_PLACE,
-    *("overwrite", "runner", "runner_options", "wait", "project", "region"),
+    *("name", "overwrite", "runner", "runner_options", "wait", "project", "region"),
     *("num_workers", "num_threads", "progress"),
 )
 NOT_COMPACTED = _all_but(

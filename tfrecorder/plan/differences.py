@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tfrecorder.display.tables import counted
-from tfrecorder.options.convert import DEFAULT_VERSION, ConvertOptions
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.convert_values import DEFAULT_VERSION
 from tfrecorder.plan.plan import Plan, PlanKind
 
 #: Options that decide on the splits and values of rows: if one differs, it is what changed them.
