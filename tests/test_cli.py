@@ -67,7 +67,6 @@ _ON_DATAFLOW = ("--runner", "DataflowRunner")
         (["--max-pixels", "1000"], "max_pixels", 1000),
         (["--max-reject-fraction", "0.5"], "max_reject_fraction", 0.5),
         (["--overwrite"], "overwrite", True),
-        (["--retry-rejects"], "retry_rejects", True),
         (["--runner", "directrunner"], "runner", "DirectRunner"),
         (["--runner-option", "no-auth"], "runner_options", {"no_auth": True}),
         (

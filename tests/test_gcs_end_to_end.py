@@ -138,7 +138,7 @@ def test_an_image_that_is_not_there_or_not_permitted_is_a_reject(photos: Gcs) ->
     # Once before the launch, as one of those that are opened, and once for its shard.
     assert photos.count("download", f"bkt/{secret}") == 2
     photos.mend()
-    again = tfrecorder.convert(SOURCE, OUT, retry_rejects=True)
+    again = tfrecorder.append(SOURCE, OUT, retry_rejects=True)
     assert again.rejects == {"read/not_found": 1}
 
 

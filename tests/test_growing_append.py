@@ -186,12 +186,12 @@ def test_retry_rejects_of_the_first_conversion_adds_what_it_wins() -> None:
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
     shards = {shard: shard.read_bytes() for number in (0, 1) for shard in shards_of("out", number)}
     assert tfrecorder.convert(rows, "out", **QUIET).was_finished
-    result = tfrecorder.convert(rows, "out", retry_rejects=True, **QUIET)
+    result = add(rows, retry_rejects=True)
     assert (result.records, result.generation) == (1, 2)
     assert [one["image/source_id"] for one in records_of("out", 2)] == [b"3"]
     assert {shard: shard.read_bytes() for shard in shards} == shards
     assert rejects("out").empty
-    assert tfrecorder.convert(rows, "out", retry_rejects=True, **QUIET).was_finished
+    assert add(rows, retry_rejects=True).was_finished
     assert tfrecorder.info("out").records == 14
 
 

@@ -80,12 +80,6 @@ def in_python(**options: object) -> str:
             "such as --image-size 128x128, and a --resize other",
         ),
         (
-            {"overwrite": True, "retry_rejects": True},
-            "`overwrite=True` and `retry_rejects=True` cannot",
-            ("--overwrite", "--retry-rejects"),
-            "--overwrite and --retry-rejects cannot",
-        ),
-        (
             {"resize": "crop"},
             "no effect without `image_size=…`; give that too.",
             ("--resize", "crop"),

@@ -130,7 +130,6 @@ REFUSED = {
     ],
     "warnings": [("yes", "'show', 'error', or a list"), ([], "a list of codes"), (True, "a list")],
     "overwrite": [("yes", "True or False"), (None, "True or False")],
-    "retry_rejects": [("yes", "True or False"), (0, "True or False")],
     "runner": [("", "a runner's name"), (1, "a runner's name")],
     "runner_options": [
         ("machine_type=x", "give a dict"),

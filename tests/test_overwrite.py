@@ -115,7 +115,7 @@ def test_over_a_finished_dataset_the_same_overwrite_begins_anew(frame) -> None:
 def test_an_unfinished_one_is_left_alone_by_whatever_is_another(old, broken, frame) -> None:
     fail(broken)
     before = all_files("out")
-    for options in ({}, {"seed": 3}, {"retry_rejects": True}):
+    for options in ({}, {"seed": 3}):
         words = error_of(OutputError, frame, **{**OLD, **options})
         assert "`tfrecorder.undo` abandons it" in words
         assert "\n" not in words

@@ -190,13 +190,14 @@ def test_an_unmounted_disk_stops_before_anything_is_staged(disk: Path) -> None:
     assert tfrecorder.convert("images.csv", "out").records == 52
 
 
-@pytest.mark.parametrize("option", ["overwrite", "retry_rejects"])
-def test_an_unmounted_disk_does_not_cost_the_dataset_that_was_there(disk, option: str) -> None:
+def test_an_unmounted_disk_does_not_cost_the_dataset_that_was_there(disk: Path) -> None:
     (disk / "00.jpg").rename("first.jpg")
     tfrecorder.convert("images.csv", "out")
     before = public_files("out")
     disk.rename("away")
-    error_of(ImagesUnreachableError, "images.csv", **{option: True})
+    error_of(ImagesUnreachableError, "images.csv", overwrite=True)
+    with pytest.raises(ImagesUnreachableError):
+        tfrecorder.append("images.csv", "out", retry_rejects=True)
     assert public_files("out") == before
 
 
@@ -219,10 +220,10 @@ def test_rejects_of_a_finished_dataset_are_tried_again_on_request(disk: Path) ->
     assert result.rejects == {"read/not_found": 1, "check/not_an_image": 1}
     again = tfrecorder.convert("images.csv", "out", num_shards=8)
     assert again.was_finished
-    assert "`retry_rejects=True` retries the images that could not be read" in str(again)
+    assert "`tfrecorder.append` with `retry_rejects=True` tries those again" in str(again)
     shards = {path: path.stat().st_mtime_ns for path in Path("out").glob("*.tfrecord")}
     Path("away.jpg").rename(disk / "07.jpg")
-    again = tfrecorder.convert("images.csv", "out", num_shards=8, retry_rejects=True)
+    again = tfrecorder.append("images.csv", "out", retry_rejects=True)
     assert again.rejects == {"check/not_an_image": 1}
     assert again.records == 1
     assert all(path.stat().st_mtime_ns == changed for path, changed in shards.items())

@@ -378,7 +378,6 @@ def test_every_wrong_option_is_exit_code_2_and_one_line(
             "one number for both.",
         ),
         (("--image-format", "raw"), "give it, such as --image-size 128x128, and"),
-        (("--overwrite", "--retry-rejects"), "--overwrite and --retry-rejects cannot be combined"),
         (("--column", "price=label"), "--column price=label: the source has no column 'price'"),
         (("--column", "a=label", "--schema", "{schema}"), "--column a=label: a schema names"),
         (("--shards", "3"), "No such option '--shards'. Did you mean --num-shards?"),

@@ -122,7 +122,7 @@ def test_append_keeps_the_name_of_the_dataset() -> None:
 
 def test_append_and_compact_in_place_take_no_name() -> None:
     tfrecorder.convert(table(0, 4), OUT, progress=False)
-    with pytest.raises(tfrecorder.errors.OptionError, match="name='flowers': .* keeps its name"):
+    with pytest.raises(tfrecorder.errors.OptionError, match=r"name='flowers': .* keeps its name"):
         tfrecorder.append(table(4, 4), OUT, **NAMED)
     with pytest.raises(tfrecorder.errors.OptionError, match="a dataset keeps its name"):
         tfrecorder.compact(OUT, **NAMED)

@@ -60,7 +60,7 @@ STEPS = """
 tfrecorder.convert(first, out, **options)
 tfrecorder.append(more, out, num_shards=2)
 mend()
-tfrecorder.convert(first, out, retry_rejects=True, **options)
+tfrecorder.append(first, out, retry_rejects=True)
 tfrecorder.compact(out, drop=[drop])
 tfrecorder.compact(out, out + "-elsewhere", num_shards=3)
 tfrecorder.convert(first, out, overwrite=True, **options | {"num_shards": 1})

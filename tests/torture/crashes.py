@@ -86,8 +86,8 @@ class Attacked:
         """
         if self.options is None:
             tfrecorder.repair(out, progress=False)
-        elif has_ended:  # each of these two would begin once more
-            again = {**self.options, "overwrite": False, "retry_rejects": False}
+        elif has_ended:  # an overwrite would begin once more
+            again = {**self.options, "overwrite": False}
             result = tfrecorder.convert(material.table, out, progress=False, **again)
             demand(result.was_finished, f"written again: {result}")
         else:
@@ -124,7 +124,6 @@ CHANGING = ("at the commit", *WRITING)
 ATTACKED = (
     Attacked("convert", "", OPTIONS, WRITING, 6),
     Attacked("convert, overwrite", "other", {**OPTIONS, "overwrite": True}, CHANGING, 3),
-    Attacked("convert, retry_rejects", "partly", {**OPTIONS, "retry_rejects": True}, CHANGING, 3),
     Attacked("repair", "damaged", None, ("planning", "repairing", "repairing"), 3),
     Attacked("convert, num_workers=2", "", {**OPTIONS, "num_workers": 2}, WRITING, 2),
     Attacked("convert, by Ctrl-C", "", OPTIONS, ("writing", "committing"), 2, by_ctrl_c=True),

@@ -200,7 +200,7 @@ def mount_late(material: Material, folder: Path) -> Count:
         with mounted(where / LATE, "--bind", str(late)):
             first = tfrecorder.convert(frame, folder / "out", progress=False, **OPTIONS)
         again = {**OPTIONS, "retry_rejects": True, "progress": False}
-        result = tfrecorder.convert(frame, folder / "out", **again)
+        result = tfrecorder.append(frame, folder / "out", **again)
     away = len(list((images / LATE).iterdir()))
     demand(first.rejects.get("read/not_found") == away, f"{first.rejects}, not {away} away")
     demand(result.rejects.get("read/not_found") is None, f"{result.rejects} after the rerun")
@@ -251,7 +251,7 @@ def vanish(material: Material, times: int, folder: Path) -> Count:
         reasons = found["reason"].tolist()
         demand(reasons == ["not_found: No such file or directory"], f"row {row}: {reasons}")
         lost += lost_rows(out, material.rows)
-        convert(material.table, out, {**OPTIONS, "retry_rejects": True})
+        tfrecorder.append(material.table, out, retry_rejects=True, progress=False, **OPTIONS)
         lost += check_grown(out, material.whole, material.rows)
         shutil.rmtree(out)
     return Count("images that vanish after planning", times, 2 * times * material.rows, lost)
@@ -297,7 +297,7 @@ def lock_images() -> Count:
         demand("Permission denied" in words, words)
         locked.parent.chmod(0o755)
         with as_nobody():
-            tfrecorder.convert(frame, folder / "out", num_shards=3, retry_rejects=True)
+            tfrecorder.append(frame, folder / "out", num_shards=3, retry_rejects=True)
         lost = check_grown(folder / "out", folder / "whole", len(frame))
         return Count("unreadable folders", 2, 2 * len(frame), lost)
 

@@ -213,7 +213,7 @@ def open_all(out: str) -> list[str]:
         "load": lambda: [len(ds) for ds in tfrecorder.load(out).values()],
         "verify": lambda: str(tfrecorder.verify(out, progress=False)),
         "repair": lambda: str(tfrecorder.repair(out, progress=False)),
-        "convert": lambda: tfrecorder.convert(CSV, out, retry_rejects=True, progress=False),
+        "append": lambda: tfrecorder.append(CSV, out, retry_rejects=True, progress=False),
         "overwrite": lambda: tfrecorder.convert(CSV, out, overwrite=True, progress=False),
     }
     for name, run in commands.items():

@@ -121,7 +121,7 @@ stage_only_option = click.option(
     help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
 @stage_only_option
-@options_of(ConvertOptions, without={*NOT_APPENDED, "retry_rejects"}, appends=True)
+@options_of(ConvertOptions, without=NOT_APPENDED, appends=True)
 @json_option
 @quiet_option
 @click.pass_context

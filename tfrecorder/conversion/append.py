@@ -8,6 +8,7 @@ it there.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 _EARLY = ("runner_options", "progress")
 
 
-@takes(ConvertOptions, without=(*NOT_APPENDED, "retry_rejects"))
+@takes(ConvertOptions, without=NOT_APPENDED)
 def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     directory: str | os.PathLike[str],
@@ -99,17 +100,17 @@ def append(
     """
     require(OneOf(*DUPLICATES), duplicates=duplicates)
     require(flag, retry_rejects=retry_rejects, stage_only=stage_only)
-    for name in NOT_APPENDED.keys() & options.keys():
-        raise OptionError.of(name, options[name], f"{NOT_APPENDED[name]}.")
-    given = {**options, "retry_rejects": retry_rejects}
+    given: dict[str, Any] = {**options}
+    for name in NOT_APPENDED.keys() & given.keys():
+        raise OptionError.of(name, given[name], f"{NOT_APPENDED[name]}.")
     # The others need the dataset, which is not opened yet.
-    early = {name: value for name, value in options.items() if name in _EARLY}
+    early = {name: value for name, value in given.items() if name in _EARLY}
     chosen = ConvertOptions.of(early)
     path = output_path(directory, chosen, "directory")
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
         own_dataset(where)  # otherwise the claim would make a directory
-    rows = partial(_rows, source, where, duplicates == "keep", given)
+    rows = partial(_rows, source, where, duplicates == "keep", retry_rejects, given)
     work = job.Job("append", path, chosen, rows, source, adds=True)
     return job.stage_only(work) if stage_only else job.run(work)
 
@@ -131,7 +132,7 @@ def own_dataset(where: str) -> Commit:
 
 
 def _rows(
-    source: Any, where: str, keeps: bool, given: dict[str, Any], say: Say
+    source: Any, where: str, keeps: bool, retry_rejects: bool, given: dict[str, Any], say: Say
 ) -> PlannedRows | ConversionResult:
     """The rows that are not in the dataset yet, planned to be added to it."""
     complete(where)
@@ -143,9 +144,10 @@ def _rows(
     rows_there, numbers = 0, None
     if not keeps:
         say("looking for images already there")
-        retry = bool(given.get("retry_rejects"))
         merge_rows(where, newest)
-        table, rows_there, numbers = pass_over_known(table, where, newest, stored.fields, retry)
+        table, rows_there, numbers = pass_over_known(
+            table, where, newest, stored.fields, retry_rejects
+        )
     if rows_there and not len(table.frame):
         return _nothing(stored, newest, rows_there, dict(table.passed_over))
     say("checking the table")
@@ -154,7 +156,12 @@ def _rows(
     refuse_other_schema(where, stored.fields, table, checked.fields)
     checked = numbered(checked, table, rows_of(newest.manifest), numbers)
     kind = PlanKind.APPEND
-    return planned_rows(where, table, checked, report, options, kind, rows_there=rows_there)
+    rows = planned_rows(where, table, checked, report, options, kind, rows_there=rows_there)
+    if numbers is None or (checked.frame.index >= rows_of(newest.manifest)).any():
+        return rows
+    # Rejects alone: their rows were counted before, and may fail again.
+    plan = dataclasses.replace(rows.plan, source_rows=0, statistics={})
+    return dataclasses.replace(rows, plan=plan)
 
 
 def _nothing(

@@ -42,8 +42,7 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
         kept["name"] = f"{kept['name']}:{recorded['version']}"
     refuse_unknown(given, ConvertOptions)
     there = ConvertOptions(**kept)
-    # Which rows are tried again is decided before the conversion.
-    chosen = ConvertOptions(**{**kept, **given, "retry_rejects": False})
+    chosen = ConvertOptions(**{**kept, **given})
     refuse(chosen, idle_options(chosen, given))
     _refuse_mixture(directory, there, chosen)
     return chosen

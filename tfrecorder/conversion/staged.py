@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.conversion.retried import retried
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -131,14 +130,9 @@ def find(rows: PlannedRows, is_completed: bool = False) -> Found:
         OutputError: what is there is another operation, which cannot be continued.
     """
     standing, options = standing_of(rows.folder), rows.options
-    anew = options.overwrite and not (options.retry_rejects or is_completed)
+    anew = options.overwrite and not is_completed
     if standing.newest is not None and not (rows.plan.is_added or anew):
         whole = finished(rows.folder, standing, rows.plan)
-        if whole is not None and options.retry_rejects:
-            some = retried(rows.folder, standing.newest, whole, rows.plan, rows.planned)
-            if some is not None:
-                plan, planned = some
-                rows, whole = dataclasses.replace(rows, plan=plan, planned=planned), None
         if whole is not None and (standing.pending is None or standing.is_committed):
             return Found(rows, standing, finished=whole)
     staged = plan_to_continue(rows.folder, standing, rows.plan, options)

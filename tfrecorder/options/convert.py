@@ -216,10 +216,6 @@ class ConvertOptions(Options):
         False,
         help="Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
     )
-    retry_rejects: bool = option(
-        False,
-        help="For a finished dataset: try its rejects again, and add what can be read now.",
-    )
     runner: str | None = option(
         None,
         values.check_runner,
@@ -280,12 +276,6 @@ class ConvertOptions(Options):
                 "`image_size=(128, 128)`, and a `resize` other than 'fit'."
             )
             yield "image_format", words
-        if self.overwrite and self.retry_rejects:
-            words = (
-                "`overwrite=True` and `retry_rejects=True` cannot be combined: the first starts "
-                "again, the second keeps what is there. Give one of them."
-            )
-            yield None, words
 
     @property
     def text_form(self) -> TextForm:
@@ -340,7 +330,7 @@ class ConvertOptions(Options):
             del chosen["schema"]
         else:
             chosen["schema"] = to_plain(self.schema)
-        if self.image_size is not None:
+        if isinstance(self.image_size, tuple):
             chosen["image_size"] = list(self.image_size)
         if not self.transforms:
             chosen = {name: value for name, value in chosen.items() if name not in _OF_TRANSFORMS}

@@ -43,7 +43,6 @@ NOT_STREAMED = {
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
     "base": "a stream resolves relative uris from the current folder; give absolute ones",
     "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
-    "retry_rejects": "a stream reads each row once; leave it out",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
     "warnings": "a stream continues despite warnings; leave it out",
 }

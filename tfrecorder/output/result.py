@@ -176,7 +176,7 @@ class ConversionResult(SplitSums, Report):
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
-                notes.append("`retry_rejects=True` retries the images that could not be read")
+                notes.append("`tfrecorder.append` with `retry_rejects=True` tries those again")
         if self.suspects:
             where = os.path.join(self.output_dir, layout.SUSPECTS)
             images = counted(self.suspects, "image decodes", "images decode")
