@@ -10,15 +10,14 @@ import pandas as pd
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import ConvertKeywords, ValidateKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
-from tfrecorder.options.subsets import NOT_VALIDATED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from tfrecorder.inspection.frame import FramePreview
-    from tfrecorder.options.keywords import ConvertKeywords, ValidateKeywords
     from tfrecorder.output.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
     from tfrecorder.validation.report import ValidationReport
@@ -30,7 +29,7 @@ class TensorFlowAccessor:
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
 
-    @takes(ConvertOptions, without=NOT_VALIDATED)
+    @takes(ValidateKeywords, ConvertOptions)
     def validate(
         self, check_images: bool = False, **options: Unpack[ValidateKeywords]
     ) -> ValidationReport:
@@ -76,7 +75,7 @@ class TensorFlowAccessor:
 
         return preview_frame(self._frame, num_rows, seed=seed)
 
-    @takes(ConvertOptions)
+    @takes(ConvertKeywords, ConvertOptions)
     def to_tfrecord(
         self,
         output_dir: str | os.PathLike[str],

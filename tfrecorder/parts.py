@@ -28,6 +28,7 @@ from tfrecorder.errors import DatasetError, OptionError, OutputError, Unreachabl
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import StageKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_STAGED
@@ -47,13 +48,12 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import StageKeywords
 
 #: How many missing parts, or shards, a message names.
 NAMED = 8
 
 
-@takes(ConvertOptions, without=NOT_STAGED)
+@takes(StageKeywords, ConvertOptions)
 def stage(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],

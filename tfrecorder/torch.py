@@ -14,6 +14,7 @@ import numpy as np
 
 from tfrecorder.core.checks import Whole
 from tfrecorder.errors import OptionError, missing_explained
+from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.reading import batches as of_arrays
@@ -25,10 +26,8 @@ from tfrecorder.reading.records import NumberInEpoch, Records
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import BatchKeywords
 
-
-@takes(BatchOptions)
+@takes(BatchKeywords, BatchOptions)
 def batches(
     directory: str | os.PathLike[str], split: str, **options: Unpack[BatchKeywords]
 ) -> TensorBatches:

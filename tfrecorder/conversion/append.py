@@ -23,6 +23,7 @@ from tfrecorder.conversion.table import Say, check_table, planned_rows
 from tfrecorder.core.checks import OneOf, flag
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.convert import DUPLICATES, ConvertOptions
+from tfrecorder.options.keywords import AppendKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_APPENDED
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import AppendKeywords
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _EARLY = ("runner_options", "progress")
 
 
-@takes(ConvertOptions, without=NOT_APPENDED)
+@takes(AppendKeywords, ConvertOptions)
 def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     directory: str | os.PathLike[str],

@@ -27,6 +27,7 @@ from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import CompactKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
@@ -49,11 +50,10 @@ from tfrecorder.writing.commit import complete
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import CompactKeywords
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
-@takes(ConvertOptions, without=NOT_COMPACTED)
+@takes(CompactKeywords, ConvertOptions)
 def compact(
     directory: str | os.PathLike[str],
     output_dir: str | os.PathLike[str] | None = None,

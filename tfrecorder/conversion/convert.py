@@ -10,6 +10,7 @@ from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import ConvertKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import ConvertKeywords
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
-@takes(ConvertOptions)
+@takes(ConvertKeywords, ConvertOptions)
 def convert(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],

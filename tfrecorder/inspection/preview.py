@@ -14,6 +14,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
+from tfrecorder.options.keywords import PreviewKeywords
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.info import info
@@ -23,7 +24,6 @@ from tfrecorder.storage.local import local_path, write_whole
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import PreviewKeywords
 
 #: The height of the page in a notebook, in pixels.
 _NOTEBOOK_HEIGHT = 720
@@ -81,7 +81,7 @@ class Preview(Report):
         return f'<iframe title="{title}" srcdoc="{page}" style="{style}" sandbox></iframe>'
 
 
-@takes(PreviewOptions)
+@takes(PreviewKeywords, PreviewOptions)
 def preview(
     directory: str | os.PathLike[str],
     html: str | os.PathLike[str] | None = None,

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, overload
 
 from tfrecorder.errors import missing_explained
 from tfrecorder.loading.options import LoadOptions
+from tfrecorder.options.keywords import LoadKeywords
 from tfrecorder.options.signature import takes
 
 if TYPE_CHECKING:
     import tensorflow as tf
     from typing_extensions import Unpack
-
-    from tfrecorder.options.keywords import LoadKeywords
 
 
 @overload
@@ -28,7 +27,7 @@ def load(
 ) -> dict[str, tf.data.Dataset]: ...
 
 
-@takes(LoadOptions)
+@takes(LoadKeywords, LoadOptions)
 def load(
     directory: str | os.PathLike[str], split: str | None = None, **options: Unpack[LoadKeywords]
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:

@@ -15,6 +15,7 @@ from tfrecorder import storage
 from tfrecorder.core.checks import is_whole
 from tfrecorder.core.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
 from tfrecorder.errors import OptionError
+from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.batch_options import BatchOptions
@@ -33,13 +34,12 @@ from tfrecorder.reading.windows import WindowReader
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import BatchKeywords
 
 #: Names of the threads that decode, and of those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 
-@takes(BatchOptions)
+@takes(BatchKeywords, BatchOptions)
 def batches(
     directory: str | os.PathLike[str], split: str, **options: Unpack[BatchKeywords]
 ) -> Batches:

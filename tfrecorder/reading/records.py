@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder.core.checks import Whole
+from tfrecorder.options.keywords import ReadKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.options.signature import takes
@@ -25,7 +26,6 @@ from tfrecorder.reading.stored_records import open_stored
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import ReadKeywords
 
 #: How many records an iteration reads together.
 _AT_ONCE = 64
@@ -49,7 +49,7 @@ class NumberInEpoch(int):
         return int(self), self.epoch
 
 
-@takes(ReadOptions)
+@takes(ReadKeywords, ReadOptions)
 class Records(Sequence[Any]):
     """A split as a sequence of elements, in NumPy, without TensorFlow.
 

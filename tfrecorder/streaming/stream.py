@@ -25,6 +25,7 @@ from tfrecorder.display.tables import Report, counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import StreamKeywords
 from tfrecorder.options.option import names_of, refuse_unknown
 from tfrecorder.options.signature import takes
 from tfrecorder.options.stream import BatchLimits
@@ -40,7 +41,6 @@ from tfrecorder.streaming.streamed_dataset import StreamedDataset, open_streamed
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import StreamKeywords
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class StreamResult(Report):
         return [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
 
 
-@takes(BatchLimits, ConvertOptions, without=NOT_STREAMED)
+@takes(StreamKeywords, BatchLimits, ConvertOptions)
 def stream(
     source: StreamSource | str | os.PathLike[str],
     output_dir: str | os.PathLike[str],

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import ValidateKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
 from tfrecorder.sources.files import line_numbers
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import ValidateKeywords
 
-
-@takes(ConvertOptions, without=NOT_VALIDATED)
+@takes(ValidateKeywords, ConvertOptions)
 def validate(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     check_images: bool = False,
