@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from tfrecorder.errors import DatasetError
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
+from tfrecorder.options.keywords import BenchmarkKeywords
 from tfrecorder.options.signature import takes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import BenchmarkKeywords
 
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
@@ -74,7 +74,7 @@ class Throughput:
         return "\n".join(lines)
 
 
-@takes(LoadOptions, BenchmarkOptions)
+@takes(BenchmarkKeywords, LoadOptions, BenchmarkOptions)
 def benchmark(
     directory: str | os.PathLike[str],
     split: str = "TRAIN",
