@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import pydoc
 import re
 import types
 
@@ -111,6 +112,16 @@ def test_help_begins_as_the_readme_and_names_everything():
     assert re.search(r"df\.tensorflow\.to_tfrecord\(.*\n.*tfrecorder\.load\(", text)
     lines = re.findall(r"^    (\w+) +\S", text, re.MULTILINE)
     assert sorted(lines) == sorted({*tfrecorder.__all__, "keras", "torch"} - {*OBVIOUS})
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [("schema", "Boxes Image Label Mask Schema Split Text"), ("parts", "commit stage work")],
+)
+def test_help_of_a_module_explains_what_it_holds(module, names):
+    text = pydoc.plain(pydoc.render_doc(getattr(tfrecorder, module)))
+    for name in names.split():
+        assert re.search(rf"^    (class )?{name}\(", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("verb", ["preview", "validate", "to_tfrecord"])

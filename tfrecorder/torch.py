@@ -59,7 +59,7 @@ def batches(
 
 
 class TensorBatches(of_arrays.Batches):
-    """What `tfrecorder.torch.batches` returns: what `tfrecorder.batches` does, as tensors."""
+    """What `batches` returns: the batches of `tfrecorder.batches`, as tensors."""
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""

@@ -224,14 +224,14 @@ class Number(_Values):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Text(_Values):
-    """A text, or an array of texts."""
+    """A text, or an array of texts; `shape` and `default` are as of `Number`."""
 
     word = "text"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Bytes(_Values):
-    """Bytes, or an array of bytes; only a frame can hold them."""
+    """Bytes, or an array of bytes, which only a frame can hold; otherwise like `Text`."""
 
     word = "bytes"
 
