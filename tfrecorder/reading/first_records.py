@@ -17,7 +17,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import records_in
-from tfrecorder.schema.keys import DEFAULT_FEATURES, HEIGHT, WIDTH, Feature
+from tfrecorder.schema.keys import HEIGHT, WIDTH, Feature
 
 #: How many files to read per split, spread evenly, and how many records per file; we stop earlier
 #: once the records of a file exceed this many bytes.
@@ -84,9 +84,7 @@ def features_of(
         usual_kinds: the kinds of keys whose lists are empty in all records, because an empty list
             has no type; other such keys are left out.
     """
-    usual = [feature.key for feature in DEFAULT_FEATURES]
-    present = dict.fromkeys(key for sample in samples for key in sample.values)
-    keys = [key for key in usual if key in present] + [key for key in present if key not in usual]
+    keys = dict.fromkeys(key for sample in samples for key in sample.values)
     of_boxes = {key.rpartition("/")[0] for key in usual_kinds}
     features, faults = {}, {}
     for key in keys:

@@ -81,9 +81,9 @@ class Field:
             return self.held
         key, kind = self.key, self.kind
         if isinstance(kind, Image):
-            sizes = [Feature(f"{key}/{name}", "int64") for name in ("height", "width", "channels")]
-            texts = [Feature(f"{key}/{name}", "text") for name in ("format", "filename")]
-            return (Feature(f"{key}/encoded", "image"), *sizes, *texts)
+            words = {"encoded": "image", "format": "text", "filename": "text"}
+            words |= dict.fromkeys(("height", "width", "channels"), "int64")
+            return tuple(Feature(f"{key}/{name}", word) for name, word in words.items())
         if isinstance(kind, Mask):
             texts = [Feature(f"{key}/{name}", "text") for name in ("format", "filename")]
             return (Feature(f"{key}/encoded", "mask"), *texts)
@@ -229,10 +229,7 @@ def _stem(column: str) -> str:
 def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
     """Every key of the record, in the order they are listed."""
     made = [feature for field in fields for feature in field.features]
-    made.append(Feature(keys.SOURCE_ID, "text"))
-    # With one image and one label, the list is that of TensorFlow's ImageNet tools.
-    listed = keys.DEFAULT_FEATURES
-    return listed if len(made) == len(listed) and set(made) == set(listed) else tuple(made)
+    return (*made, Feature(keys.SOURCE_ID, "text"))
 
 
 def primary_image(fields: Iterable[Field]) -> Field | None:

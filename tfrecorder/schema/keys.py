@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ENCODED = "image/encoded"
-FORMAT = "image/format"
 HEIGHT = "image/height"
 WIDTH = "image/width"
-CHANNELS = "image/channels"
 FILENAME = "image/filename"
 SOURCE_ID = "image/source_id"
 LABEL = "image/class/label"
@@ -43,17 +41,3 @@ class Feature:
     kind: str
     shape: tuple[int | None, ...] = ()
     default: int | None = None
-
-
-#: The record of one image with one label: the only one whose keys have their own order.
-DEFAULT_FEATURES = (
-    Feature(ENCODED, "image"),
-    Feature(FORMAT, "text"),
-    Feature(HEIGHT, "int64"),
-    Feature(WIDTH, "int64"),
-    Feature(CHANNELS, "int64"),
-    Feature(FILENAME, "text"),
-    Feature(SOURCE_ID, "text"),
-    Feature(LABEL, "label"),
-    Feature(TEXT, "text"),
-)

@@ -190,20 +190,12 @@ def has_errors(report: pd.DataFrame) -> bool:
 
 def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a report as JSON values."""
+    rows = report.astype(object).where(report.notna(), None).to_dict("records")
+    plain = (str, int, float, type(None))
     return [
-        {name: _plain(value) for name, value in zip(report.columns, row, strict=True)}
-        for row in report.to_numpy(dtype=object).tolist()
+        {str(name): cell if isinstance(cell, plain) else str(cell) for name, cell in row.items()}
+        for row in rows
     ]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return list(map(_plain, value))
-    if pd.api.types.is_scalar(value) and pd.isna(value):
-        return None
-    return float(value) if isinstance(value, float) else str(value)
 
 
 #: Codes that any column of a schema may have.
