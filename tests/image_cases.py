@@ -269,7 +269,6 @@ def reencoded(photo: Image.Image) -> dict[str, bytes]:
         "pgm": save(gray, "PPM"),
         "pgm 16 bit": save(wide, "PPM"),
         "pbm": save(photo.convert("1"), "PPM"),
-        "pgm plain": b"P2 2 1 255 7 9\n",
         "avif": save(photo, "AVIF"),
     }
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from expensive_cases import (
     dear_but_sound,
+    decoded_in_python,
     every_legal_scan,
     expensive,
     jpeg_of_scans,
@@ -56,6 +57,17 @@ def test_what_encoders_make_is_accepted_within_its_time(name: str) -> None:
         assert isinstance(accepted, Accepted)
         height, width, _ = accepted.shape
         assert time.process_time() - began < allowed(data, height * width)
+
+
+def test_what_pillow_decodes_in_python_is_refused_at_once() -> None:
+    began = time.process_time()
+    for what, data in decoded_in_python().items():
+        for level in LEVELS:
+            refused = judge(data, level)
+            assert isinstance(refused, Refused)
+            assert refused.code == "unsupported"
+            assert what in refused.words
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from expensive_cases import (
     every_legal_scan,
     expensive,
     jpeg_of_scans,
-    run_length_bmp,
     small_window_png,
 )
 
@@ -42,9 +41,6 @@ def near_the_bounds() -> dict[str, Callable[[], bytes]]:
         "18 refining scans": lambda: jpeg_of_scans(9400, 9400, refined),
         "18 arithmetic scans": lambda: jpeg_of_scans(9400, 9400, refined, frame=0xCA),
         "a window of 512 bytes": lambda: small_window_png(300, 290_000),
-        "runs of a pixel": lambda: run_length_bmp(3000, 3000, (b"\1\5" * 3000 + b"\0\0") * 3000),
-        "plain numbers": lambda: b"P2 4000 4000 9\n" + b"7 " * 16_000_000,
-        "12 bits": lambda: b"P5 4000 4000 4095\n" + bytes(32_000_000),
     }
 
 

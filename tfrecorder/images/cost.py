@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import re
 
-from PIL import ImageFile
-
 from tfrecorder.images.rejects import Reject
 
 #: The most bytes of a PPM's header.  Pillow reads each in Python: 0.3 s for these, 10 s for 50 MB.
@@ -23,14 +21,6 @@ _NETPBM_HEADER = 1 << 20
 #: Pillow reads each in Python, and copies the whole comment again for each of its blocks.
 _GIF_BLOCKS = 50_000
 _GIF_COMMENT_BLOCKS = 4_000
-
-#: The most values that Pillow may decode one by one in Python, at 1.3 to 2.2 us each: numbers of a
-#: text, samples that it must scale, codes of run lengths.
-_PYTHON_VALUES = 400_000
-#: The most comments in a text: Pillow copies up to 1 MiB for each.
-_TEXT_COMMENTS = 1_000
-#: The widest BMP with run lengths: one of its codes may skip 255 rows, which Pillow then fills.
-_RUN_LENGTH_WIDTH = 1 << 16
 
 _COMMENT = re.compile(rb"#[^\r\n]*(?:[\r\n]|\Z)")
 # What comes next in a GIF: an extension with its label, a picture, or the end.
@@ -78,27 +68,3 @@ def check_gif(data: bytes) -> None:
             break
     if blocks + (0 if match else len(data) - at) > _GIF_BLOCKS:
         raise too_expensive(f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture")
-
-
-def check_python_decoder(image: ImageFile.ImageFile, data: bytes) -> None:
-    """Rejects an opened image if Pillow would decode too much of it in Python, value by value.
-
-    These are text PBM, PGM and PPM; those with a largest value other than 255 or 65,535; and BMP
-    with run lengths.
-    """
-    name, _, offset, _ = image.tile[0] if image.tile else ("", None, 0, None)
-    if name == "ppm_plain" and data.count(b"#", offset) > _TEXT_COMMENTS:
-        raise too_expensive(f"the text has more than {_TEXT_COMMENTS:,} comments")
-    if name in ("ppm", "ppm_plain") and image.mode != "1":
-        values, words = image.width * image.height * len(image.getbands()), "numbers"
-    elif name == "bmp_rle":
-        values, words = (len(data) - offset) // 2, "run lengths"
-        if image.width > _RUN_LENGTH_WIDTH:
-            raise too_expensive(f"a BMP with run lengths is {image.width:,} pixels wide")
-    else:
-        return
-    if values > _PYTHON_VALUES:
-        raise too_expensive(
-            f"it holds {values:,} {words}, and more than {_PYTHON_VALUES:,} take too long to "
-            "decode; save it as a PNG"
-        )

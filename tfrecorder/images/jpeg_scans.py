@@ -64,6 +64,8 @@ def too_many_segments() -> Reject:
 def check_scans(data: bytes, frame_at: int) -> None:
     """Rejects a JPEG whose scans visit its pixels far more often than any encoder's do.
 
+    A component counts as if it had all pixels; most JPEGs store their colours with fewer.
+
     Args:
         data: the file.
         frame_at: where its frame header's marker is, after the 0xFF.
@@ -73,26 +75,6 @@ def check_scans(data: bytes, frame_at: int) -> None:
     """
     if data[frame_at] not in _PROGRESSIVE and _begins_with_all(data, frame_at):
         return  # after a scan of all components, libjpeg decodes no other
-    scans, visits = scans_and_visits(data, frame_at)
-    height, width = struct.unpack_from(">HH", data, frame_at + 4)
-    bound = bound_of(width * height)
-    if visits > bound:
-        raise too_expensive(
-            f"{scans:,} scans of {width} x {height} pixels visit {visits / 1e6:,.0f} million "
-            f"pixels, more than the {bound / 1e6:,.0f} million that a JPEG of this size may"
-        )
-
-
-def bound_of(pixels: int) -> int:
-    """How many pixels the scans of a picture this large may visit."""
-    return _VISITS + _VISITS_A_PIXEL * pixels
-
-
-def scans_and_visits(data: bytes, frame_at: int) -> tuple[int, float]:
-    """The number of a JPEG's scans, and how many pixels they visit in total, at most.
-
-    A component counts as if it had all pixels; most JPEGs store their colours with fewer.
-    """
     height, width = struct.unpack_from(">HH", data, frame_at + 4)
     scans, visits = 0, 0.0
     for marker, start in markers(data, frame_at - 1):
@@ -104,7 +86,12 @@ def scans_and_visits(data: bytes, frame_at: int) -> tuple[int, float]:
         refined = max(last[1] - last[0] + 1, 0) if refines else 0
         scans += 1
         visits += components * width * height * (1 + refined / _COEFFICIENTS_A_VISIT)
-    return scans, visits
+    bound = _VISITS + _VISITS_A_PIXEL * width * height
+    if visits > bound:
+        raise too_expensive(
+            f"{scans:,} scans of {width} x {height} pixels visit {visits / 1e6:,.0f} million "
+            f"pixels, more than the {bound / 1e6:,.0f} million that a JPEG of this size may"
+        )
 
 
 def _begins_with_all(data: bytes, at: int) -> bool:

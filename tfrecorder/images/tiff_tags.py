@@ -17,18 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder.images.cost import too_expensive
-from tfrecorder.images.jpeg_scans import FRAMES, bound_of, markers, scans_and_visits
 from tfrecorder.images.rejects import Reject
 
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
 STRIP_OFFSETS, SAMPLES, STRIP_BYTES = 273, 277, 279
 TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
-SAMPLE_FORMAT, JPEG_OFFSET = 339, 513
-GROUP_4, OLD_JPEG, JPEG = 4, 6, 7
+SAMPLE_FORMAT = 339
+GROUP_4, JPEG = 4, 7
 
 #: The compressions that Pillow's wheels decode (none, CCITT, Group 3, LZW, JPEG, Deflate, PackBits,
-#: LZMA, Zstandard), but for Group 4.
-_DECODED = (1, 2, 3, 5, OLD_JPEG, JPEG, 8, 32771, 32773, 32946, 34925, 50000)
+#: LZMA, Zstandard), but for Group 4 and the old form of JPEG, which TIFF withdrew in 1995.
+_DECODED = (1, 2, 3, 5, JPEG, 8, 32771, 32773, 32946, 34925, 50000)
 
 #: Directories that Pillow also reads: EXIF, GPS, interoperability.
 _FURTHER = (34665, 34853, 40965)
@@ -45,8 +44,9 @@ _PIECES, _PIECES_A_MEGAPIXEL = 20_000, 4_000
 #: The most pixels in all tiles, including those beyond the picture's edges: this many, plus this
 #: many per pixel.
 _TILED, _TILED_A_PIXEL = 1 << 24, 4
-#: Scans that a strip may have before they are counted: one per component, and some more.
-_FEW_SCANS = 8
+#: The most scans of a strip or tile of JPEG data: TIFF's are not progressive, so that encoders
+#: write one, or one per component.
+_SCANS = 8
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ def check_tiff(data: bytes) -> None:
         raise too_expensive(f"the TIFF's tags hold {tags.fractions:,} fractions")
     pixels = tags.number(WIDTH) * tags.number(HEIGHT)
     _check_pieces(tags, pixels, len(data))
-    if compression in (OLD_JPEG, JPEG):
-        _check_scans(tags, pixels, data)
+    if compression == JPEG:
+        _check_scans(tags, data)
 
 
 def _check_pieces(tags: Tags, pixels: int, size: int) -> None:
@@ -166,28 +166,12 @@ def _check_pieces(tags: Tags, pixels: int, size: int) -> None:
             raise too_expensive(f"the TIFF's tiles hold {covered:,} pixels, of which {pixels:,}")
 
 
-def _check_scans(tags: Tags, pixels: int, data: bytes) -> None:
-    """Rejects JPEG data in a TIFF that have far too many scans."""
-    visits = 0.0
-    for piece in _jpegs(tags, data):
-        if piece.count(b"\xff\xda") <= _FEW_SCANS:
-            continue
-        frame = next((at for marker, at in markers(piece, 2) if marker in FRAMES), None)
-        if frame is not None and frame + 8 < len(piece):
-            visits += scans_and_visits(piece, frame - 1)[1]
-    if visits > bound_of(pixels):
-        raise too_expensive(
-            f"the scans of the TIFF's JPEG data visit {visits / 1e6:,.0f} million pixels, more "
-            f"than the {bound_of(pixels) / 1e6:,.0f} million that {pixels:,} pixels may"
-        )
-
-
-def _jpegs(tags: Tags, data: bytes) -> Iterator[bytes]:
-    """The data of the one JPEG that an old-style TIFF may hold, and of each strip or tile."""
-    for offset in tags.numbers(JPEG_OFFSET)[:1]:
-        yield data[offset:]
+def _check_scans(tags: Tags, data: bytes) -> None:
+    """Rejects JPEG data in a TIFF with more scans than any encoder writes."""
     tiled = TILE_OFFSETS in tags.first
     offsets = tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS).tolist()
     sizes = tags.array(TILE_BYTES if tiled else STRIP_BYTES).tolist()
     for offset, size in zip(offsets, sizes, strict=False):
-        yield data[offset : offset + size]
+        scans = data.count(b"\xff\xda", offset, offset + size)
+        if scans > _SCANS:
+            raise too_expensive(f"JPEG data of the TIFF have {scans:,} scans, more than {_SCANS}")

@@ -16,17 +16,7 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
 from tfrecorder.images.header import exif_orientation
 from tfrecorder.images.memory import Room, unlimited
-
-#: How Pillow turns pixels upright, by the EXIF orientation.
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+from tfrecorder.images.reencode import TURNS
 
 
 @dataclass(frozen=True)
@@ -199,8 +189,8 @@ def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
 
 
 def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling) -> Image.Image:
-    if geometry.orientation in _TURNS:
-        pixels = pixels.transpose(_TURNS[geometry.orientation])
+    if geometry.orientation in TURNS:
+        pixels = pixels.transpose(TURNS[geometry.orientation])
     # The decoder may have left out detail, but `edges` are those of the full-size upright image.
     along = np.array([pixels.height, pixels.width]) / geometry.shape
     (upper, left), (lower, right) = (edge * along for edge in geometry.edges)
