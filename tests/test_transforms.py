@@ -111,6 +111,19 @@ def test_pixels_are_turned_upright(orientation: int) -> None:
     assert done.oriented == 0
 
 
+@pytest.mark.parametrize("kind", ["WEBP", "TIFF"])
+def test_pixels_of_other_formats_are_turned_too(kind: str) -> None:
+    exif = Pictures.Exif()
+    exif[0x0112] = 6
+    pixels = Pictures.open(PHOTOS[20])
+    pixels.save("turned.img", kind, exif=exif, lossless=True)
+    frame = pd.DataFrame({"split": ["TRAIN"], "image_uri": "turned.img", "label": "x"})
+    assert convert(frame, "kept").oriented == 1
+    assert convert(frame, "out", apply_exif=True).oriented == 0
+    assert difference(stored("kept")[0], np.asarray(pixels)) == 0
+    assert difference(stored("out")[0], np.rot90(np.asarray(pixels), -1)) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_boxes_are_turned_with_the_pixels(orientation: int) -> None:

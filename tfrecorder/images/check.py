@@ -33,7 +33,7 @@ class CheckedImage:
             not applied.
         channels: 1 to 4, as TensorFlow decodes `data` with channels=0: 3 for a CMYK JPEG,
             4 for a PNG palette with transparency.
-        oriented: the source has an EXIF orientation other than 1.
+        orientation: the EXIF orientation of the source, 1 to 8.
         warning: the decoder's message if the image is suspect, else None.
     """
 
@@ -42,7 +42,7 @@ class CheckedImage:
     height: int
     width: int
     channels: int
-    oriented: bool
+    orientation: int
     warning: str | None
 
 

@@ -13,12 +13,12 @@ _LARGEST_SIDE = 1_000_000  # of a PNG, a limit of libpng; a JPEG's is 65,535
 
 
 class Header(NamedTuple):
-    """What an image says about itself: `channels` as TensorFlow counts them."""
+    """What an image says about itself: `channels` as TensorFlow counts them; EXIF orientation."""
 
     height: int
     width: int
     channels: int
-    oriented: bool
+    orientation: int
 
 
 def check_size(height: int, width: int, samples: int, max_pixels: int | None) -> None:

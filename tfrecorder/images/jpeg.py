@@ -118,8 +118,7 @@ def _read_frame(data: bytes) -> tuple[Header, int, int]:
     else:
         raise too_many_segments()
     height, width, components = _parse_frame(data, at)
-    oriented = exif is not None and exif_orientation(exif) != 1
-    return Header(height, width, min(components, 3), oriented), components, at
+    return Header(height, width, min(components, 3), exif_orientation(exif or b"")), components, at
 
 
 def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:

@@ -85,7 +85,7 @@ def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
         if kind == b"IEND":
             if end + 4 < len(data):
                 walk.complain("there are bytes after the IEND chunk")
-            return _header(frame, walk.transparent, walk.oriented), walk.complaint
+            return _header(frame, walk.transparent, walk.orientation), walk.complaint
     raise Reject("check", "truncated", "the PNG has no IEND chunk")
 
 
@@ -107,15 +107,15 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
         if reject.code == "too_expensive":
             raise
         # Damage after IHDR does not matter for the header.
-    return _header(frame, walk.transparent, walk.oriented)
+    return _header(frame, walk.transparent, walk.orientation)
 
 
-def _header(frame: _PngFrame, transparent: bool, oriented: bool) -> Header:
+def _header(frame: _PngFrame, transparent: bool, orientation: int) -> Header:
     """TensorFlow expands a palette to RGB or RGBA, and ignores tRNS without a palette."""
     channels = _SAMPLES[frame.color]
     if frame.color == _PALETTE:
         channels = 4 if transparent else 3
-    return Header(frame.height, frame.width, channels, oriented)
+    return Header(frame.height, frame.width, channels, orientation)
 
 
 def _damaged(detail: str) -> Reject:
@@ -174,13 +174,13 @@ class _Walk:
 
     Attributes:
         transparent: a valid tRNS chunk was seen.
-        oriented: an eXIf chunk with an orientation other than 1 was seen.
+        orientation: that of an eXIf chunk; 1 without one.
         complaint: the first thing that libpng only warns about; None if there is none.
     """
 
     def __init__(self, frame: _PngFrame) -> None:
         self.transparent = False
-        self.oriented = False
+        self.orientation = 1
         self.complaint: str | None = None
         self._frame = frame
         self._inflater = _Inflater(frame)
@@ -205,7 +205,7 @@ class _Walk:
         elif kind == b"tRNS":
             self._visit_transparency(content)
         elif kind == b"eXIf":
-            self.oriented = exif_orientation(bytes(content)) != 1
+            self.orientation = exif_orientation(bytes(content))
         elif kind == b"IHDR":
             if self._last:
                 raise _damaged("has two IHDR chunks")

@@ -129,7 +129,7 @@ def _reencode(
     data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
 ) -> tuple[bytes, Header, str | None]:
     try:
-        image, oriented, warning = _decode(data, kind, max_pixels, take_room)
+        image, orientation, warning = _decode(data, kind, max_pixels, take_room)
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
@@ -138,7 +138,7 @@ def _reencode(
         raise _as_reject(error, kind, data) from None
     encoded = as_png(image)
     header = png.read_header(encoded, None)
-    return encoded, header._replace(oriented=oriented), warning
+    return encoded, header._replace(orientation=orientation), warning
 
 
 def as_png(image: Image.Image) -> bytes:
@@ -158,8 +158,8 @@ def as_png(image: Image.Image) -> bytes:
 
 def _decode(
     data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
-) -> tuple[Image.Image, bool, str | None]:
-    """The decoded first frame, whether it is oriented, and a complaint.
+) -> tuple[Image.Image, int, str | None]:
+    """The decoded first frame, its orientation, and a complaint.
 
     The plugin is called by name, not through `Image.open`, which would try other formats and
     check the size against the user's global limit.
@@ -177,8 +177,8 @@ def _decode(
     if kind != "tiff":
         _load(image, data)
     elif orientation in _TURNS_BACK:
-        return image.transpose(_TURNS_BACK[orientation]), True, warning
-    return image, orientation != 1, warning
+        return image.transpose(_TURNS_BACK[orientation]), orientation, warning
+    return image, orientation, warning
 
 
 def _load(image: ImageFile.ImageFile, data: bytes) -> None:

@@ -14,7 +14,6 @@ from PIL import Image, ImageOps
 
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
-from tfrecorder.images.header import exif_orientation
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import TURNS
 
@@ -147,7 +146,7 @@ def transform_image(
 
     The bytes stay as they are if neither the pixels nor the format change.
     """
-    orientation = _orientation(image) if transform.upright and image.oriented else 1
+    orientation = image.orientation if transform.upright else 1
     geometry = geometry_of(image.height, image.width, orientation, transform)
     if not geometry.changes and transform.format in ("keep", image.format):
         return image, geometry
@@ -159,14 +158,6 @@ def transform_image(
 def transform_mask(mask: Image.Image, geometry: Geometry) -> Image.Image:
     """A mask whose pixels go where its image's went; classes stay classes."""
     return _render(mask, geometry, Image.Resampling.NEAREST)
-
-
-def _orientation(image: CheckedImage) -> int:
-    with Image.open(io.BytesIO(image.data)) as opened:
-        if image.format == "png":
-            return int(opened.getexif().get(0x0112, 1))
-        exif = opened.info.get("exif", b"")
-    return exif_orientation(exif.removeprefix(b"Exif\0\0"))
 
 
 def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
@@ -226,6 +217,6 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         pixels.height,
         pixels.width,
         channels,
-        image.oriented and not transform.upright,
+        1 if transform.upright else image.orientation,
         image.warning,
     )

@@ -76,5 +76,5 @@ def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
     kind = bytes(features[f"{field.key}/format"][0]).decode()
     height, width, channels = (int(features[key][0]) for key in field.size_keys)
     of_format = {"jpeg": jpeg, "png": png}.get(kind)
-    oriented = of_format is not None and of_format.read_header(data, None).oriented
-    return CheckedImage(data, kind, height, width, channels, oriented, None)
+    orientation = 1 if of_format is None else of_format.read_header(data, None).orientation
+    return CheckedImage(data, kind, height, width, channels, orientation, None)

@@ -237,7 +237,7 @@ class Tally:
 
     def _add_image(self, outcome: Loaded, image: CheckedImage) -> None:
         self.formats[image.format] += 1
-        self.oriented += image.oriented
+        self.oriented += image.orientation != 1
         self.shapes = _widened(self.shapes, (image.height, image.width, image.channels))
         self.sides = _widened(self.sides, tuple(sorted((image.height, image.width))))
         self.suspects += image.warning is not None
