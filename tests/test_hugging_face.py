@@ -209,7 +209,7 @@ def _image() -> Any:
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
-    with pytest.raises(OptionError, match="the dataset has no column 'photo'"):
+    with pytest.raises(OptionError, match="the source has no column 'photo'"):
         tfrecorder.convert(dataset(2), "out", columns={"photo": "image_uri"}, progress=False)
 
 

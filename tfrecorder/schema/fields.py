@@ -252,16 +252,9 @@ def image_of(mask: Field, fields: Sequence[Field]) -> Field:
 
 def to_json(fields: Sequence[Field]) -> list[dict[str, Any]]:
     """Fields as JSON values."""
+    stored = ("column", "key", "names", "num_classes", "gathered", "integer")
     return [
-        {
-            "column": field.column,
-            "kind": plain_kind(field.kind),
-            "key": field.key,
-            "names": None if field.names is None else list(field.names),
-            "num_classes": field.num_classes,
-            "gathered": field.gathered,
-            "integer": field.integer,
-        }
+        {"kind": plain_kind(field.kind), **{name: getattr(field, name) for name in stored}}
         for field in fields
     ]
 

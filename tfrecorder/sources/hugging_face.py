@@ -1,30 +1,32 @@
 """A Hugging Face `Dataset` or `DatasetDict` as a table whose images are read when needed.
 
-`datasets` is never imported here: the caller who has such a value has imported it.  Its rows are in
+`datasets` costs nothing here: the caller who has such a value has imported it.  Its rows are in
 Arrow files mapped into memory, so columns are requested in Arrow, a few rows of images at a time,
 and nothing is decoded.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import BOX_COLUMNS, Kind, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
 from tfrecorder.sources.table import RawTable
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 #: How many rows of images are in memory at a time.
 PIECE = 16
@@ -45,30 +47,23 @@ def _names(value: object) -> set[str]:
 
 
 class DatasetCells:
-    """The cells of a column of images in several datasets, one after the other."""
+    """The cells of a column of images."""
 
-    def __init__(self, datasets: Sequence[Any], column: str) -> None:
-        self._parts = [_arrow(dataset, column) for dataset in datasets]
-        self._starts = np.cumsum([0, *map(len, self._parts)]).tolist()
+    def __init__(self, dataset: Dataset, column: str) -> None:
+        self._cells = _arrow(dataset, column)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return len(self._cells)
 
     def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        for _, group in itertools.groupby(map(int, rows), key=self._piece):
+        for _, group in itertools.groupby(map(int, rows), key=lambda row: row // PIECE):
             wanted = list(group)
-            part = bisect.bisect_right(self._starts, wanted[0]) - 1
-            first, last = (row - self._starts[part] for row in (wanted[0], wanted[-1]))
-            (column,) = self._parts[part][first : last + 1].columns
+            (column,) = self._cells[wanted[0] : wanted[-1] + 1].columns
             for row in wanted:
                 yield column[row - wanted[0]].as_py()
 
-    def _piece(self, row: int) -> tuple[int, int]:
-        part = bisect.bisect_right(self._starts, row) - 1
-        return part, (row - self._starts[part]) // PIECE
 
-
-def _arrow(dataset: Any, column: str) -> Any:
+def _arrow(dataset: Dataset, column: str) -> Any:
     return dataset.select_columns([column]).with_format("arrow")
 
 
@@ -79,40 +74,36 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
     the schema without class names gets those of the dataset, in the order of their integers.
 
     Raises:
-        OptionError: columns names a column that does not exist.
         SourceError: it is a stream, it has a split with another name, its splits have different
             columns, or more than one column could hold the images or the labels.
     """
+    from datasets import concatenate_datasets
+
     parts, schema = _parts(source), options.schema
     features = parts[0][1].features
-    for split, dataset in parts:
-        if dataset.features != features:
+    for split, part in parts:
+        if part.features != features:
             raise SourceError(
                 f"split {split!r} of the dataset has different features from {parts[0][0]!r}: "
-                f"{dict(dataset.features)}, not {dict(features)}."
+                f"{dict(part.features)}, not {dict(features)}."
             )
     columns = dict(options.columns or {})
-    for name in columns:
-        if name not in features:
-            words = f"the dataset has no column {name!r}; it has: {[*features]}."
-            raise OptionError.of("columns", columns, words)
     if schema is None:
         columns |= _columns_by_type(features, columns)
-    datasets = [dataset for _, dataset in parts]
+    dataset = concatenate_datasets([dataset for _, dataset in parts])
     ours = {name: columns.get(name, name) for name in features}
     wanted = {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN} if schema is None else schema.source_columns()
     kept = [name for name in features if ours[name] in wanted or name == options.split_by]
     classes = {name: names for name in kept if (names := _classes(features[name]))}
     images = [name for name in kept if _kind(features[name]) == "Image"]
-    rows = sum(map(len, datasets))
     frame: dict[str, pd.Series] = {}
     for name in features:
         if name in images:
-            frame[name] = pd.Series("", index=range(rows))
+            frame[name] = pd.Series("", index=range(len(dataset)))
         elif name in kept:
-            frame[name] = _plain(datasets, name, classes.get(name))
+            frame[name] = _plain(dataset, name, classes.get(name))
         else:
-            frame[name] = pd.Series(np.zeros(rows, dtype=bool))
+            frame[name] = pd.Series(np.zeros(len(dataset), dtype=bool))
     schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours))
     kinds = dict(_with_classes(schema, {ours[name]: names for name, names in classes.items()}))
     if isinstance(source, Mapping):
@@ -122,10 +113,10 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
                 f"the splits are the keys of the DatasetDict, and it has a column {split_column!r} "
                 "too; rename or remove that column."
             )
-        splits = np.repeat([split for split, _ in parts], list(map(len, datasets)))
+        splits = np.repeat([split for split, _ in parts], [len(part) for _, part in parts])
         frame[split_column] = pd.Series(pd.Categorical(splits))
         kinds = kinds if split_column in kinds else {split_column: Split(), **kinds}
-    cells = {ours[name]: DatasetCells(datasets, name) for name in images}
+    cells = {ours[name]: DatasetCells(dataset, name) for name in images}
     return RawTable(pd.DataFrame(frame), os.getcwd(), Schema(kinds), columns, cells=cells)
 
 
@@ -196,11 +187,9 @@ def _classes(feature: Any) -> tuple[str, ...]:
     return tuple(feature.names) if _kind(feature) == "ClassLabel" else ()
 
 
-def _plain(datasets: Sequence[Any], name: str, classes: Sequence[str] | None) -> pd.Series:
+def _plain(dataset: Dataset, name: str, classes: Sequence[str] | None) -> pd.Series:
     """A column without images."""
-    parts = [_arrow(dataset, name)[:].column(0) for dataset in datasets]
-    chunks = itertools.chain.from_iterable(part.chunks for part in parts)
-    whole = pa.chunked_array(chunks, parts[0].type)
+    whole = _arrow(dataset, name)[:].column(0)
     if classes is None:
         return whole.to_pandas()
     texts = np.array([*classes, None], dtype=object)  # -1 means no class

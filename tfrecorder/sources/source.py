@@ -188,18 +188,10 @@ def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
 
 def _holds_splits(column: pd.Series) -> bool:
     """True if every value is the word of a split."""
-    if pd.api.types.is_numeric_dtype(column) or not len(column):
-        return False
-    if not _are_splits(column.head(100)):  # nearly always: a million others need not be looked at
-        return False
-    return _are_splits(column)
-
-
-def _are_splits(column: pd.Series) -> bool:
-    words = column.drop_duplicates() if column.map(type).isin([str]).all() else [None]
-    return all(
-        isinstance(word, str) and SPELLINGS.get(word.strip().lower()) in SPLITS for word in words
-    )
+    if len(column) > 100 and not _holds_splits(column.head(100)):
+        return False  # nearly always, and a million others need not be looked at
+    words = column.drop_duplicates() if column.map(type).eq(str).all() else []
+    return len(words) > 0 and all(SPELLINGS.get(word.strip().lower()) in SPLITS for word in words)
 
 
 def with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
