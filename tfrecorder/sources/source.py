@@ -190,8 +190,10 @@ def _holds_splits(column: pd.Series) -> bool:
     """True if every value is the word of a split."""
     if len(column) > 100 and not _holds_splits(column.head(100)):
         return False  # nearly always, and a million others need not be looked at
-    words = column.drop_duplicates() if column.map(type).eq(str).all() else []
-    return len(words) > 0 and all(SPELLINGS.get(word.strip().lower()) in SPLITS for word in words)
+    if not len(column) or not column.map(type).isin([str]).all():
+        return False
+    words = column.drop_duplicates()
+    return all(SPELLINGS.get(word.strip().lower()) in SPLITS for word in words)
 
 
 def with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
 from tfrecorder.sources.table import as_objects, is_list
-from tfrecorder.validation.classes import Outcome, as_lists, flatten, number_flat
+from tfrecorder.validation.classes import Outcome, as_lists, flatten, number
 from tfrecorder.validation.columns import flag, has_faults, is_missing
 from tfrecorder.validation.report import Finding
 
@@ -105,9 +105,7 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
         for key, edge in zip(field.edges, np.ascontiguousarray(stored.T), strict=True)
     }
     if kind.label is not None:
-        keys = f"{field.key}/class/label", f"{field.key}/class/text"
-        labels = rows.frame[kind.label]
-        classes = number_flat(field, labels, rows.sizes, kind.names, keys)
+        classes = number(field, rows.frame[kind.label], rows.sizes)
         field = classes.field
         values |= classes.values
         findings += classes.findings

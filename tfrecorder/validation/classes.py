@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
         field: the field with its vocabulary.
         values: by key; empty if there is a fault.
         findings: what is wrong.
-        column: one uri or one label per row, None for a faulty one; None for other kinds.
+        column: the uris or labels, None for a faulty one; None for other kinds.
         missing: marks the rows whose value is the default; None if no value was missing.
     """
 
@@ -47,18 +47,11 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
         column = as_objects(column)
         missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
         column = column.where(~missing, default)
-    checked, findings = check_labels(column, field.kind.names)
-    if has_faults(findings):
-        return Outcome(field, {}, findings, checked)
-    numbers, texts, names = number_labels(checked, field.kind.names, field.names or ())
-    values = {
-        f"{field.key}/label": pa.array(numbers, pa.int64()),
-        f"{field.key}/text": _arrow_texts(texts),
-    }
-    made = _with_classes(field, checked, numbers, names)
-    if not field.num_classes:
-        findings.append(_check_gaps(field.column, numbers, made))
-    return Outcome(made, values, findings, checked, missing)
+    made = number(field, column)
+    if made.values and not field.num_classes:
+        numbers = made.values[f"{field.key}/label"].to_numpy()
+        made.findings.append(_check_gaps(field.column, numbers, made.field))
+    return made._replace(missing=missing)
 
 
 def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
@@ -88,8 +81,7 @@ def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
         return Outcome(field, {}, findings)
     lists = lists.rename(field.column)
     sizes = lists.map(len).to_numpy(dtype=np.int64)
-    keys = f"{field.key}/label", f"{field.key}/text"
-    made = number_flat(field, flatten(lists, sizes), sizes, field.kind.names, keys)
+    made = number(field, flatten(lists, sizes), sizes)
     return made._replace(findings=findings + made.findings)
 
 
@@ -100,27 +92,22 @@ def flatten(lists: pd.Series, sizes: np.ndarray) -> pd.Series:
     return pd.Series(flat, index=index, dtype=object, name=lists.name)
 
 
-def number_flat(
-    field: Field,
-    flat: pd.Series,
-    sizes: np.ndarray,
-    given: tuple[str, ...] | None,
-    keys: tuple[str, str],
-) -> Outcome:
-    """Labels given one after the other, as lists of these sizes, of integers and of texts."""
-    checked, findings = check_labels(as_objects(flat), given)
+def number(field: Field, labels: pd.Series, sizes: np.ndarray | None = None) -> Outcome:
+    """Labels as integers and as texts: one per row, or one after the other for lists of sizes."""
+    kind: Any = field.kind
+    checked, findings = check_labels(labels, kind.names)
     names = field.names or ()
-    if isinstance(field.kind, Boxes) and field.kind.background_class:
+    if isinstance(kind, Boxes) and kind.background_class:
         findings.append(_check_reserved(checked))
         names = names or ((BACKGROUND,) if len(checked) else ())
     if has_faults(findings):
-        return Outcome(field, {}, findings)
-    numbers, texts, all_names = number_labels(checked, given, names)
-    values = {
-        keys[0]: as_lists(sizes, pa.array(numbers, pa.int64())),
-        keys[1]: as_lists(sizes, _arrow_texts(texts)),
-    }
-    return Outcome(_with_classes(field, checked, numbers, all_names), values, findings)
+        return Outcome(field, {}, findings, checked)
+    numbers, texts, all_names = number_labels(checked, kind.names, names)
+    arrays = [pa.array(numbers, pa.int64()), _arrow_texts(texts)]
+    if sizes is not None:
+        arrays = [as_lists(sizes, array) for array in arrays]
+    values = {str(field.label_key): arrays[0], str(field.text_key): arrays[1]}
+    return Outcome(_with_classes(field, checked, numbers, all_names), values, findings, checked)
 
 
 def _check_reserved(labels: pd.Series) -> Finding:

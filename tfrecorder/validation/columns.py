@@ -61,47 +61,39 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     findings = [flag("null_uri", null, column, "the image is missing")]
     if not is_text:
         wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
-        given = column[wrong].map(_without_content)
-        messages = [
-            value.reason
-            if isinstance(value, CellFault)
-            else f"the image is neither a path nor the bytes of a file, but {_described(value)}"
-            for value in given
-        ]
-        findings.append(
-            Finding("not_text", list(given.index), str(column.name), _shown(given), messages)
-        )
+        faults = [_fault(value) for value in column[wrong]]
+        rows, shown = list(column.index[wrong]), [shown for _, shown in faults]
+        reasons = [reason for reason, _ in faults]
+        findings.append(Finding("not_text", rows, str(column.name), shown, reasons))
         column = column.where(~wrong, None)
     findings.append(check_unicode(column))
     with_scheme = column.str.contains("://", regex=False, na=False)
     schemes = column[with_scheme].map(storage.scheme)
     why = {kind: storage.refusal(kind) for kind in schemes.unique()}
-    refused = schemes.index[schemes.map(lambda kind: why[kind] is not None).to_numpy(dtype=bool)]
-    values = column.loc[refused].tolist()
+    schemes = schemes[[why[kind] is not None for kind in schemes]]
+    uris = column[schemes.index].tolist()
     messages = [
         f"images cannot be read from {kind}://: {why[kind]}: {uri!r}"
-        for uri in values
-        for kind in (storage.scheme(uri),)
+        for kind, uri in zip(schemes, uris, strict=True)
     ]
-    findings.append(
-        Finding("unsupported_scheme", list(refused), str(column.name), values, messages)
-    )
-    return column, findings
+    rows = list(schemes.index)
+    return column, [
+        *findings,
+        Finding("unsupported_scheme", rows, str(column.name), uris, messages),
+    ]
 
 
-def _without_content(value: Any) -> Any:
-    """What is in place of an image's path, without an image's thousands of bytes."""
+def _fault(value: Any) -> tuple[str, Any]:
+    """What is wrong with a cell that is no uri, and what is shown of it: never an image's bytes."""
+    if isinstance(value, CellFault):
+        return value.reason, value.shown
+    shown = value
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return counted(len(value), "byte")
-    return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else value
-
-
-def _shown(values: pd.Series) -> list[Any]:
-    return [value.shown if isinstance(value, CellFault) else value for value in values]
-
-
-def _described(value: Any) -> str:
-    return value if isinstance(value, str) else f"of type {type(value).__name__}: {value!r:.60}"
+        shown = counted(len(value), "byte")
+    elif hasattr(value, "shape"):
+        shown = f"an array of shape {tuple(value.shape)}"
+    words = shown if isinstance(shown, str) else f"of type {type(value).__name__}: {value!r:.60}"
+    return f"the image is neither a path nor the bytes of a file, but {words}", shown
 
 
 def check_unicode(column: pd.Series) -> Finding:

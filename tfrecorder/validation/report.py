@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from tfrecorder.display.tables import Report, Table, counted
+from tfrecorder.display.tables import Report, Table, counted, escaped
 
 ERROR = "error"
 WARNING = "warning"
@@ -145,17 +145,8 @@ def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
     for finding in findings:
         for name, cells in finding.cells().items():
             columns[name].extend(cells)
-    if not columns["row"]:
-        return pd.DataFrame({name: pd.Series(dtype=object) for name in REPORT_COLUMNS})
-    report = pd.DataFrame(
-        {
-            **columns,
-            "row": pd.array(columns["row"], dtype="Int64"),
-            "other_row": pd.array(columns["other_row"], dtype="Int64"),
-            "value": pd.Series(columns["value"], dtype=object),
-        }
-    )
-    return _sorted(report)
+    report = pd.DataFrame(columns, dtype=object)
+    return _sorted(report.astype({"row": "Int64", "other_row": "Int64"}))
 
 
 def _sorted(report: pd.DataFrame) -> pd.DataFrame:
@@ -299,10 +290,10 @@ def shown_rows(report: pd.DataFrame) -> list[int]:
     return sorted({int(row) for row in named})
 
 
-def _short(value: Any, limit: int = 200) -> Any:
+def _short(value: Any) -> Any:
     """A value as the report shows it: printable text that does not fill the screen."""
-    if not isinstance(value, str):
-        return value
-    if len(value) > limit:
-        value = value[: limit - 1] + "…"
-    return value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    return (
+        escaped(f"{value[:199]}…" if len(value) > 200 else value)
+        if isinstance(value, str)
+        else value
+    )
