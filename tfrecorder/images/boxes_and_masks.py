@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,7 @@ def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
 def placed_boxes(
     field: Field, features: dict[str, Any], image: CheckedImage, geometry: Geometry | None
 ) -> dict[str, Any]:
-    """The features of boxes as fractions of the stored image.
+    """The features of boxes as fractions of the stored image, where they are not as planned.
 
     Raises:
         Reject: a box in pixels is beyond the image.
@@ -94,25 +94,20 @@ def placed_boxes(
         for _, fault in boxes_outside(edges, image.width, image.height):
             raise Reject("check", "box_outside", fault)
         edges = edges / [image.width, image.height, image.width, image.height]
-    elif geometry is None:
+    elif geometry is None and field.tfds_boxes_key is None:
         return {}
-    made = {}
+    made: dict[str, Any] = {}
     if geometry is not None:
         boxes, kept = geometry.boxes(edges[:, _AXES_SWAPPED])
         edges = boxes[:, _AXES_SWAPPED]
         if field.label_key is not None:
             for key in filter(None, (field.label_key, field.text_key)):
                 made[key] = _kept(features[key], kept)
-    pairs = zip(field.edges, edges.T, strict=True)
-    return {**made, **{key: column.astype(np.float32) for key, column in pairs}}
-
-
-def whole_boxes(field: Field, features: Mapping[str, Any]) -> dict[str, Any]:
-    """Placed boxes once more, as TFDS has them; nothing where they are not stored so."""
-    if field.tfds_boxes_key is None:
-        return {}
-    xmin, ymin, xmax, ymax = (features[key] for key in field.edges)
-    return {field.tfds_boxes_key: np.stack([ymin, xmin, ymax, xmax], 1).ravel()}
+    stored = edges.astype(np.float32)
+    made |= zip(field.edges, stored.T, strict=True)
+    if field.tfds_boxes_key is not None:
+        made[field.tfds_boxes_key] = stored[:, _AXES_SWAPPED].ravel()
+    return made
 
 
 def _kept(values: Any, kept: np.ndarray) -> Any:

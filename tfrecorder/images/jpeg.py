@@ -153,7 +153,7 @@ def _decode_in_full(data: bytes, header: Header, components: int, complaint: str
     It uses `frombytes`: `Image.open` would warn and fail over metadata that nobody needs, and its
     `load` is silent about damage if the process sets LOAD_TRUNCATED_IMAGES.
     """
-    if not _has_end(data):
+    if all(marker != 0xD9 for marker, _ in markers(data, 2)):
         raise Reject("check", "truncated", f"the JPEG has no end marker ({complaint})")
     if not _size_agrees(data, header):
         raise Reject("check", "damaged", complaint)
@@ -176,8 +176,3 @@ def _size_agrees(data: bytes, header: Header) -> bool:
     except (ValueError, KeyError, RuntimeError):  # simplejpeg knows fewer samplings than libjpeg
         return True
     return (height, width) == (header.height, header.width)
-
-
-def _has_end(data: bytes) -> bool:
-    """Whether the walk from marker to marker reaches the end of the image (EOI)."""
-    return any(marker == 0xD9 for marker, _ in markers(data, 2))

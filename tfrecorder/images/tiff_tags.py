@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,13 +74,24 @@ class Tags:
         with contextlib.suppress(struct.error):
             self.first = self._directory(*struct.unpack_from(self._order + form, data, at))
         for number in _FURTHER:
-            for offset in self.numbers(number)[:1]:
+            if (offset := self.number(number, -1)) >= 0:
                 self._directory(offset)
 
     def _directory(self, at: int) -> dict[int, Tag]:
+        """Tags by their number, until the directory or the file ends."""
+        forms = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
+        head, entry, offset = (struct.Struct(self._order + form) for form in forms)
         tags: dict[int, Tag] = {}
         with contextlib.suppress(struct.error):  # the file ends first
-            for number, tag in self._entries(at):
+            (count,) = head.unpack_from(self._data, at)
+            at += head.size
+            for _ in range(count):
+                number, kind, values = entry.unpack_from(self._data, at)
+                at += entry.size
+                tag = Tag(kind, values, at)
+                if tag.size > offset.size:
+                    tag = Tag(kind, values, *offset.unpack_from(self._data, at))
+                at += offset.size
                 self.read += 1
                 if self.read > _TAGS:
                     raise too_expensive(f"the TIFF has more than {_TAGS:,} tags")
@@ -89,21 +99,6 @@ class Tags:
                 self.bytes += tag.size if tag.size <= len(self._data) else 0
                 self.fractions += tag.count if tag.kind in _RATIONALS else 0
         return tags
-
-    def _entries(self, at: int) -> Iterator[tuple[int, Tag]]:
-        """Tags by their number, until the directory or the file ends."""
-        forms = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
-        head, entry, offset = (struct.Struct(self._order + form) for form in forms)
-        (count,) = head.unpack_from(self._data, at)
-        at += head.size
-        for _ in range(count):
-            number, kind, values = entry.unpack_from(self._data, at)
-            at += entry.size
-            tag = Tag(kind, values, at)
-            if tag.size > offset.size:
-                tag = Tag(kind, values, *offset.unpack_from(self._data, at))
-            at += offset.size
-            yield number, tag
 
     def array(self, number: int) -> np.ndarray:
         """The values of a tag if they are whole numbers, else none."""
@@ -115,12 +110,9 @@ class Tags:
         kind = np.dtype(self._order + _NUMBERS[tag.kind])
         return np.frombuffer(self._data, kind, tag.count, tag.at)
 
-    def numbers(self, number: int) -> list[int]:
-        """The first values of a tag, at most 16."""
-        return self.array(number)[:16].tolist()
-
     def number(self, number: int, default: int = 0) -> int:
-        return next(iter(self.numbers(number)), default)
+        """The first value of a tag."""
+        return next(iter(self.array(number)[:1].tolist()), default)
 
 
 def check_tiff(data: bytes) -> None:
@@ -141,20 +133,18 @@ def check_tiff(data: bytes) -> None:
     if tags.fractions > _FRACTIONS:
         raise too_expensive(f"the TIFF's tags hold {tags.fractions:,} fractions")
     pixels = tags.number(WIDTH) * tags.number(HEIGHT)
-    _check_pieces(tags, pixels, len(data))
-    if compression == JPEG:
-        _check_scans(tags, data)
+    _check_pieces(tags, pixels, data)
 
 
-def _check_pieces(tags: Tags, pixels: int, size: int) -> None:
-    tiled = TILE_OFFSETS in tags.first
+def _check_pieces(tags: Tags, pixels: int, data: bytes) -> None:
+    tiled, size = TILE_OFFSETS in tags.first, len(data)
     name = "tiles" if tiled else "strips"
-    pieces = len(tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS))
+    offsets = tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS)
     most = _PIECES + _PIECES_A_MEGAPIXEL * pixels // 1_000_000
-    if pieces > most:
-        raise too_expensive(f"the TIFF has {pieces:,} {name} for {pixels:,} pixels")
-    stored = tags.array(TILE_BYTES if tiled else STRIP_BYTES).astype(np.float64)
-    if np.minimum(stored, size).sum() > 2 * size + (1 << 24):
+    if len(offsets) > most:
+        raise too_expensive(f"the TIFF has {len(offsets):,} {name} for {pixels:,} pixels")
+    stored = tags.array(TILE_BYTES if tiled else STRIP_BYTES)
+    if np.minimum(stored.astype(np.float64), size).sum() > 2 * size + (1 << 24):
         raise too_expensive(
             f"the TIFF's {name} hold {int(stored.sum()):,} bytes, in a file of {size:,}"
         )
@@ -164,14 +154,8 @@ def _check_pieces(tags: Tags, pixels: int, size: int) -> None:
         covered = columns * rows * width * height
         if covered > _TILED + _TILED_A_PIXEL * pixels:
             raise too_expensive(f"the TIFF's tiles hold {covered:,} pixels, of which {pixels:,}")
-
-
-def _check_scans(tags: Tags, data: bytes) -> None:
-    """Rejects JPEG data in a TIFF with more scans than any encoder writes."""
-    tiled = TILE_OFFSETS in tags.first
-    offsets = tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS).tolist()
-    sizes = tags.array(TILE_BYTES if tiled else STRIP_BYTES).tolist()
-    for offset, size in zip(offsets, sizes, strict=False):
-        scans = data.count(b"\xff\xda", offset, offset + size)
-        if scans > _SCANS:
-            raise too_expensive(f"JPEG data of the TIFF have {scans:,} scans, more than {_SCANS}")
+    if tags.number(COMPRESSION) == JPEG:
+        for start, length in zip(offsets.tolist(), stored.tolist(), strict=False):
+            scans = data.count(b"\xff\xda", start, start + length)
+            if scans > _SCANS:
+                raise too_expensive(f"JPEG data of the TIFF have {scans:,} scans, over {_SCANS}")

@@ -12,7 +12,7 @@ from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import OF_PLAN_ALONE, REJECT_OF
 from tfrecorder.format.tfrecord import frame
-from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, whole_boxes
+from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.memory import Room
 from tfrecorder.images.rejects import Reject
@@ -156,7 +156,6 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             for field in boxes:
                 primary = placed[images[0][0].key]
                 features |= placed_boxes(field, features, primary.source, primary.geometry)
-                features |= whole_boxes(field, features)
         except Reject as reject:
             return Rejected(row, reject, len(retried), sources)
         except MemoryError as error:
