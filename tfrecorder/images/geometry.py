@@ -73,7 +73,7 @@ def placement(
         return Placement(*random_part(shape, drawn, xp), size, None, size)
     if resize == "stretch":
         return Placement(None, None, size, None, size)
-    part, inner = _scaled(shape, size, resize, xp, writes)
+    part, inner = _scaled(shape, size, resize, xp)
     if resize == "crop":
         if writes:
             return Placement((shape - part) / 2, part, size, None, size)
@@ -86,21 +86,12 @@ def placement(
     return Placement(None, None, inner, None, inner)
 
 
-def _scaled(
-    shape: Any, size: tuple[int, int], resize: str, xp: Any, writes: bool
-) -> tuple[Any, Any]:
+def _scaled(shape: Any, size: tuple[int, int], resize: str, xp: Any) -> tuple[Any, Any]:
     """The part of an image's plane that fills `size`, and the whole image's size at its scale.
 
-    Neither is rounded.  Writing and reading compute the same in other steps, which round apart
-    where a side falls half-way between two pixels: files have to stay as they are, and so do the
-    pixels that readers give.
+    Neither is rounded.
     """
     covers, enlarges = resize in ("crop", "short"), resize in ("crop", "pad")
-    if writes:
-        along = np.divide(size, shape)
-        scale = along.max() if covers else along.min()
-        scale = scale if enlarges else min(scale, 1.0)
-        return np.divide(size, scale), np.multiply(shape, scale)
     found, wanted = as_floats(shape, xp), as_floats(size, xp)
     along = found / wanted
     scale = (xp.minimum if covers else xp.maximum)(along[0], along[1])
@@ -207,7 +198,7 @@ def place_boxes(
         start, part = (as_floats(pixels, xp) for pixels in random_part(shape, drawn, xp))
     else:
         # Not rounded; to be padded, the part is larger than the image.
-        part, _ = _scaled(shape, picture.size, picture.resize, xp, writes=False)
+        part, _ = _scaled(shape, picture.size, picture.resize, xp)
         start = (as_floats(shape, xp) - part) / 2
     placed = moved(boxes, as_floats(shape, xp), start, part, xp)
     if drawn is not None:

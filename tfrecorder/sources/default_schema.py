@@ -23,23 +23,25 @@ MASK_COLUMN = "mask_uri"
 
 def schema_of(table: pd.DataFrame) -> Schema:
     """The schema of a table, which may have boxes or a mask in columns with the known names."""
-    names = [str(name) for name in table.columns]
-    has_boxes, has_mask = set(BOX_COLUMNS) <= set(names), MASK_COLUMN in names
-    labelled = LABEL_COLUMN in names
-    if URI_COLUMN in names and (has_boxes or has_mask):
-        kinds: dict[str, Kind] = {SPLIT_COLUMN: Split()} if SPLIT_COLUMN in names else {}
-        kinds[URI_COLUMN] = Image()
-        if has_mask:
-            kinds[MASK_COLUMN] = Mask()
-        if has_boxes:
-            kinds["boxes"] = Boxes(unit=box_unit(table), label=LABEL_COLUMN if labelled else None)
-        elif labelled:
-            kinds[LABEL_COLUMN] = Label()
-        return Schema(kinds)
-    return DEFAULT_SCHEMA
+    kinds = kinds_by_name(table)
+    has_more = URI_COLUMN in kinds and not {MASK_COLUMN, "boxes"}.isdisjoint(kinds)
+    return Schema(kinds) if has_more else DEFAULT_SCHEMA
 
 
-def box_unit(table: pd.DataFrame) -> str:
+def kinds_by_name(table: pd.DataFrame) -> dict[str, Kind]:
+    """The kinds of those columns of a table that have the known names."""
+    names = {str(name) for name in table.columns}
+    known = {SPLIT_COLUMN: Split(), URI_COLUMN: Image(), MASK_COLUMN: Mask()}
+    kinds: dict[str, Kind] = {name: kind for name, kind in known.items() if name in names}
+    if names.issuperset(BOX_COLUMNS):
+        label = LABEL_COLUMN if LABEL_COLUMN in names else None
+        kinds["boxes"] = Boxes(unit=_box_unit(table), label=label)
+    elif LABEL_COLUMN in names:
+        kinds[LABEL_COLUMN] = Label()
+    return kinds
+
+
+def _box_unit(table: pd.DataFrame) -> str:
     """ "pixel" if any edge is beyond 1."""
     for name in BOX_COLUMNS:
         cells = as_objects(table[name]).dropna()

@@ -14,11 +14,10 @@ import pandas as pd
 from tfrecorder.errors import SourceError
 from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import LABEL_COLUMN
 from tfrecorder.schema.kinds import (
     BOX_COLUMNS,
     DEFAULT_SCHEMA,
-    Boxes,
     Bytes,
     Ignore,
     Image,
@@ -32,7 +31,7 @@ from tfrecorder.schema.kinds import (
     Text,
 )
 from tfrecorder.sources.cells import is_data_uri
-from tfrecorder.sources.default_schema import MASK_COLUMN, box_unit
+from tfrecorder.sources.default_schema import kinds_by_name
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_raw, refuse_twice, with_integers
@@ -78,18 +77,17 @@ def infer_schema(
     table = raw.frame if raw.typed else with_integers(raw.frame, DEFAULT_SCHEMA)
     kinds: dict[str, Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
-    has_boxes = set(BOX_COLUMNS) <= set(names)
+    known = kinds_by_name(table)
     for place, name in enumerate(names):
         column = as_objects(table.iloc[:, place])
-        if name in BOX_COLUMNS and has_boxes:
-            label = LABEL_COLUMN if LABEL_COLUMN in names else None
-            kinds.setdefault("boxes", Boxes(unit=box_unit(table), label=label))
-        elif name == LABEL_COLUMN and has_boxes:
-            continue
+        if "boxes" in known and name in (*BOX_COLUMNS, LABEL_COLUMN):
+            kinds["boxes"] = known["boxes"]
         elif name in numbered and len(numbered) > 1:
             kinds.setdefault("labels", Labels(columns=tuple(numbered)))
+        elif name in (LABEL_COLUMN, "labels"):
+            kinds[name] = Labels() if column.dropna().map(is_list).any() else Label()
         else:
-            kinds[name] = _by_name(name, column) or _with_default(_guess(column), column)
+            kinds[name] = known.get(name) or _with_default(_guess(column), column)
     if all(isinstance(kind, (Ignore, Split)) for kind in kinds.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
     masks = [name for name, kind in kinds.items() if isinstance(kind, Mask)]
@@ -97,18 +95,6 @@ def infer_schema(
     if masks and len(images) > 1:
         kinds |= {name: Mask(of=images[0]) for name in masks}
     return Schema(kinds)
-
-
-def _by_name(name: str, column: pd.Series) -> Kind | None:
-    if name == SPLIT_COLUMN:
-        return Split()
-    if name == MASK_COLUMN:
-        return Mask()
-    if name == URI_COLUMN:
-        return Image()
-    if name in (LABEL_COLUMN, "labels"):
-        return Labels() if column.dropna().map(is_list).any() else Label()
-    return None
 
 
 def _guess(column: pd.Series) -> Kind:
