@@ -118,8 +118,8 @@ def test_pixels_of_other_formats_are_turned_too(kind: str) -> None:
     pixels = Pictures.open(PHOTOS[20])
     pixels.save("turned.img", kind, exif=exif, lossless=True)
     frame = pd.DataFrame({"split": ["TRAIN"], "image_uri": "turned.img", "label": "x"})
-    assert convert(frame, "kept").oriented == 1
-    assert convert(frame, "out", apply_exif=True).oriented == 0
+    assert tfrecorder.convert(frame, "kept", progress=False).oriented == 1
+    assert tfrecorder.convert(frame, "out", progress=False, apply_exif=True).oriented == 0
     assert difference(stored("kept")[0], np.asarray(pixels)) == 0
     assert difference(stored("out")[0], np.rot90(np.asarray(pixels), -1)) == 0
 
