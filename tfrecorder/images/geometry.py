@@ -216,24 +216,21 @@ def moved(boxes: Any, shape: Any, start: Any, part: Any, xp: Any = np) -> Any:
 
 
 def cut_boxes(boxes: Any, slack: Any = 0.0, xp: Any = np) -> tuple[Any, Any]:
-    """Boxes cut at the edges, without those of which little is left; and whether each stays."""
-    cut = xp.minimum(xp.maximum(boxes, 0.0), 1.0)
-    stays = is_left(_areas(cut), _areas(boxes), slack)
-    return cut[stays], stays
-
-
-def is_left(left: Any, whole: Any, slack: Any = 0.0) -> Any:
-    """Which boxes stay after a crop: the one rule of writing and of both readers.
+    """Boxes cut at the edges, without those of which little is left; and whether each stays.
 
     Args:
-        left: the areas that are left, an array of NumPy or of TensorFlow.
-        whole: the areas of the whole boxes.
+        boxes: rows of ymin, xmin, ymax, xmax.
         slack: how much smaller rounding may have made the areas that are left.
+        xp: their module.
 
-    >>> is_left(0.1, 1.0), is_left(0.0999999, 1.0), is_left(0.0999999, 1.0, slack=1e-6)
-    (True, False, True)
+    >>> halves = np.array([[0, 0, 1, 10], [0, 0, 1, 10.01]])
+    >>> cut_boxes(halves)[1], cut_boxes(halves, slack=0.01)[1]
+    (array([ True, False]), array([ True,  True]))
     """
-    return (left >= LEFT_OVER * whole - slack) & (left >= LEAST_AREA)
+    cut = xp.minimum(xp.maximum(boxes, 0.0), 1.0)
+    left = _areas(cut)
+    stays = (left >= LEFT_OVER * _areas(boxes) - slack) & (left >= LEAST_AREA)
+    return cut[stays], stays
 
 
 def _areas(boxes: Any) -> Any:

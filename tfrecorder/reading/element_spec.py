@@ -258,7 +258,8 @@ def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[st
         sizes: tuple[str, ...] = ()
         if image is not None and needs_size(field, picture):
             sizes = image.size_keys[:2] or (image.encoded_key,)
-        return (*field.box_keys, *labels, *masks, *sizes)
+        edges = field.edges if field.box_key is None else (field.box_key,)
+        return (*edges, *labels, *masks, *sizes)
     if isinstance(field.kind, (Image, Mask)):
         return (field.encoded_key, *(field.size_keys[:2] if picture.size is not None else ()))
     return tuple(feature.key for feature in field.features)

@@ -136,11 +136,6 @@ class Field:
         return next(arrays, None) if isinstance(self.kind, Boxes) else None
 
     @cached_property
-    def box_keys(self) -> tuple[str, ...]:
-        """For boxes, the keys of their edges."""
-        return self.edges if self.box_key is None else (self.box_key,)
-
-    @cached_property
     def in_pixels(self) -> bool:
         """True for boxes that the record holds in pixels; this package writes only fractions."""
         return self.held is not None and isinstance(self.kind, Boxes) and self.kind.unit == "pixel"

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tfrecorder.core.checks import OneOf, Whole, class_names, name_of_dtype

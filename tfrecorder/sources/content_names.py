@@ -57,9 +57,10 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     files, names, sizes = [], [], np.full(len(cells), -1, np.int64)
     start = 0
     with ThreadPool() as pool:
-        looked_at = map_ahead(pool, _contents_in, _grouped(cells), ahead=AHEAD)
+        groups = _in_lists(cells.read(range(len(cells))), TOGETHER)
+        looked_at = map_ahead(pool, lambda group: list(map(content_in, group)), groups, AHEAD)
         every = itertools.chain.from_iterable(looked_at)
-        while block := list(itertools.islice(every, BLOCK)):
+        for block in _in_lists(every, BLOCK):
             contents = [cell if isinstance(cell, Content) else _NO_CONTENT for cell in block]
             sizes[start : start + len(block)] = [content.size for content in contents]
             of_block = pa.array([content.file for content in contents], pa.large_string())
@@ -77,14 +78,9 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     return whole, Contents(by_hash, by_hash if same else pa.concat_arrays(names), sizes, cells)
 
 
-def _grouped(cells: Cells) -> Iterator[list[Any]]:
-    every = cells.read(range(len(cells)))
-    while group := list(itertools.islice(every, TOGETHER)):
-        yield group
-
-
-def _contents_in(cells: Sequence[Any]) -> list[Any]:
-    return [content_in(cell) for cell in cells]
+def _in_lists(values: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    while some := list(itertools.islice(values, size)):
+        yield some
 
 
 def _texts(block: Sequence[Any]) -> Any:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.sources.table import Source, as_objects, as_texts
+from tfrecorder.display.tables import escaped
+from tfrecorder.sources.table import Source, as_texts
 
 
 def places(uris: pa.Array, base: str, files: pa.Array | None = None) -> pa.LargeStringArray:
@@ -91,17 +92,9 @@ def _place_of_folder(folder: str, base: str) -> str:
 
 
 def _texts(column: pd.Series) -> pa.LargeStringArray:
+    """The uris of a column; null for a cell that holds none."""
     if (texts := as_texts(column)) is not None:
         return texts
-    return pa.array(list(map(_text_or_none, as_objects(column))), pa.large_string())
-
-
-def _text_or_none(cell: object) -> str | None:
-    cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
-    if not isinstance(cell, str):
-        return None
-    try:
-        cell.encode()
-    except UnicodeEncodeError:
-        return None
-    return cell
+    cells = (os.fspath(cell) if isinstance(cell, os.PathLike) else cell for cell in column)
+    sound = [cell if isinstance(cell, str) and escaped(cell) == cell else None for cell in cells]
+    return pa.array(sound, pa.large_string())
