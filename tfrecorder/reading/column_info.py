@@ -10,7 +10,6 @@ from tfrecorder.display.tables import one_line
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
-from tfrecorder.schema.statistics import by_name
 
 #: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
@@ -73,7 +72,11 @@ def column_tables(
     for name, column in columns.items():
         classes = "" if column.num_classes is None else f"{column.num_classes:,}"
         kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
-    described = list(by_name(statistics))
+    described = [
+        (name, split, stats)
+        for name, of_splits in statistics.items()
+        for split, stats in of_splits.items()
+    ]
     absent = ["missing"] if any("missing" in stats for _, _, stats in described) else []
     numbers = [["numbers", "split", "count", *absent, "min", "max", "mean", "std"]]
     values = [["values", "split", "count", *absent, "distinct", "most frequent"]]

@@ -73,8 +73,8 @@ class DatasetInfo(Report):
         options: of the conversion, by name; empty for datasets of other tools.
         statistics: of the source, by column and split.  Numbers have count, min, max, mean and
             std; other columns have count, distinct and the most frequent values; both have missing,
-            the rows that got the default and are not in the others, if there are any.  Boxes have,
-            under "boxes", the statistics of per_image, x_min, y_min, x_max, y_max and area.
+            the rows that got the default and are not in the others, if there are any.  Boxes have
+            those of their edges, area and number under names such as "boxes x_min".
         columns: the kind, type and shape of each, by name.
         generations: by number, what each added: records, shards and bytes; empty for datasets of
             other tools.

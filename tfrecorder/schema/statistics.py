@@ -1,30 +1,11 @@
-"""Names for what is counted about the values of a column."""
+"""The statistics of all rows, from those of some."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-from tfrecorder.schema.kinds import BOX_COLUMNS
-
-#: Statistics of boxes: the number per image, the four edges, and the area.
-BOX_NUMBERS = ("per_image", *BOX_COLUMNS, "area")
-
-
-def by_name(
-    statistics: Mapping[str, Mapping[str, Mapping[str, Any]]],
-) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The name to show, the split, and the statistics; boxes have several."""
-    for name, of_splits in statistics.items():
-        for split, numbers in of_splits.items():
-            if "boxes" not in numbers or "top" in numbers:
-                yield name, split, numbers
-        boxes = {split: of["boxes"] for split, of in of_splits.items() if "boxes" in of}
-        for what in BOX_NUMBERS:
-            shown = f"{name} {'per image' if what == 'per_image' else what}"
-            yield from ((shown, split, numbers[what]) for split, numbers in boxes.items())
 
 
 def merged(
@@ -49,22 +30,17 @@ def merged(
 def _of_all(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
     if len(parts) == 1:
         return dict(parts[0])
-    boxes: dict[str, Any] = {}
-    if all("boxes" in part for part in parts):
-        names = [name for name in BOX_NUMBERS if all(name in part["boxes"] for part in parts)]
-        numbers = {name: _numbers([part["boxes"][name] for part in parts]) for name in names}
-        boxes = {"boxes": numbers}
     absent = sum(part.get("missing", 0) for part in parts)
     missing = {"missing": absent} if absent else {}
     if not any("top" in part for part in parts):
-        return {**_numbers(parts), **boxes, **missing}
+        return {**_numbers(parts), **missing}
     if not all(part.get("distinct") == len(part.get("top", ())) for part in parts):
-        return boxes
+        return {}
     counts: Counter[Any] = Counter()
     for part in parts:
         counts.update(dict(part["top"]))
     top = sorted(map(list, counts.items()), key=lambda pair: (-pair[1], pair[0]))
-    return {"count": counts.total(), "distinct": len(counts), "top": top, **boxes, **missing}
+    return {"count": counts.total(), "distinct": len(counts), "top": top, **missing}
 
 
 def _numbers(parts: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,9 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Bytes, Image, Mask, Number
+from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Bytes, Image, Mask, Number
 from tfrecorder.schema.splits import SPLITS
-from tfrecorder.schema.statistics import BOX_NUMBERS
 
 #: Computes the statistics of a column's values in the rows under a mask.
 Describe = Callable[[np.ndarray], dict[str, Any]]
@@ -27,13 +26,13 @@ def describe_columns(
     splits: pd.Series,
     missing: Mapping[str, np.ndarray],
 ) -> dict[str, dict[str, Any]]:
-    """Statistics of each column by split, as JSON values.
+    """Statistics by name and split, as JSON values; the name is that of the column.
 
     For numbers: count, min, max, mean and std (of the whole population), over all finite numbers,
     including those in lists and arrays.  For classes and texts: count, distinct, and the most
-    frequent values with their counts.  For boxes: their count, the same for their classes, and
-    under "boxes" the statistics of each of `BOX_NUMBERS`, in the unit of the source.  Images,
-    masks, bytes and columns without labels have none.
+    frequent values with their counts.  For boxes: those of their classes, and under names such as
+    "boxes x_min" those of the edges, in the unit of the source, of the area, and of the number per
+    image.  Images, masks, bytes and columns without labels have none.
 
     Args:
         missing: for columns with a default, which rows have it because their value is missing:
@@ -45,12 +44,13 @@ def describe_columns(
     for field in fields:
         if isinstance(field.kind, (Image, Mask, Bytes)) or field.is_unlabelled:
             continue
-        describe = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
         absent = missing.get(field.column, np.zeros(len(splits), bool))
-        statistics[field.column] = {
-            split: {**describe(mask & ~absent), **_missing(mask & absent)}
-            for split, mask in of_split.items()
-        }
+        describes = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
+        for name, describe in describes.items():
+            statistics[name] = {
+                split: {**describe(mask & ~absent), **_missing(mask & absent)}
+                for split, mask in of_split.items()
+            }
     return statistics
 
 
@@ -58,30 +58,32 @@ def _missing(rows: np.ndarray) -> dict[str, int]:
     return {"missing": int(rows.sum())} if rows.any() else {}
 
 
-def _of_values(field: Field, values: Mapping[str, pa.Array]) -> Describe:
+def _of_values(field: Field, values: Mapping[str, pa.Array]) -> dict[str, Describe]:
     key = field.key if field.key in values else field.features[-1].key
     flat, rows = _flat(values[key])
-    if not isinstance(field.kind, Number):
-        return lambda mask: _of_texts(flat.filter(mask[rows]))
-    numbers = _numbers(flat)
+    is_number = isinstance(field.kind, Number)
+    return {field.column: _numbers_of(_numbers(flat), rows) if is_number else _texts_of(flat, rows)}
+
+
+def _of_boxes(field: Field, values: Mapping[str, pa.Array]) -> dict[str, Describe]:
+    name, (texts, rows) = field.column, _flat(values[field.features[-1].key])
+    edges = [_numbers(_flat(values[key])[0]) for key in field.edges]
+    left, upper, right, lower = (edge.astype(np.float64) for edge in edges)
+    columns = zip(BOX_COLUMNS, edges, strict=True)
+    return {
+        **({} if field.label_key is None else {name: _texts_of(texts, rows)}),
+        f"{name} per image": lambda mask: _of_numbers(np.bincount(rows, minlength=len(mask))[mask]),
+        **{f"{name} {edge}": _numbers_of(numbers, rows) for edge, numbers in columns},
+        f"{name} area": _numbers_of((right - left) * (lower - upper), rows),
+    }
+
+
+def _numbers_of(numbers: np.ndarray, rows: np.ndarray) -> Describe:
     return lambda mask: _of_numbers(numbers[mask[rows]])
 
 
-def _of_boxes(field: Field, values: Mapping[str, pa.Array]) -> Describe:
-    edges = [_numbers(_flat(values[key])[0]) for key in field.edges]
-    left, upper, right, lower = (edge.astype(np.float64) for edge in edges)
-    described = (*edges, (right - left) * (lower - upper))
-    texts, rows = _flat(values[field.features[-1].key])
-
-    def describe(mask: np.ndarray) -> dict[str, Any]:
-        per_image = np.bincount(rows, minlength=len(mask))[mask]
-        columns = (per_image, *(numbers[mask[rows]] for numbers in described))
-        boxes = {name: _of_numbers(of) for name, of in zip(BOX_NUMBERS, columns, strict=True)}
-        if field.label_key is None:
-            return {"count": int(per_image.sum()), "boxes": boxes}
-        return {**_of_texts(texts.filter(mask[rows])), "boxes": boxes}
-
-    return describe
+def _texts_of(texts: pa.Array, rows: np.ndarray) -> Describe:
+    return lambda mask: _of_texts(texts.filter(mask[rows]))
 
 
 def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
