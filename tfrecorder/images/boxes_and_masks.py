@@ -17,9 +17,6 @@ from tfrecorder.images.transform import Geometry, transform_mask
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
 
-#: Modes in which Pillow opens a PNG whose pixels are single numbers of up to 8 bits.
-_MASK_MODES = ("1", "L", "P")
-
 #: From (xmin, ymin, xmax, ymax) to (ymin, xmin, ymax, xmax), and back.
 _AXES_SWAPPED = [1, 0, 3, 2]
 
@@ -53,7 +50,7 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
         words = f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x "
         raise Reject("check", "mask_size", f"{words}{wanted[1]}")
     with Pictures.open(io.BytesIO(mask.data)) as opened:
-        if opened.mode not in (*_MASK_MODES, "I;16", "I"):
+        if opened.mode not in ("1", "L", "P", "I;16", "I"):
             words = f"{field.column} has pixels of the mode {opened.mode}, not one number each"
             raise Reject("check", "mask_channels", words)
         changes = of.geometry is not None and of.geometry.changes

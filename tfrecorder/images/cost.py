@@ -48,23 +48,21 @@ def check_gif(data: bytes) -> None:
     flags = data[10] if len(data) > 10 else 0
     at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
     blocks = comments = 0
-    while match := _GIF_NEXT.search(data, at):
-        blocks += match.start() - at  # bytes between blocks, which Pillow skips one by one
-        label, at = match[1], match.end()
-        if not label:  # a picture, or the end
+    while blocks <= _GIF_BLOCKS:
+        match = _GIF_NEXT.search(data, at)
+        # Pillow skips bytes between blocks one by one.
+        blocks += (match.start() if match else max(len(data), at)) - at
+        if not match or not match[1]:  # neither a picture nor the end is an extension
             break
-        while at < len(data) and data[at]:
+        at = match.end()
+        while at < len(data) and data[at] and blocks <= _GIF_BLOCKS:
             at += 1 + data[at]
             blocks += 1
-            comments += label == _GIF_COMMENT
+            comments += match[1] == _GIF_COMMENT
             if comments > _GIF_COMMENT_BLOCKS:
                 raise too_expensive(
                     f"the GIF has more than {_GIF_COMMENT_BLOCKS:,} blocks of comments"
                 )
-            if blocks > _GIF_BLOCKS:
-                break
         at += 1
-        if blocks > _GIF_BLOCKS:
-            break
-    if blocks + (0 if match else len(data) - at) > _GIF_BLOCKS:
+    if blocks > _GIF_BLOCKS:
         raise too_expensive(f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture")

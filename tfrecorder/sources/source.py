@@ -213,10 +213,7 @@ def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
 
     But not if all of them are class names that were given.
     """
-    is_text = isinstance(labels.dtype, pd.StringDtype) and not labels.hasnans
-    if not is_text and not labels.map(lambda label: isinstance(label, str)).all():
+    if labels.hasnans or pd.api.types.infer_dtype(labels) != "string":
         return False
     distinct = set(labels.unique())
-    if not distinct or distinct <= names:
-        return False
-    return all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
+    return not distinct <= names and all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
