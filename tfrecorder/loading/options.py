@@ -145,8 +145,7 @@ class BenchmarkOptions(Options):
     image_size: int | tuple[int, int] | None = option(
         224,
         _check_size_or_none,
-        "Height and width of the images in pixels, or one number for a square; none for the stored "
-        "size.",
+        "Height and width in pixels, or one number for a square; none for the stored size.",
         metavar="N|HxW|none",
     )
     seconds: float = option(
@@ -155,9 +154,8 @@ class BenchmarkOptions(Options):
     step_ms: float | None = option(
         None,
         above_zero,
-        "Simulate a training step of this many milliseconds, in which the CPU is free for reading: "
-        "shows what share of the time an accelerator would wait. Default: take batches as fast as "
-        "they come.",
+        "Simulate a training step of this many milliseconds, and show what share of the time an "
+        "accelerator would wait. Default: take batches as fast as they come.",
         metavar="MS",
     )
 

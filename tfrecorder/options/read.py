@@ -85,22 +85,13 @@ class RecordOptions(Options):
     """
 
     at: int | None = option(
-        None,
-        Whole(0),
-        "For a dataset that was appended to: use the generations from 0 to this number only. "
-        "Default: all that are there.",
+        None, Whole(0), "For a dataset that grew: the last generation to read. Default: the newest."
     )
     image: str | None = option(
-        None,
-        text,
-        "For records of other tools: the key of the image. Default: a usual one.",
-        metavar="KEY",
+        None, text, "In other tools' records: the image's key. Default: a usual one.", metavar="KEY"
     )
     label: str | None = option(
-        None,
-        text,
-        "For records of other tools: the key of the label. Default: a usual one.",
-        metavar="KEY",
+        None, text, "In other tools' records: the label's key. Default: a usual one.", metavar="KEY"
     )
 
     @property
@@ -120,9 +111,7 @@ class ReadOptions(RecordOptions):
     image_size: int | tuple[int, int] | None = option(
         None,
         check_image_size,
-        "Height and width of the images in pixels, or one number for a square. Default: each "
-        "keeps its own size, and batches need images of one size.",
-        metavar="N|HxW",
+        "Height and width in pixels, or one number for a square. Default: as each image is stored.",
     )
     resize: str = option(
         "stretch",
@@ -165,8 +154,7 @@ class ReadOptions(RecordOptions):
     )
     augment: bool = option(
         False,
-        help="Take a random part of each image, resized to `image_size`, and mirrored half of the "
-        "time.",
+        help="Take a random part of each image, at `image_size`, and mirror it half of the time.",
     )
     inputs: Sequence[str] | str | None = option(
         None,
@@ -238,21 +226,18 @@ class EpochOptions(ReadOptions):
     batch_size: int | None = option(None, Whole(1))
     follow: bool = option(
         False,
-        help="Look for new generations at the beginning of each epoch. By default, what is there "
-        "when the dataset is opened is read.",
+        help="Look for new generations before each epoch, not only when the dataset is opened.",
     )
     shard: tuple[int, int] | None = option(
         None,
         check_shard,
-        "(index, count): only this host's part. The parts of all hosts are disjoint, complete, and "
-        "differ in length by at most one record. Default: everything.",
+        "(index, count): only this host's part, of parts that differ by one record at most.",
     )
     ram_budget: int | str | None = option(
         None,
         Size((2**20, "1 MiB"), "4GiB"),
         "Memory for the buffers of one split, in bytes or as text such as '4GiB'. Default: a "
         "quarter of what the process may use.",
-        metavar="SIZE",
     )
 
     @property
