@@ -78,10 +78,10 @@ engines: $(ENGINES)/installed
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
 
-$(VENV)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
+$(VENV)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable ".[all]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
@@ -89,7 +89,8 @@ $(VENV)/installed-dev: $(VENV)/installed
 	touch $@
 
 # Apart: PyTorch and what else others need is large, and decides on versions that we share.
-$(PEERS)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt) benchmarks/requirements.txt
+# mosaicml-streaming asks for older ones than we have, and runs with ours.
+$(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --upgrade pip
 	$(PEERS)/bin/python -m pip install --quiet --editable ".[dev]" -r benchmarks/requirements.txt
@@ -97,17 +98,17 @@ $(PEERS)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt
 	touch $@
 
 # Apart: what .ci/run does not install, because an engine or a peer alone is over 100 MB.
-$(ENGINES)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
+$(ENGINES)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
 	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.
-$(INTEROP)/installed: setup.py tfrecorder/version.py $(wildcard requirements/*.txt)
+$(INTEROP)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(INTEROP)
 	$(INTEROP)/bin/python -m pip install --quiet --upgrade pip
-	$(INTEROP)/bin/python -m pip install --quiet --editable . tensorflow-datasets grain \
+	$(INTEROP)/bin/python -m pip install --quiet --editable ".[beam,tensorflow]" tensorflow-datasets grain \
 	  datasets tfrecord nvidia-dali-cuda120 tf-models-official \
 	  hypothesis psutil pytest pytest-xdist pyyaml
 	touch $@

@@ -1,4 +1,4 @@
-"""Packaging of tfrecorder: `pip install .`, or `pip install -e .[dev]` to work on it."""
+"""Packaging of tfrecorder; docs/install.md says which extra brings what."""
 
 from pathlib import Path
 
@@ -13,29 +13,45 @@ NAME = "tfrecorder-images"
 #: Where the project is; a placeholder until it is published.
 HOME = "https://example.org/tfrecorder"
 
-# By what needs them; `pip install .` brings all.  README.md says how to install some of them alone.
 # Upper bounds only where a next major is known to break.
-PARTS = ("base", "beam", "gcs", "tensorflow")
+#: What everybody needs: all but what an extra brings.
+BASE = [
+    "certifi",
+    "click>=8.1",
+    # Where it has wheels; elsewhere Pillow resizes for it.
+    "cykooz-resizer>=4; platform_machine == 'x86_64' or sys_platform == 'darwin'",
+    "google-cloud-storage>=2.18",
+    "google-crc32c>=1.5",
+    "jinja2>=3.1",
+    "numpy>=1.26",
+    "pandas>=2.2",
+    "pillow>=11",
+    "pyarrow>=16",
+    "pyyaml>=6",
+    "simplejpeg>=1.8",
+    "tqdm>=4.66",
+]
 
-
-def requirements(part: str) -> list[str]:
-    """The lines of a file of requirements, without its comments."""
-    lines = (HERE / "requirements" / f"{part}.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-S3 = ["botocore>=1.35", "obstore>=0.10"]
-AZURE = ["obstore>=0.10"]
+#: What some calls need; errors that name these extras: tfrecorder/errors.py.
+PARTS = {
+    "az": ["obstore>=0.10"],
+    # Not beyond the last version whose inner names were tried: tfrecorder/runners/beam_patches.py.
+    "beam": ["apache-beam[gcp]>=2.70,<2.78", "urllib3>=2"],
+    "kafka": ["confluent-kafka>=2.6"],
+    "s3": ["botocore>=1.35", "obstore>=0.10"],
+    "tensorflow": ["tensorflow>=2.18"],
+}
+ALL = sorted({line for part in PARTS.values() for line in part})
 
 EXTRAS = {
-    "az": AZURE,
+    **PARTS,
+    # Without torch: its wheel brings gigabytes for GPUs, and there is a build for each kind.
+    "all": ALL,
     "dask": ["dask[distributed]>=2024.11"],
     "fsspec": ["fsspec>=2024.6"],
-    "kafka": ["confluent-kafka>=2.6"],
-    "s3": S3,
+    "torch": ["torch"],
     "dev": [
-        *S3,
-        "confluent-kafka>=2.6",
+        *ALL,
         "dask[distributed]>=2024.11",
         "datasets>=3",
         "flask>=3",  # which moto's server needs
@@ -90,14 +106,15 @@ setup(
         "tfrecorder.inspection": ["templates/*", "templates/sections/*"],
     },
     python_requires=">=3.10",
-    install_requires=sorted(line for part in PARTS for line in requirements(part)),
+    install_requires=BASE,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["tfrecorder = tfrecorder.cli.main:main"]},
     keywords="tensorflow tfrecord pandas apache-beam dataflow images dataset tf.data",
     classifiers=[
         "Development Status :: 5 - Production/Stable",
         "Intended Audience :: Science/Research",
-        "Operating System :: POSIX",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",

@@ -130,5 +130,5 @@ import runpy; runpy.run_module('tfrecorder', run_name='__main__')
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     assert line.startswith("error: --runner DaskRunner: it cannot be loaded")
-    assert 'pip install "dask[distributed]"' in line
+    assert 'pip install "tfrecorder-images[dask]"' in line
     assert not Path("out").exists()

@@ -1,13 +1,13 @@
-"""Parts of the package where TensorFlow, Apache Beam or both are not installed.
+"""What `pip install tfrecorder-images` brings without an extra, and what is said of the others.
 
-The smallest environment is a real one: made here, and installed as docs/install.md says.  For the
-others these packages are hidden from Python, as a real installation of either takes minutes.
+The environment is a real one, made here.  Where only one package is missing it is hidden from
+Python, as a real installation of the others takes minutes.
 """
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 from doc_pages import DOCS, ROOT
 from environments import Environment, without
-from support import CSV, public_files
+from support import CSV, public_files, skip_without
 
 #: What is in a clone of the repository and decides what is installed.
-_CLONE = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "requirements")
+_CLONE = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 
-def _pip(*arguments: Any) -> None:
+def _pip(*arguments: Any) -> str:
+    """What pip says; it must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": ""},  # what lies there is not in the environment
@@ -31,23 +32,23 @@ def _pip(*arguments: Any) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the base alone, as docs/install.md makes it of a clone."""
+    """An environment without any extra, made of a clone."""
     folder = tmp_path_factory.mktemp("small")
     clone, venv = folder / "clone", folder / "venv"
     clone.mkdir()
     for name in _CLONE:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, clone / name)
+        shutil.copy(ROOT / name, clone / name)
     unwanted = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "tfrecorder", clone / "tfrecorder", ignore=unwanted)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-    into = ("--python", venv / "bin/python", "install", "--quiet")
-    _pip(*into, "--no-deps", clone)
-    _pip(*into, "-r", clone / "requirements/base.txt")
+    python = ("--python", venv / "bin/python")
+    assert "ERROR" not in _pip(*python, "install", "--quiet", clone)
+    assert "No broken requirements found" in _pip(*python, "check")
     return Environment(venv / "bin/python")
 
 
@@ -62,21 +63,22 @@ def without_tensorflow(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return without(tmp_path_factory.mktemp("without"), *hidden)
 
 
-TENSORFLOW = 'run `pip install "tensorflow>=2.18"`'
-BEAM = 'run `pip install "apache-beam[gcp]>=2.70,<2.78"`'
+def command_for(extra: str) -> str:
+    """The words that name an extra."""
+    return f'is not installed; run `pip install "tfrecorder-images[{extra}]"`'
+
+
+TENSORFLOW, BEAM = command_for("tensorflow"), command_for("beam")
 
 
 @pytest.mark.slow
-def test_the_small_environment_holds_neither(small: Environment) -> None:
+def test_the_small_environment_holds_no_extra(small: Environment) -> None:
     small.does(
         """
 import importlib.util, pathlib, sys
 assert pathlib.Path(tfrecorder.__file__).is_relative_to(sys.prefix), tfrecorder.__file__
-for name in ("tensorflow", "apache_beam", "keras", "torch", "google.cloud"):
-    try:
-        assert importlib.util.find_spec(name) is None, name
-    except ModuleNotFoundError:
-        pass
+for name in ("tensorflow", "apache_beam", "keras", "torch", "obstore", "confluent_kafka"):
+    assert importlib.util.find_spec(name) is None, name
 """
     )
 
@@ -106,55 +108,74 @@ assert len(BatchSampler(records, 9)) == 4
 
 
 @pytest.mark.slow
-def test_the_small_environment_writes_by_stage_work_and_commit(
-    small: Environment, dataset: Path
-) -> None:
+def test_the_small_environment_converts(small: Environment, dataset: Path) -> None:
     counts = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
+    shards = ",".join(f"{split}={count}" for split, count in counts.items())
+    assert "52 records" in small.command("convert", CSV, "by-command", "--num-shards", shards)
     small.does(
         f"""
 assert tfrecorder.validate({str(CSV)!r}, check_images=True).empty
-tfrecorder.parts.stage({str(CSV)!r}, "out", num_shards={counts})
-tfrecorder.parts.work("out", progress=False)
-tfrecorder.parts.commit("out")
+tfrecorder.convert({str(CSV)!r}, "by-call", num_shards={counts})
+tfrecorder.parts.stage({str(CSV)!r}, "by-parts", num_shards={counts})
+tfrecorder.parts.work("by-parts", progress=False)
+tfrecorder.parts.commit("by-parts")
 """
     )
-    assert public_files("out") == public_files(dataset)
+    for name in ("by-command", "by-call", "by-parts"):
+        assert public_files(name) == public_files(dataset)
 
 
 @pytest.mark.slow
 def test_what_is_missing_is_one_line_with_its_command(small: Environment, dataset: Path) -> None:
-    assert small.refuses("convert", CSV, "out").startswith(
-        f"error: apache-beam is needed for this but is not installed; {BEAM}, or call stage"
+    line = small.refuses("convert", CSV, "out", "--runner", "DirectRunner")
+    assert line == (
+        f"error: apache-beam is needed for this but {BEAM}, or leave out --runner, "
+        "--runner-option and --num-workers."
     )
     assert TENSORFLOW in small.refuses("benchmark", dataset)
     assert TENSORFLOW in small.refuses("verify", dataset, "--decode")
-    assert 'run `pip install "google-cloud-storage>=' in small.refuses("info", "gs://a/b")
+    Path("images.csv").write_text("TRAIN,s3://bucket/a.jpg,cat\n")
+    assert command_for("s3") in small.refuses("convert", "images.csv", "out")
     small.does(
         f"""
 import tfrecorder.torch
 
 out, csv = {str(dataset)!r}, {str(CSV)!r}
-tensorflow, beam = "tensorflow>=2.18", "apache-beam[gcp]>=2.70,<2.78"
-for call, requirement in [
-    (lambda: tfrecorder.load(out), tensorflow),
-    (lambda: tfrecorder.benchmark(out), tensorflow),
-    (lambda: tfrecorder.keras.TrainingPosition("run", None), tensorflow),
-    (lambda: tfrecorder.verify(out, decode=True), tensorflow),
-    (lambda: tfrecorder.convert(csv, "out"), beam),
-    (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), beam),
-    (lambda: tfrecorder.append(csv, out, duplicates="keep"), beam),
-    (lambda: tfrecorder.info("gs://a/b"), "google-cloud-storage>=2.18"),
+for call, extra in [
+    (lambda: tfrecorder.load(out), "tensorflow"),
+    (lambda: tfrecorder.benchmark(out), "tensorflow"),
+    (lambda: tfrecorder.keras.TrainingPosition("run", None), "tensorflow"),
+    (lambda: tfrecorder.verify(out, decode=True), "tensorflow"),
+    (lambda: tfrecorder.convert(csv, "out", num_workers=2), "beam"),
+    (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), "beam"),
+    (lambda: tfrecorder.append(csv, out, duplicates="keep", runner="DirectRunner"), "beam"),
+    (lambda: tfrecorder.compact(out, "out", runner_options={{"streaming": False}}), "beam"),
+    (lambda: tfrecorder.info("s3://a/b"), "s3"),
+    (lambda: tfrecorder.Records("az://a/b", "TRAIN"), "az"),
+    (lambda: tfrecorder.convert(csv, "s3://a/b"), "s3"),
+    (lambda: tfrecorder.stream("kafka://localhost:9092/photos", "out"), "kafka"),
     (lambda: tfrecorder.torch.batches(out, "TRAIN", image_size=9), "torch"),
 ]:
     try:
         call()
     except tfrecorder.errors.PackageError as error:
-        assert f'run `pip install "{{requirement}}"`' in str(error), error
+        assert f'run `pip install "tfrecorder-images[{{extra}}]"`' in str(error), error
     else:
-        raise AssertionError(f"nothing lacks {{requirement}}")
+        raise AssertionError(f"nothing lacks {{extra}}")
 """
     )
     assert not Path("out").exists(), "it is said before anything is written"
+
+
+@pytest.mark.slow
+def test_each_extra_is_on_the_page(small: Environment) -> None:
+    code = (
+        "from importlib.metadata import metadata as of; print(of('tfrecorder-images').get_all(%r))"
+    )
+    extras = ast.literal_eval(small.run("-c", code % "Provides-Extra").stdout)
+    page = (DOCS / "install.md").read_text()
+    assert {"all", "beam", "s3"} <= {*extras}
+    assert not [extra for extra in extras if f"`{extra}`" not in page]
 
 
 @pytest.mark.slow
@@ -166,7 +187,7 @@ assert sum(len(images) for images, labels in train) == 36
 assert tfrecorder.verify({str(dataset)!r}, decode=True).ok
 """
     )
-    assert BEAM in without_beam.refuses("convert", CSV, "out")
+    assert BEAM in without_beam.refuses("convert", CSV, "out", "--runner", "DirectRunner")
 
 
 @pytest.mark.slow
@@ -176,21 +197,10 @@ def test_convert_works_without_tensorflow(without_tensorflow: Environment, datas
     assert TENSORFLOW in without_tensorflow.refuses("benchmark", dataset)
 
 
-def _requirements(part: str) -> list[str]:
-    lines = (ROOT / "requirements" / f"{part}.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def test_the_commands_that_errors_name_are_those_of_the_requirements() -> None:
-    from tfrecorder import errors
-
-    of_files = [one for part in ("tensorflow", "beam", "gcs") for one in _requirements(part)]
-    named = {requirement for requirement, _ in errors._PACKAGES.values()}
-    of_extras = re.findall(r'"kafka": \["([^"]+)"\]', (ROOT / "setup.py").read_text())
-    assert named <= {*of_files, *of_extras, "torch"}
-
-
-def test_every_file_of_requirements_is_explained() -> None:
-    page = (DOCS / "install.md").read_text()
-    files = sorted(path.name for path in (ROOT / "requirements").glob("*.txt"))
-    assert sorted(set(re.findall(r"requirements/(\w+\.txt)", page))) == files
+@pytest.mark.slow
+def test_torch_trains_without_tensorflow_and_beam(tmp_path_factory: pytest.TempPathFactory) -> None:
+    skip_without("torch")
+    folder = tmp_path_factory.mktemp("without")
+    plain = without(folder, "tensorflow", "keras", "tensorflow_datasets", "apache_beam")
+    done = plain.run(ROOT / "samples/train_torch.py", "--out", "run")
+    assert done.returncode == 0, done.stdout + done.stderr

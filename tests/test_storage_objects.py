@@ -232,12 +232,14 @@ def test_spawned_processes_read(s3: S3) -> None:
 def test_what_is_missing_is_named_with_the_command_that_installs_it() -> None:
     code = (
         "import sys; sys.modules['obstore'] = None\n"
-        "from tfrecorder import storage\n"
-        "print(storage.refusal('s3')); print(storage.refusal('abfss'))"
+        "import tfrecorder\n"
+        "for place in ('s3://bkt/a', 'abfss://bkt/a'):\n"
+        "    try: tfrecorder.info(place)\n"
+        "    except tfrecorder.errors.PackageError as error: print(error)"
     )
     found = run("-c", code).stdout.splitlines()
-    assert found[0].startswith("run `pip install obstore")
-    assert found[1] == "run `pip install obstore`"
+    command = 'obstore is needed for this but is not installed; run `pip install "tfrecorder-images'
+    assert found == [f'{command}[{extra}]"`.' for extra in ("s3", "az")]
 
 
 def test_nothing_of_obstore_is_loaded_without_need() -> None:

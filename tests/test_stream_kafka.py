@@ -579,7 +579,7 @@ def test_without_confluent_kafka_the_command_that_installs_it_is_named(
 
     monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(PackageError, match='pip install "confluent-kafka'):
+    with pytest.raises(PackageError, match=r'pip install "tfrecorder-images\[kafka\]"'):
         tfrecorder.stream("kafka://localhost:9092/photos", "out")
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -105,33 +104,39 @@ class PackageError(TfrecorderError, ImportError):
     """A package that this call needs (most do not) is not installed."""
 
 
-#: Packages that only some calls need, by the name to import: the requirement for pip, and what
-#: else can be done.
-_PACKAGES = {
-    "tensorflow": ("tensorflow>=2.18", "or read with Records or batches, which do not need it"),
-    "apache_beam": (
-        "apache-beam[gcp]>=2.70,<2.78",
-        "or call stage, work and commit, which write the same files without it",
-    ),
-    "google.cloud.storage": ("google-cloud-storage>=2.18", ""),
-    "google.auth": ("google-cloud-storage>=2.18", ""),
-    "torch": ("torch", ""),
-    "confluent_kafka": ("confluent-kafka>=2.6", ""),
+#: Packages that only some calls need, by the name to import: the extra that brings each.
+_EXTRAS = {
+    "apache_beam": "beam",
+    "botocore": "s3",
+    "confluent_kafka": "kafka",
+    "keras": "tensorflow",
+    "obstore": "s3",
+    "tensorflow": "tensorflow",
+    "torch": "torch",
 }
-# Keras comes with TensorFlow, and `google` is a folder that several packages share.
-_PACKAGES |= {"keras": _PACKAGES["tensorflow"]}
-_PACKAGES |= dict.fromkeys(("google", "google.cloud"), _PACKAGES["google.cloud.storage"])
+
+#: What else can be done where an extra is not installed.
+_OTHERWISE = {
+    "beam": ", or leave out `runner`, `runner_options` and `num_workers`",
+    "tensorflow": ", or read with Records or batches, which do not need it",
+}
 
 
-def refuse_missing(module: str) -> None:
-    """Raise a PackageError unless a package is installed; it is not imported."""
+def refuse_missing(module: str, extra: str | None = None) -> None:
+    """Raise a PackageError unless a package is installed; it is not imported.
+
+    Args:
+        extra: the one to name, of several that bring it.
+    """
     if not is_installed(module):
-        raise PackageError(_in_words(module))
+        raise PackageError(_in_words(module, extra or _EXTRAS[module]))
 
 
 def is_installed(module: str) -> bool:
     """True if a package can be imported; it is not."""
-    return module in sys.modules or importlib.util.find_spec(module) is not None
+    if module in sys.modules:
+        return sys.modules[module] is not None  # None is what keeps a package from being imported
+    return importlib.util.find_spec(module) is not None
 
 
 @contextlib.contextmanager
@@ -144,15 +149,21 @@ def missing_explained() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in _PACKAGES:
+        if error.name not in _EXTRAS:
             raise
-        raise PackageError(_in_words(error.name)) from error
+        raise PackageError(_in_words(error.name, _EXTRAS[error.name])) from error
 
 
-def _in_words(module: str) -> str:
-    requirement, otherwise = _PACKAGES[module]
-    name = re.split(r"[>=\[]", requirement)[0]
-    more = f", {otherwise}" if otherwise else ""
-    return (
-        f'{name} is needed for this but is not installed; run `pip install "{requirement}"`{more}.'
-    )
+def install(extra: str) -> str:
+    """The command that installs an extra.
+
+    >>> install("beam")
+    'pip install "tfrecorder-images[beam]"'
+    """
+    return f'pip install "tfrecorder-images[{extra}]"'
+
+
+def _in_words(module: str, extra: str) -> str:
+    name = module.replace("_", "-")  # as pip knows it
+    more = _OTHERWISE.get(extra, "")
+    return f"{name} is needed for this but is not installed; run `{install(extra)}`{more}."

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.errors import OptionError, refuse_missing
+from tfrecorder.errors import OptionError, install, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import DIRECT, RUNNERS, plain_name, refusal
 from tfrecorder.runners.beam_patches import quiet_beam
@@ -24,8 +24,8 @@ _CONNECT_SECONDS = 10
 
 #: What to do for the packages of a runner.
 _PACKAGES = {
-    "DaskRunner": 'run pip install "dask[distributed]" (on the workers too).',
-    "DataflowRunner": 'run pip install "apache-beam[gcp]".',
+    "DaskRunner": f"run `{install('dask')}` (on the workers too).",
+    "DataflowRunner": f"run `{install('beam')}`.",
 }
 
 

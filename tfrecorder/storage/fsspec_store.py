@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
+from tfrecorder.errors import install
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
@@ -218,7 +219,8 @@ def refusal(scheme: str) -> str | None:
     try:
         import fsspec
     except ImportError:
-        return f"run `pip install fsspec {package}`" if package else "there is no such storage"
+        words = f"run `{install('fsspec')} {package}`"
+        return words if package else "there is no such storage"
     try:
         fsspec.get_filesystem_class(scheme)
     except ValueError:

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import google_crc32c
 
 from tfrecorder.core.threads import map_at_once
-from tfrecorder.errors import missing_explained
 from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
 from tfrecorder.storage.gcs_requests import (
     Ask,
@@ -244,8 +243,6 @@ class BucketStore:
         chosen = access()
         with self._lock:
             if chosen not in self._connected:
-                with missing_explained():
-                    import google.cloud.storage  # noqa: F401
                 self._connected[chosen] = translated(lambda: _connect(chosen), _in_our_terms)
             return self._connected[chosen]
 

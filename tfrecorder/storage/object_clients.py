@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
+from tfrecorder.errors import refuse_missing
 from tfrecorder.storage.store import UnreadableError
 from tfrecorder.storage.uris import scheme
 
-#: What to install for each scheme.
-PACKAGES = {
-    **dict.fromkeys(("s3", "s3a"), "obstore botocore"),
-    **dict.fromkeys(("az", "abfs", "abfss"), "obstore"),
-}
-
 _S3 = ("s3", "s3a")
+
+#: The schemes that obstore serves.
+SCHEMES = (*_S3, "az", "abfs", "abfss")
 
 #: Whose credentials are missing or refused, and what to do.
 _AWS = ("AWS", "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
@@ -104,10 +101,11 @@ def connect(place: str) -> Client:
     return Client(short, uploads, unsigned, _AWS if is_s3 else _AZURE)
 
 
-def refusal(kind: str) -> str | None:
-    """What to install before files of a scheme can be read; None if nothing is missing."""
-    missing = [name for name in PACKAGES[kind].split() if importlib.util.find_spec(name) is None]
-    return f"run `pip install {' '.join(missing)}`" if "obstore" in missing else None
+def check_packages(kind: str) -> None:
+    """Raise a PackageError unless the packages for files of a scheme are installed."""
+    if kind in _S3:
+        refuse_missing("botocore")
+    refuse_missing("obstore", "s3" if kind in _S3 else "az")
 
 
 def refuse_forks() -> None:
@@ -140,11 +138,9 @@ def _of_profile() -> dict[str, Any]:
     """
     if any(os.environ.get(name) for name in _NAMED):
         return {}
-    try:
-        import botocore.session
-        from botocore.exceptions import BotoCoreError
-    except ImportError:
-        return {}
+    import botocore.session
+    from botocore.exceptions import BotoCoreError
+
     try:
         session = botocore.session.Session()
         region = session.get_config_variable("region")

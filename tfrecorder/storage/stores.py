@@ -15,6 +15,9 @@ _LOCAL = LocalStore()
 def refusal(kind: str) -> str | None:
     """Why files of a scheme cannot be read or written, and the remedy; None if they can.
 
+    Raises:
+        PackageError: an extra is missing.
+
     >>> refusal("gs"), refusal("https")
     (None, 'put the files on a disk or into a bucket first')
     """
@@ -22,8 +25,9 @@ def refusal(kind: str) -> str | None:
         return None
     from tfrecorder.storage import fsspec_store, object_clients
 
-    if kind in object_clients.PACKAGES:
-        return object_clients.refusal(kind)
+    if kind in object_clients.SCHEMES:
+        object_clients.check_packages(kind)
+        return None
     return fsspec_store.refusal(kind)
 
 
@@ -51,10 +55,10 @@ def remote_store(kind: str) -> Store:
 
         return BucketStore()
     from tfrecorder.storage.fsspec_store import FsspecStore
-    from tfrecorder.storage.object_clients import PACKAGES
+    from tfrecorder.storage.object_clients import SCHEMES
     from tfrecorder.storage.object_store import ObjectStore
 
     words = refusal(kind)
     if words is not None:
         raise UnreadableError("read_failed", f"{kind}:// cannot be reached: {words}")
-    return ObjectStore() if kind in PACKAGES else FsspecStore(kind)
+    return ObjectStore() if kind in SCHEMES else FsspecStore(kind)
