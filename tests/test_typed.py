@@ -114,15 +114,24 @@ def test_a_type_checker_reports_a_wrong_name_and_a_wrong_type(check, tmp_path) -
 
 
 @by_call
-def test_the_types_for_checkers_are_those_of_the_options(call) -> None:
+def test_the_signature_has_the_types_that_checkers_see(call) -> None:
     function, types, _ = CALLS[call]
     stated = typing.get_type_hints(types)
     shown = inspect.signature(function).parameters
-    assert {name: shown[name].annotation for name in stated if name in shown} == stated
-    source = inspect.unwrap(function)
-    code = (source.__init__ if inspect.isclass(source) else source).__code__  # type: ignore[misc]
-    written_out = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    assert set(stated) == set(shown) - set(written_out)
+    assert {name: shown[name].annotation for name in stated} == stated
+    assert "options" not in shown
+
+
+@by_call
+def test_every_option_of_the_signature_is_taken_and_no_other(call) -> None:
+    function, types, _ = CALLS[call]
+    source = () if call.count("'") == 2 else ("out",)
+    for name in typing.get_type_hints(types):
+        with pytest.raises(tfrecorder.TfrecorderError) as raised:
+            function("nowhere", *source, **{name: object()})
+        assert f"no option {name!r}" not in str(raised.value)
+    with pytest.raises(tfrecorder.errors.OptionError, match="no option 'of_nobody'"):
+        function("nowhere", *source, of_nobody=1)
 
 
 @by_call

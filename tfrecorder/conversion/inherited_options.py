@@ -9,7 +9,7 @@ from typing import Any
 from tfrecorder.core.option import idle_options
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.option import refuse, refuse_unknown
+from tfrecorder.options.option import refuse
 from tfrecorder.reading.commits import Commit, read_commit
 
 #: Options that say what the columns and classes are: taken from the newest generation, which may
@@ -40,7 +40,6 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     if "name" in kept:
         kept["name"] = f"{kept['name']}:{recorded['version']}"
-    refuse_unknown(given, ConvertOptions)
     there = ConvertOptions(**kept)
     chosen = ConvertOptions(**{**kept, **given})
     refuse(chosen, idle_options(chosen, given))

@@ -1,11 +1,12 @@
-"""The options of each call, for type checkers: names and types alone.
+"""The options that each call takes, and what may be given for them: names and types alone.
 
-What an option does, its default and its check stand once, in the dataclasses of `options/` and of
-the readers; a test compares these types with theirs.
+Type checkers see these.  What an option does, its default and its check stand in the dataclasses of
+`options/` and of the readers, with the type in which its value is kept.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -20,7 +21,7 @@ class _Shards(TypedDict, total=False):
 
 
 class _Rows(TypedDict, total=False):
-    schema: Schema | None
+    schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None
     splits: Mapping[str, float] | None
     stratify: bool
     split_by: str | None
@@ -39,7 +40,7 @@ class _Records(_Shards, _Rows, total=False):
 
 class _Runners(TypedDict, total=False):
     runner: str | None
-    runner_options: Mapping[str, Any]
+    runner_options: Mapping[str, Any] | None
     project: str | None
     region: str | None
     num_workers: int | None
@@ -48,8 +49,8 @@ class _Runners(TypedDict, total=False):
 
 
 class AppendKeywords(_Records, _Runners, total=False):
-    base: str | None
-    warnings: str | tuple[str, ...]
+    base: str | os.PathLike[str] | None
+    warnings: str | Sequence[str]
     max_reject_fraction: float
 
 
@@ -58,15 +59,9 @@ class ConvertKeywords(AppendKeywords, total=False):
     overwrite: bool
 
 
-class ToTFRecordKeywords(ConvertKeywords, total=False):
-    duplicates: str
-    retry_rejects: bool
-    stage_only: bool
-
-
 class StageKeywords(_Records, total=False):
-    base: str | None
-    warnings: str | tuple[str, ...]
+    base: str | os.PathLike[str] | None
+    warnings: str | Sequence[str]
     name: str | None
     overwrite: bool
 
@@ -87,9 +82,9 @@ class CompactKeywords(_Shards, _Runners, total=False):
 
 
 class ValidateKeywords(_Rows, total=False):
-    base: str | None
+    base: str | os.PathLike[str] | None
     seed: int
-    warnings: str | tuple[str, ...]
+    warnings: str | Sequence[str]
     progress: bool | None
 
 
@@ -111,7 +106,7 @@ class ReadKeywords(_Keys, total=False):
     image_size: int | tuple[int, int] | None
     resize: str
     antialias: bool
-    dtype: str
+    dtype: Any  # also a type of NumPy or of TensorFlow
     value_range: tuple[float, float] | None
     decode: bool
     seed: int | None
@@ -131,7 +126,7 @@ class _Epochs(ReadKeywords, total=False):
 class _Loading(_Epochs, total=False):
     drop_remainder: bool
     shuffle: bool | int | str | None
-    cache: bool | str
+    cache: bool | str | os.PathLike[str]
     start: tuple[int, int] | None
 
 
