@@ -186,8 +186,13 @@ class FsspecStore:
         """Nothing: there is no call for it."""
 
     def link(self, folder: str, name: str, new: str) -> None:
-        with self.publish(folder, new) as file:  # few of these file systems copy by themselves
-            self.fetch(f"{folder}/{name}", file)
+        # Few of these file systems copy by themselves.  Through a buffer: a write to the file
+        # itself may take only part of a piece.
+        with (
+            self.publish(folder, new) as file,
+            open(file.fileno(), "wb", closefd=False) as whole,
+        ):
+            self.fetch(f"{folder}/{name}", whole)
 
     def move(self, folder: str, name: str, new: str) -> None:
         system, source = _system(f"{folder}/{name}")

@@ -31,7 +31,6 @@ from tfrecorder.storage.store import (
     TransientError,
     UnreadableError,
     is_transient,
-    seconds_to_wait,
     sums_of,
     too_large,
     unless_missing,
@@ -294,7 +293,8 @@ def refused(
     words = answer_words(status, text, reason)
     # A 401 gets here only after a token refresh; the next attempt refreshes it again.
     if status == 401 or is_transient(status) or (status == 403 and _TOO_MANY.search(text)):
-        return TransientError(words, seconds_to_wait(headers.get("Retry-After")))
+        later = headers.get("Retry-After") or ""  # or a date, which this service does not send
+        return TransientError(words, float(later) if later.isdecimal() else 0)
     if status == _NOT_THAT_GENERATION:
         return OtherStandsError(words)
     if status in (400, 403) and _NOBODY_PAYS.search(text):

@@ -174,8 +174,12 @@ class LocalStore:
             except (FileNotFoundError, UnwritableError):
                 raise
             except OSError:
-                with self.publish(folder, new) as file:
-                    self.fetch(os.path.join(folder, name), file)
+                # Through a buffer: a write to the file itself may take only part of a piece.
+                with (
+                    self.publish(folder, new) as file,
+                    open(file.fileno(), "wb", closefd=False) as whole,
+                ):
+                    self.fetch(os.path.join(folder, name), whole)
             finally:
                 # A rename to another link of the same file does nothing.
                 with contextlib.suppress(FileNotFoundError):

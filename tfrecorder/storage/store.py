@@ -60,16 +60,6 @@ class TransientError(Exception):
         self.after = after
 
 
-def seconds_to_wait(header: str | None) -> float:
-    """The seconds that a `Retry-After` header asks for; 0 without one, or if it gives a date.
-
-    >>> seconds_to_wait("7"), seconds_to_wait("Wed, 25 Nov 2026 07:28 GMT"), seconds_to_wait(None)
-    (7.0, 0.0, 0.0)
-    """
-    wanted = (header or "").strip()
-    return float(wanted) if wanted.isdecimal() else 0.0
-
-
 #: The errors of a disk whose cable, server or daemon is briefly away, of a network, and of a
 #: process with too many open files.  None of them is about the file itself.
 _PASSING = frozenset(
