@@ -52,9 +52,7 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
         OSError: one cannot be opened or created.
     """
     top, names = _divided(folder, name)
-    if make:
-        os.makedirs(top, exist_ok=True)
-    opened = os.open(top, _FOLDER)
+    opened = _opened_top(top, make)
     try:
         for depth, below in enumerate(names[:-1], 1):
             above = opened
@@ -74,6 +72,16 @@ def _divided(folder: str, name: str) -> tuple[str, list[str]]:
     if not names or not {".", ".."}.isdisjoint(names):
         raise UnwritableError(f"{name!r} is not a name below a dataset")
     return top, names
+
+
+def _opened_top(path: str, make: bool) -> int:
+    try:
+        return os.open(path, _FOLDER)
+    except FileNotFoundError:
+        if not make:
+            raise
+        os.makedirs(path, exist_ok=True)  # not first: of a failing disk it says "file exists"
+        return os.open(path, _FOLDER)
 
 
 def _opened(above: int, name: str, path: str, make: bool) -> int:
