@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -32,18 +28,13 @@ from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.stored_records import Record, open_stored, read_numbered
-from tfrecorder.storage.local import TEMPORARY, local_path, write_whole
+from tfrecorder.storage.local import local_path, write_whole
 
 #: The name of the file that lists the records.
 CSV = "records.csv"
 
 #: The first columns of the table; the features follow by their keys.
 COLUMNS = ("split", "record", "image_file", "image_bytes")
-
-#: Names of the image files: made from numbers, never from what a dataset holds.
-_IMAGE = re.compile(r"(train|validation|test|records)-[0-9]{6,}(-mask|-further[0-9]+)?\.[a-z]{3,4}")
-_MASK_MARK = "-mask"
-_MARK = re.compile(r"-(mask|further[0-9]+)$")
 
 
 def inspect(
@@ -64,9 +55,8 @@ def inspect(
             TFRecord files.
         split: which split.
         num_records: how many records; fewer if the split has fewer.
-        output_dir: a new or empty folder, or that of an earlier inspection.  It receives the
-            images, named by split and number, and the table `records.csv`.  Nothing is written
-            elsewhere.
+        output_dir: a new or empty folder.  It receives the images, named by split and number, and
+            the table `records.csv`.  Nothing is written elsewhere.
         at: read an appended dataset only up to this generation; None means the newest.
         image, label: as for `load`.
 
@@ -77,7 +67,7 @@ def inspect(
 
     Raises:
         OptionError: an argument is wrong.
-        OutputError: `output_dir` holds other files, or cannot be written.
+        OutputError: `output_dir` is not empty, or cannot be written.
         DatasetError: the directory is not a whole dataset, has no such split, or is damaged.
 
     Example:
@@ -87,50 +77,28 @@ def inspect(
     target = None if output_dir is None else local_path("output_dir", output_dir)
     stored = open_stored(directory, at, NamedKeys(image, label))
     name = stored.split(split)
-    earlier = set() if target is None else _earlier_files(target)
+    if target is not None:
+        _make_empty(target)
     numbers = range(min(num_records, stored.records(name) or 0))
-    rows = [_row(record, stored) for record in read_numbered(stored, name, numbers)]
+    rows = [_row(record, stored, target) for record in read_numbered(stored, name, numbers)]
     table = pd.DataFrame(rows, columns=None if rows else list(COLUMNS))
-    if target is None:
-        table["image_file"] = ""
-    else:
-        _write(target, table, read_numbered(stored, name, numbers), stored, earlier)
+    if target is not None:
+        write_whole(os.path.join(target, CSV), csv_of(table).encode())
     return table
 
 
-def _row(record: Record, stored: StoredDataset) -> dict[str, Any]:
-    """A record as a row of the table."""
+def _row(record: Record, stored: StoredDataset, folder: str | None) -> dict[str, Any]:
+    """A record as a row of the table; its images are written to the folder."""
+    images = {} if folder is None else _images(record, stored)
+    for file, data in images.items():
+        write_whole(os.path.join(str(folder), file), data)
     return {
         "split": record.split,
         "record": record.number,
-        "image_file": next(iter(_images(record, stored)), ""),
+        "image_file": next(iter(images), ""),
         "image_bytes": len(image_of(record.features, stored)),
         **_plain(record.features, stored),
     }
-
-
-def _write(
-    folder: str,
-    table: pd.DataFrame,
-    records: Iterable[Record],
-    stored: StoredDataset,
-    earlier: set[str],
-) -> None:
-    """Write the table and the images, replacing those of an earlier inspection.
-
-    The table is written before the images, because it says which files in the folder are ours.
-    """
-    try:
-        os.makedirs(folder, exist_ok=True)
-        for file in earlier:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(folder, file))
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from error
-    write_whole(os.path.join(folder, CSV), csv_of(table).encode())
-    for record in records:
-        for file, data in _images(record, stored).items():
-            write_whole(os.path.join(folder, file), data)
 
 
 def _word(split: str) -> str:
@@ -139,11 +107,14 @@ def _word(split: str) -> str:
 
 
 def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
-    """The images of a record by file name; the image itself first."""
+    """The images of a record by file name; the image itself first.
+
+    The names are made from numbers, never from what a dataset holds.
+    """
     stem = f"{_word(record.split)}-{record.number:06d}"
     images = {
         stem: image_of(record.features, stored),
-        f"{stem}{_MASK_MARK}": mask_of(record.features, stored),
+        f"{stem}-mask": mask_of(record.features, stored),
     }
     shown, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
     further = [data for key in keys if key not in shown for data in _further(record, key, stored)]
@@ -188,38 +159,16 @@ def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[s
     return images + [key for key in others if data[key] and _ending(data[key]) != "bin"]
 
 
-def _earlier_files(folder: str) -> set[str]:
-    """The images of an earlier inspection in a folder, and what an interrupted one left behind.
-
-    Raises:
-        OutputError: the folder holds anything else.
-    """
+def _make_empty(folder: str) -> None:
+    """Make a folder; refuse one with files."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise OutputError(f"{folder} is a file; give a folder, new or empty, as `output_dir`.")
-    names = {name for name in storage.names(folder) if name not in layout.DESKTOP_FILES}
-    listed = _listed(os.path.join(folder, CSV)) if CSV in names else set()
-    earlier = {
-        name
-        for name in names
-        if name.startswith(TEMPORARY)
-        or (_MARK.sub("", name.partition(".")[0]) in listed and _IMAGE.fullmatch(name))
-    }
-    foreign = sorted(names - earlier - ({CSV} if listed else set()))
-    if foreign:
+    others = sorted(set(storage.names(folder)) - set(layout.DESKTOP_FILES))
+    if others:
         raise OutputError(
-            f"{folder} holds {foreign[0]!r}, which no inspection wrote; choose a new or empty "
-            "folder as `output_dir`."
+            f"{folder} holds {others[0]!r}; choose a new or empty folder as `output_dir`."
         )
-    return earlier
-
-
-def _listed(path: str) -> set[str]:
-    """The stems of the images that an inspection's table lists; none if it is another table."""
     try:
-        data = storage.read_bytes(path)
-    except storage.UnreadableError as error:
-        raise OutputError(f"{path} already exists, but cannot be read: {error}.") from error
-    if not data.startswith(",".join(COLUMNS).encode()):
-        return set()
-    rows = csv.DictReader(io.StringIO(data.decode(errors="replace"), newline=""))
-    return {_MARK.sub("", (row["image_file"] or "").partition(".")[0]) for row in rows}
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from error
