@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Measures of every plot, in its own units; about as many pixels on a page.
-WIDTH, HEIGHT = 360, 204
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 22
+#: The edges of every plot within its picture of 360 x 204, in its own units; about as many pixels
+#: on a page.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 352, 8, 182
 
 #: Limits for the bins of a histogram, by the smallest split: few values in many bins are noise.
 FEWEST_BINS, MOST_BINS = 8, 32
@@ -23,61 +23,25 @@ Format = Callable[[float], str]
 
 
 @dataclass(frozen=True)
-class Tick:
-    """A grid line from one point to another, and the text next to it.
-
-    Attributes:
-        x1, y1, x2, y2: the ends of the line, in pixels.
-        words: the value there.
-        x, y: where the text is.
-        anchor: which part of the text is at that point, as in SVG's `text-anchor`.
-    """
-
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    words: str
-    x: float
-    y: float
-    anchor: str
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A path in the colour of its split.
-
-    Attributes:
-        split: whose values it shows.
-        kind: curve or area, as the style sheet names them.
-        path: as in the attribute `d` of an SVG path.
-    """
-
-    split: str
-    kind: str
-    path: str
-
-
-@dataclass(frozen=True)
 class Plot:
     """One plot.
 
     Attributes:
         title: above the plot.
         description: the plot in words, for those who cannot see it.
-        ticks: the ticks of both axes.
-        shapes: the shapes of all splits.
+        across, up: where the ticks of each axis are, in pixels, and the text at each.
+        curves: a path for each split, as in the attribute `d` of an SVG path.
+        largest: the split with the most values, whose curve is filled.
         note: below the plot; empty if there is nothing to say.
-        width, height: in pixels.
     """
 
     title: str
     description: str
-    ticks: Sequence[Tick]
-    shapes: Sequence[Shape]
-    note: str = ""
-    width: int = WIDTH
-    height: int = HEIGHT
+    across: Sequence[tuple[float, str]]
+    up: Sequence[tuple[float, str]]
+    curves: Mapping[str, str]
+    largest: str
+    note: str
 
 
 @dataclass(frozen=True)
@@ -99,12 +63,13 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
-    def ticks(self) -> list[float]:
-        """Round values within the range, about five."""
+    def ticks(self, form: Format) -> list[tuple[float, str]]:
+        """Where round values within the range are, about five, and the text at each."""
         step = _round_step((self.high - self.low) / 4)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(first, last + 1)]
+        values = [number * step for number in range(first, last + 1)]
+        return [(self.place(value), form(value)) for value in values]
 
 
 def _round_step(size: float) -> float:
@@ -128,7 +93,7 @@ def histogram(
     values = np.concatenate([np.asarray(numbers, dtype=float) for numbers in series.values()])
     low, high = span or _middle(values)
     margin = 0.0 if high - low > 1e-9 else 0.5  # an axis has some length even for one value
-    axis = Axis(low - margin, high + margin, _LEFT, WIDTH - _RIGHT)
+    axis = Axis(low - margin, high + margin, _LEFT, _RIGHT)
     fewest = min(len(numbers) for numbers in series.values() if len(numbers))
     bins = min(max(int(2 * math.sqrt(fewest)), FEWEST_BINS), MOST_BINS)
     edges = np.linspace(axis.low, axis.high, bins + 1)
@@ -138,15 +103,16 @@ def histogram(
         if len(numbers)
     }
     most = max(float(of_split.max()) for of_split in shares.values())
-    up = Axis(0, most * 1.05, HEIGHT - _BOTTOM, _TOP)
-    largest = max(shares, key=lambda split: len(series[split]))
-    curves = []
-    for split, of_split in shares.items():
-        path = _steps(of_split, edges, axis, up)
-        kinds = ("area", "curve") if split == largest else ("curve",)
-        curves += [Shape(split, kind, path) for kind in kinds]
-    ticks = _ticks(axis, up, form)
-    return Plot(title, _described(series, form), ticks, curves, _beyond(values, low, high, form))
+    up = Axis(0, most * 1.05, _BOTTOM, _TOP)
+    return Plot(
+        title=title,
+        description=_described(series, form),
+        across=axis.ticks(form),
+        up=up.ticks("{:.0%}".format),
+        curves={split: _steps(of_split, edges, axis, up) for split, of_split in shares.items()},
+        largest=max(shares, key=lambda split: len(series[split])),
+        note=_beyond(values, low, high, form),
+    )
 
 
 def _middle(values: np.ndarray) -> tuple[float, float]:
@@ -171,20 +137,6 @@ def _steps(shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis) -> str:
     for share, end in zip(shares, edges[1:], strict=True):
         points.append(f"V{up.place(float(share)):.1f}H{axis.place(float(end)):.1f}")
     return "".join(points) + f"V{up.place(0):.1f}"
-
-
-def _ticks(across: Axis, up: Axis, form: Format) -> list[Tick]:
-    """Grid lines and the text next to them, those of the vertical axis, of shares, first."""
-    left, right, bottom = float(_LEFT), float(WIDTH - _RIGHT), float(HEIGHT - _BOTTOM)
-    ticks = []
-    for value in up.ticks():
-        y = up.place(value)
-        ticks.append(Tick(left, y, right, y, f"{value:.0%}", left - 6, y + 3.5, "end"))
-    for value in across.ticks():
-        x = across.place(value)
-        words = form(value)
-        ticks.append(Tick(x, bottom, x, bottom + 4, words, x, bottom + 16, "middle"))
-    return ticks
 
 
 def _described(series: Series, form: Format) -> str:

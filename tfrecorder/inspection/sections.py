@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from tfrecorder.inspection import plots
 from tfrecorder.inspection.gather import Gathered
@@ -13,27 +13,6 @@ from tfrecorder.inspection.record_values import RecordView
 #: left out.
 MANY_CLASSES = 30
 SHOWN_CLASSES = 2000
-
-
-@dataclass(frozen=True)
-class ClassTable:
-    """Records by class and split.
-
-    Attributes:
-        counts: the records of each split by class.
-        records: the records of each split.
-        names: the classes that are shown.
-        totals: the records of each class in all splits.
-        most: the largest share of a class in a split, 0 to 1.
-        by_total: whether the most frequent come first; otherwise they are in their own order.
-    """
-
-    counts: Mapping[str, Mapping[str, int]]
-    records: Mapping[str, int]
-    names: Sequence[str]
-    totals: Mapping[str, int]
-    most: float
-    by_total: bool
 
 
 def section_titles(gathered: Gathered) -> dict[str, str]:
@@ -51,8 +30,13 @@ def section_titles(gathered: Gathered) -> dict[str, str]:
     return {key: title for key, title in titles.items() if title}
 
 
-def class_table(gathered: Gathered) -> ClassTable:
-    """The classes; if there are many, the most frequent first."""
+def class_table(gathered: Gathered) -> dict[str, Any]:
+    """Records by class and split: what the section shows beyond the counts.
+
+    `names` are the classes that are shown; if there are many, `by_total` is true and the most
+    frequent come first.  `records` are those of each split, `most` is the largest share of a class
+    in a split, 0 to 1.
+    """
     totals = gathered.class_totals
     by_total = len(totals) > MANY_CLASSES
     names = sorted(totals, key=lambda name: -totals[name]) if by_total else list(totals)
@@ -60,7 +44,14 @@ def class_table(gathered: Gathered) -> ClassTable:
     records = {split: sum(in_split.values()) for split, in_split in counts.items()}
     shares = [count / records[of] for of in counts for count in counts[of].values() if count]
     most = max(shares, default=1)
-    return ClassTable(counts, records, names[:SHOWN_CLASSES], totals, most, by_total)
+    shown = names[:SHOWN_CLASSES]
+    return {
+        "names": shown,
+        "by_total": by_total,
+        "records": records,
+        "totals": totals,
+        "most": most,
+    }
 
 
 def shown_by_split(gathered: Gathered) -> dict[str, list[RecordView]]:
