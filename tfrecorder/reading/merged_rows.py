@@ -45,6 +45,19 @@ def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     Raises:
         DatasetError: a table cannot be read.
     """
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in _tables_of(directory, newest, columns):
+        waiting.append(table)
+        rows += len(table)
+        if rows >= _GROUP_ROWS:
+            yield joined(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield joined(waiting)
+
+
+def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
     merged: frozenset[Shard] = frozenset()
     with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
         shards = _shards_in(file, directory, newest)
@@ -59,14 +72,8 @@ def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     def chosen(schema: pa.Schema) -> list[str]:
         return [name for name in columns if name in schema.names]
 
-    gathered: list[pa.Table] = []
     for _, table in each_table(directory, rest, chosen):
-        gathered.append(_with(table, columns))
-        if len(gathered) == MOST_TABLES:
-            yield joined(gathered)
-            gathered = []
-    if gathered:
-        yield joined(gathered)
+        yield _with(table, columns)
 
 
 def merge_rows(directory: str, newest: Commit) -> None:
@@ -90,7 +97,7 @@ def merge_rows(directory: str, newest: Commit) -> None:
 
     def write(file: BinaryIO) -> None:
         with pq.ParquetWriter(file, schema, **parquet_options(fields)) as writer:
-            for table in _in_groups(known_rows(directory, newest, list(types))):
+            for table in known_rows(directory, newest, list(types)):
                 writer.write_table(table.cast(schema), row_group_size=_GROUP_ROWS)
 
     storage.publish_by(directory, layout.ROWS, write)
@@ -98,17 +105,6 @@ def merge_rows(directory: str, newest: Commit) -> None:
 
 def _files(fields: Sequence[Field]) -> list[Field]:
     return [field for field in fields if isinstance(field.kind, (Image, Mask))]
-
-
-def _in_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    gathered: list[pa.Table] = []
-    for table in tables:
-        gathered.append(table)
-        if sum(map(len, gathered)) >= _GROUP_ROWS:
-            yield joined(gathered)
-            gathered = []
-    if gathered:
-        yield joined(gathered)
 
 
 def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
