@@ -199,14 +199,18 @@ def test_several_labels_become_a_vector(tmp_path: Path) -> None:
         {
             "image": tfds.features.Image(encoding_format="jpeg"),
             "labels": tfds.features.Sequence(tfds.features.ClassLabel(names=NAMES)),
+            "words": tfds.features.Sequence(tfds.features.Sequence(tfds.features.Text())),
         }
     )
-    rows = [{"image": str(PHOTOS[0]), "labels": [1, 4]}, {"image": str(PHOTOS[1]), "labels": []}]
+    more = {"words": [["a"], ["b", "c"]]}  # lists of lists, which are left out
+    rows = [{"image": str(PHOTOS[0]), "labels": [1, 4], **more}]
+    rows.append({"image": str(PHOTOS[1]), "labels": [], **more})
     where = write(tmp_path / "voc/1.0.0", features, rows)
     wanted = [[0, 1, 0, 0, 1, 0, 0, 0], [0] * 8]
     for (loaded, found), vector in zip(both(where), wanted, strict=True):
         alike(loaded, found)
         assert loaded[1].tolist() == vector
+    assert list(tfrecorder.info(where).columns) == ["image", "labels"]
 
 
 def test_a_number_to_be_learnt_is_the_target(tmp_path: Path) -> None:

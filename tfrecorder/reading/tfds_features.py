@@ -74,16 +74,7 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[TfdsKey]:
             yield from _of(inner, key, depth + 1)
         else:
             yield from (_of_length(tfds_key, length) for tfds_key in _of(inner, key, depth))
-    elif depth > 1:
-        tfds_key = _single(form, key)
-        # A list of lists: its values one after the other, then the length of each list.
-        flat = Feature(f"{key}/ragged_flat_values", _plain(tfds_key.feature.kind), (None,))
-        yield TfdsKey(
-            flat, fault="holds lists of lists of boxes" if tfds_key.unit else tfds_key.fault
-        )
-        for level in range(depth - 1):
-            yield TfdsKey(Feature(f"{key}/ragged_row_lengths_{level}", "int64", (None,)))
-    else:
+    elif depth <= 1:  # lists of lists are left out
         tfds_key = _single(form, key)
         yield _of_length(tfds_key, None) if depth else tfds_key
 
@@ -95,10 +86,6 @@ def _of_length(tfds_key: TfdsKey, length: int | None) -> TfdsKey:
     if None in shape and not tfds_key.unit:
         shape = (None,)  # as stored: one value after the other
     return replace(tfds_key, feature=replace(feature, shape=shape))
-
-
-def _plain(kind: str) -> str:
-    return {"image": "bytes", "mask": "bytes", "label": "int64"}.get(kind, kind)
 
 
 def _single(form: Mapping[str, Any], key: str) -> TfdsKey:
