@@ -199,7 +199,7 @@ def test_a_field_of_a_position_is_right_or_refused(reader: Reader, field: str, v
         ({"next": None}, "next: None is not"),
         ({"next": 37}, "next=37 is beyond the 36 records"),
         ({"version": 2.0}, "version: 2.0 is not"),
-        ({"version": 3}, "of version 3, but this tfrecorder reads 2"),
+        ({"version": 3}, "`version=3`, but this run has 2; continue with the tfrecorder that"),
         ({"generation": "x"}, "generation: 'x' is not"),
         ({"fingerprint": ["x"]}, "give the dataset that the run began with"),
     ],

@@ -55,7 +55,7 @@ def batches(
     """
     chosen = BatchOptions.of(options)
     _torch()
-    return TensorBatches(*of_arrays.opened(directory, split, chosen))
+    return TensorBatches(directory, split, chosen)
 
 
 class TensorBatches(of_arrays.Batches):

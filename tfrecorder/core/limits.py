@@ -6,15 +6,12 @@ import contextlib
 import functools
 import math
 import os
+import resource
 from pathlib import Path
 
 
 def address_space_left() -> int | None:
     """Bytes of address space that this process may still take; None without a limit of it."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if limit == resource.RLIM_INFINITY else max(0, limit - bytes_used(0))
 

@@ -26,7 +26,6 @@ from tfrecorder.loading.order import (
 from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.remote import refuse_unread
 from tfrecorder.options.memory import parallel_calls, prefetched
-from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
 from tfrecorder.reading.growth import Following, of_any_size
@@ -41,29 +40,14 @@ def read_dataset(
     directory: str | os.PathLike[str], split: str | None, chosen: LoadOptions
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns."""
-    following = _following(directory, chosen)
-    stored = following.look() if following else open_for_reading(directory, chosen.at, chosen.keys)
+    refuse_unread(storage.given_path(directory))
+    following = Following(directory, chosen) if chosen.follow else None
+    stored = following.look() if following else open_dataset(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if name is not None:
         return _load_split(stored, name, chosen, following)
     return {name: _load_split(stored, name, chosen, following) for name in stored.splits}
-
-
-def open_for_reading(
-    directory: str | os.PathLike[str], at: int | None = None, named: NamedKeys = NO_KEYS
-) -> StoredDataset:
-    """`open_dataset`, of records that TensorFlow reads."""
-    refuse_unread(storage.given_path(directory))
-    return open_dataset(directory, at, named)
-
-
-def _following(directory: str | os.PathLike[str], options: LoadOptions) -> Following | None:
-    """What looks for new generations, if `follow` is set."""
-    if not options.follow:
-        return None
-    refuse_unread(storage.given_path(directory))
-    return Following(directory, options)
 
 
 def _load_split(

@@ -18,6 +18,7 @@ from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
 from tfrecorder.options.keywords import BenchmarkKeywords
 from tfrecorder.options.signature import takes
+from tfrecorder.reading.open import open_dataset
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -108,10 +109,12 @@ def benchmark(
     cpu = time.process_time()
     images, lasted, waited = _run(batches, own.seconds, own.step_ms)
     cpu = time.process_time() - cpu
+    stored = open_dataset(directory, reading.at, reading.keys)
+    name = stored.split(split)
     return Throughput(
         images=images,
         seconds=lasted,
-        megabytes=images * _record_bytes(directory, split, reading) / 1e6,
+        megabytes=images * stored.bytes(name) / (stored.records(name) or 1) / 1e6,
         cpu_seconds=cpu,
         first_batch_seconds=first,
         step_ms=own.step_ms,
@@ -136,11 +139,3 @@ def _run(
         if step_ms is not None:
             time.sleep(step_ms / 1000)
     return images, time.perf_counter() - begun, waited
-
-
-def _record_bytes(directory: str | os.PathLike[str], split: str, options: LoadOptions) -> float:
-    from tfrecorder.loading.pipeline import open_for_reading
-
-    stored = open_for_reading(directory, options.at, options.keys)
-    name = stored.split(split)
-    return stored.bytes(name) / (stored.records(name) or 1)

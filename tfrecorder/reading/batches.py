@@ -63,21 +63,7 @@ def batches(
         >>> for images, labels in train:  # doctest: +SKIP
         ...     step(images, labels)
     """
-    return Batches(*opened(directory, split, BatchOptions.of(options)))
-
-
-def opened(
-    directory: str | os.PathLike[str], split: str, options: BatchOptions
-) -> tuple[StoredDataset, str, BatchOptions, Following | None]:
-    """The arguments of `Batches`.
-
-    Raises:
-        DatasetError: as `batches`.
-    """
-    if not options.follow:
-        return open_stored(directory, options.at, options.keys), split, options, None
-    following = Following(directory, options)
-    return following.look(), split, options, following
+    return Batches(directory, split, BatchOptions.of(options))
 
 
 class Batches:
@@ -92,12 +78,10 @@ class Batches:
     """
 
     def __init__(
-        self,
-        stored: StoredDataset,
-        split: str,
-        options: BatchOptions,
-        following: Following | None = None,
+        self, directory: str | os.PathLike[str], split: str, options: BatchOptions
     ) -> None:
+        following = Following(directory, options) if options.follow else None
+        stored = following.look() if following else open_stored(directory, options.at, options.keys)
         name = stored.split(split)
         spec = refuse_sizes(stored, options, options.batch_size)
         if spec.is_ragged and options.map_fn is None:
@@ -171,8 +155,7 @@ class Batches:
         return self._following.look(generation)
 
     def _go_to(self, position: Position) -> None:
-        if position.seed != self._position.seed:
-            self._elements.seed = position.seed
+        self._elements.seed = position.seed
         self._position = position
 
     def __iter__(self) -> Iterator[Any]:

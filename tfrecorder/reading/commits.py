@@ -123,7 +123,8 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         DatasetError: there is no such commit, or the dataset was rewritten since.
         OptionError: `at` is not a whole number from 0.
     """
-    check_at(at)
+    if at is not None:
+        require(Whole(0), at=at)
     if at is None or at == newest.number:
         return newest
     first = newest.manifest["since"]
@@ -143,12 +144,6 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         )
         raise DatasetError(f"`at={at}`: {directory} has {has}.{since}")
     return read_commit(directory, at)
-
-
-def check_at(at: Any) -> None:
-    """Raise an OptionError if `at` cannot be a generation's number."""
-    if at is not None:
-        require(Whole(0), at=at)
 
 
 def commits(directory: str, upto: Commit) -> list[Commit]:

@@ -6,7 +6,6 @@ classes.  So one record is not enough, and we read the first few of several file
 
 from __future__ import annotations
 
-import io
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import records_in
+from tfrecorder.reading.decoding import shape_of
 from tfrecorder.schema.keys import HEIGHT, WIDTH, Feature
 
 #: How many files to read per split, spread evenly, and how many records per file; we stop earlier
@@ -162,8 +162,11 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
 def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str:
     """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
     data = sample.values.get(image)
-    size = _image_size(data[0]) if isinstance(data, list) and data else None
-    if size is None:
+    if not isinstance(data, list) or not data:
+        return ""
+    try:
+        size = shape_of(data[0])
+    except ValueError:
         return ""
     sides = [sample.values.get(key, []) for key in (HEIGHT, WIDTH)]
     stated = [int(side[0]) for side in sides if isinstance(side, np.ndarray) and len(side)]
@@ -179,17 +182,6 @@ def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str
                 f"{name} of {side}"
             )
     return ""
-
-
-def _image_size(data: bytes) -> tuple[int, int] | None:
-    """Height and width of an encoded image; None if not known."""
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data)) as opened:
-            return opened.height, opened.width
-    except (OSError, SyntaxError, ValueError):
-        return None
 
 
 def mask_fault(samples: Sequence[Sample], key: str) -> str:

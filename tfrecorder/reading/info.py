@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, commits, read_commit
-from tfrecorder.reading.dataset import Shape, StoredDataset
+from tfrecorder.reading.dataset import Shape
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import Field, class_field
@@ -177,9 +178,10 @@ class DatasetInfo(Report):
         notes.append(("features", ", ".join(self.features)))
         notes += [("not understood", words) for words in self.unread.values()]
         if self.rejects:
-            notes.append(("rejects", f"{_counts(self.rejects)}; see {self._list(layout.REJECTS)}"))
+            where = os.path.join(self.directory, layout.REJECTS)
+            notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
         if self.suspects:
-            where = self._list(layout.SUSPECTS)
+            where = os.path.join(self.directory, layout.SUSPECTS)
             single, many = "image decodes with a warning", "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
@@ -208,10 +210,6 @@ class DatasetInfo(Report):
             f"{count:,}, of {readable_bytes(mean)} on average; "
             f"`{command('compact', self.directory)}` merges them"
         )
-
-    def _list(self, name: str) -> str:
-        """Where to find a list of rows, in words."""
-        return os.path.join(self.directory, name)
 
 
 def _sizes_in_words(shape: Shape) -> str:
@@ -255,19 +253,12 @@ def info(
     where, named = storage.given_path(directory), NamedKeys(image, label)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
-        if stored.commit is None:
-            return _info(stored, [], {})
-        every = commits(where, read_commit(where, stored.commit))
-        # A later commit may have won what an earlier one rejected.
-        counts = [commit.manifest["totals"]["reasons"] for commit in every]
-        rejects = reject_counts(where) if at is None and any(counts) else summed(counts)
-        return _info(stored, every, rejects)
-
-
-def _info(
-    stored: StoredDataset, every: Sequence[Commit], rejects: Mapping[str, int]
-) -> DatasetInfo:
-    totals = [commit.manifest["totals"] for commit in every]
+        own = stored.commit is not None
+        every = commits(where, read_commit(where, stored.commit or 0)) if own else []
+        totals = [commit.manifest["totals"] for commit in every]
+        rejects = summed(counts["reasons"] for counts in totals)
+        if at is None and rejects:  # a later commit may have won what an earlier one rejected
+            rejects = reject_counts(where)
     options = every[0].manifest["options"] if every else {}
     labels = class_field(stored.fields)
     return DatasetInfo(
@@ -290,23 +281,22 @@ def _info(
         options=options,
         statistics=merged(commit.manifest["statistics"] for commit in every),
         columns=columns_of(stored),
-        generations={commit.number: _generation(commit) for commit in every},
+        generations={
+            commit.number: SplitInfo(
+                counts["records"], len(commit.manifest["done"]), counts["bytes"]
+            )
+            for commit, counts in zip(every, totals, strict=True)
+        },
         unread=dict(stored.unread),
     )
 
 
-def _generation(commit: Commit) -> SplitInfo:
-    totals = commit.manifest["totals"]
-    return SplitInfo(totals["records"], len(commit.manifest["done"]), totals["bytes"])
-
-
 def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The sum of counts by name, in the order in which the names first appear."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for counts_of in several:
-        for name, count in counts_of.items():
-            counts[name] = counts.get(name, 0) + count
-    return counts
+        counts.update(counts_of)
+    return dict(counts)
 
 
 def _class_counts(

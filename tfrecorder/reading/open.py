@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
@@ -19,7 +18,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
-from tfrecorder.reading.commits import Commit, check_at, commit_at, commits, newest_commit
+from tfrecorder.reading.commits import Commit, commit_at, commits, newest_commit
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, damaged
 from tfrecorder.reading.dataset_files import has_private_folder, matching, sizes_in
 from tfrecorder.schema.fields import from_json, record_features
@@ -44,7 +43,6 @@ def open_dataset(
         OptionError: a key is named for a dataset of this package.
     """
     where = storage.given_path(directory)
-    check_at(at)
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
         newest = None if _is_pattern(where) else newest_commit(where)
@@ -126,6 +124,7 @@ def _open_own(
             fault = f"{shard.path} cannot hold {shard.records} records"
             raise damaged(directory, layout.COMMIT, fault)
     fields = from_json(manifest["fields"])
+    shorter, longer = manifest["image_sides"] or ((), ())
     return StoredDataset(
         directory=directory,
         form="tfrecorder",
@@ -133,7 +132,7 @@ def _open_own(
         fields=fields,
         record=record_features(fields),
         shapes={key: tuple(shape) for key, shape in manifest["image_shapes"].items()},
-        sides=_sides(manifest["image_sides"]),
+        sides=(tuple(shorter), tuple(longer)) if longer else None,
         raw=manifest["options"].get("image_format") == "raw",
         commit=commit.number,
         since=manifest["since"],
@@ -152,11 +151,3 @@ def _refuse_damaged(directory: str, newest: Commit, sizes: Mapping[str, int]) ->
         f"`{command('repair', directory)}` restores it from the source; or copy the files again."
     )
     check_shards(directory, sizes, written, remedy)
-
-
-def _sides(pairs: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Two pairs from JSON; None if there is no image."""
-    if not pairs:
-        return None
-    shorter, longer = pairs
-    return (shorter[0], shorter[1]), (longer[0], longer[1])

@@ -62,33 +62,28 @@ class Position:
             OptionError: it is not a position, or is one in other records or in another order.
         """
         words = "`load_state_dict`: "
-        if not isinstance(state, Mapping) or {*state} != {*self.to_json()}:
+        here = self.to_json()
+        if not isinstance(state, Mapping) or {*state} != {*here}:
             raise OptionError(
                 f"{words}{state!r} is not what `state_dict()` returned; give exactly that."
             )
         # NumPy's integers, into which some checkpoints turn ours, become Python's.
-        state = self.to_json() | {k: int(v) if is_whole(v) else v for k, v in state.items()}
+        state = here | {k: int(v) if is_whole(v) else v for k, v in state.items()}
         for name, most in _LARGEST.items():
             if not is_whole(state[name]) or not 0 <= state[name] <= most:
                 raise OptionError(
                     f"{words}{name}: {state[name]!r} is not a whole number from 0 to {most}; give "
                     "exactly what `state_dict()` returned."
                 )
-        if state["version"] != VERSION:
-            raise OptionError(
-                f"{words}the position is of version {state['version']!r}, but this tfrecorder "
-                f"reads {VERSION}; continue with the tfrecorder that saved it, or begin a new "
-                "epoch."
-            )
         for name, remedy in _REMEDIES.items():
             if name == "seed" and takes_seed:
                 continue
-            if state[name] != getattr(self, name):
+            if state[name] != here[name]:
                 if name == "fingerprint" and state["generation"] != self.generation:
                     remedy += f", as it was then: `at={state['generation']}`"
                 raise OptionError(
                     f"{words}the position was saved with `{name}={state[name]!r}`, but this run "
-                    f"has {getattr(self, name)!r}; {remedy}."
+                    f"has {here[name]!r}; {remedy}."
                 )
         if state["next"] > records:
             raise OptionError(f"{words}next={state['next']} is beyond the {records:,} records.")
@@ -99,6 +94,7 @@ class Position:
 _LARGEST = dict.fromkeys(("version", "epoch", "next", "generation"), 2**53) | {"seed": 2**32 - 1}
 
 _REMEDIES = {
+    "version": "continue with the tfrecorder that saved it, or begin a new epoch",
     "fingerprint": "the records differ; give the dataset that the run began with",
     "split": "give the split that the run began with",
     "mode": "give the shuffle that the run began with",

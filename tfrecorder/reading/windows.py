@@ -29,31 +29,22 @@ class WindowReader:
     def __init__(self, reader: RecordReader, order: Order, pool: Executor) -> None:
         self._reader, self._order, self._pool = reader, order, pool
         self._blocks: dict[int, Future[list[bytes]]] = {}
-        self._windows: dict[int, list[int]] = {}
+        self._last: dict[int, int] = {}  # the last window of each of them
+        self._next = 0  # the first window that was not fetched yet
 
     def fetch(self, place: int) -> None:
         """Start reading the window of a place and the next one, and forget those long past."""
         size = self._order.block * WINDOW
         now = place // size
-        for window in (now, now + 1):
-            first = window * size
-            if window in self._windows or first >= self._order.records:
-                continue
-            places = np.arange(first, min(first + size, self._order.records))
-            blocks = np.unique(self._order.numbers(places) // self._order.block).tolist()
-            self._windows[window] = blocks
-            for block in blocks:
+        for window in range(max(now, self._next), now + 2):
+            places = np.arange(window * size, min((window + 1) * size, self._order.records))
+            for block in np.unique(self._order.numbers(places) // self._order.block).tolist():
+                self._last[block] = window
                 if block not in self._blocks:
                     self._blocks[block] = self._pool.submit(self._read_block, block)
-        for window in [number for number in self._windows if number < now - _KEPT]:
-            kept = {
-                block
-                for other, blocks in self._windows.items()
-                if other != window
-                for block in blocks
-            }
-            for block in set(self._windows.pop(window)) - kept:
-                del self._blocks[block]
+        self._next = now + 2
+        for block in [block for block, last in self._last.items() if last < now - _KEPT]:
+            del self._last[block], self._blocks[block]
 
     def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
         """As `RecordReader.read`."""
