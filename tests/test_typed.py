@@ -113,6 +113,33 @@ def test_a_type_checker_reports_a_wrong_name_and_a_wrong_type(check, tmp_path) -
     assert reported == set(wrong), said
 
 
+RIGHT = """
+import pandas as pd
+import tfrecorder
+from tfrecorder.schema import Image, Label, Schema
+
+schema = Schema(image=Image(), kind=Label())
+print(tfrecorder.convert(pd.DataFrame(), "out", num_shards=8, schema=schema).records)
+tfrecorder.convert("x.csv", "gs://b/o", runner="DataflowRunner", project="p", region="r").wait()
+print(tfrecorder.append("x.csv", "out").records, tfrecorder.compact("out").records)
+print(tfrecorder.append("x.csv", "out", stage_only=True).shards)
+for images, labels in tfrecorder.load("out")["TRAIN"]:
+    pass
+for batch in tfrecorder.batches("out", "TRAIN", image_size=(2, 3), dtype=float, shard=(0, 1)):
+    print(batch[0].shape)
+print(tfrecorder.to_frame("out").label, len(tfrecorder.Records("out", "TRAIN", at=3)))
+print(tfrecorder.info("out").records, tfrecorder.verify("out").ok)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [_mypy, pytest.param(_pyright, marks=has_pyright)])
+def test_a_type_checker_finds_nothing_wrong_in_a_right_script(check, tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(RIGHT)
+    assert "error" not in check(script)
+
+
 @by_call
 def test_the_signature_has_the_types_that_checkers_see(call) -> None:
     function, types, _ = CALLS[call]

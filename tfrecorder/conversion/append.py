@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
+    from tfrecorder.options.keywords import AppendOnKeywords, PathLike, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -52,6 +53,30 @@ if TYPE_CHECKING:
 _EARLY = ("runner_options", "progress")
 
 
+@overload
+def append(  # type: ignore[overload-overlap]
+    source: Source,
+    directory: PathLike,
+    *,
+    runner: Literal["DataflowRunner"],
+    **options: Unpack[AppendOnKeywords],
+) -> DataflowJob: ...
+@overload
+def append(
+    source: Source,
+    directory: PathLike,
+    *,
+    stage_only: Literal[True],
+    **options: Unpack[AppendOnKeywords],
+) -> ConversionStatus: ...
+@overload
+def append(
+    source: Source,
+    directory: PathLike,
+    *,
+    runner: str | None = None,
+    **options: Unpack[AppendOnKeywords],
+) -> ConversionResult: ...
 @takes(AppendKeywords, ConvertOptions)
 def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],

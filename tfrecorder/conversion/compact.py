@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -50,9 +50,34 @@ from tfrecorder.writing.commit import complete
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from tfrecorder.options.keywords import CompactOnKeywords, PathLike
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
+@overload
+def compact(  # type: ignore[overload-overlap]
+    directory: PathLike,
+    output_dir: PathLike | None = None,
+    *,
+    runner: Literal["DataflowRunner"],
+    **options: Unpack[CompactOnKeywords],
+) -> DataflowJob: ...
+@overload
+def compact(
+    directory: PathLike,
+    output_dir: PathLike | None = None,
+    *,
+    stage_only: Literal[True],
+    **options: Unpack[CompactOnKeywords],
+) -> ConversionStatus: ...
+@overload
+def compact(
+    directory: PathLike,
+    output_dir: PathLike | None = None,
+    *,
+    runner: str | None = None,
+    **options: Unpack[CompactOnKeywords],
+) -> ConversionResult: ...
 @takes(CompactKeywords, ConvertOptions)
 def compact(
     directory: str | os.PathLike[str],

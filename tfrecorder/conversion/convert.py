@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
@@ -20,9 +20,26 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
+    from tfrecorder.options.keywords import ConvertOnKeywords, PathLike, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
+@overload
+def convert(  # type: ignore[overload-overlap]
+    source: Source,
+    output_dir: PathLike,
+    *,
+    runner: Literal["DataflowRunner"],
+    **options: Unpack[ConvertOnKeywords],
+) -> DataflowJob: ...
+@overload
+def convert(
+    source: Source,
+    output_dir: PathLike,
+    *,
+    runner: str | None = None,
+    **options: Unpack[ConvertOnKeywords],
+) -> ConversionResult: ...
 @takes(ConvertKeywords, ConvertOptions)
 def convert(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],

@@ -1,16 +1,24 @@
 """The options that each call takes, and what may be given for them: names and types alone.
 
 Type checkers see these.  What an option does, its default and its check stand in the dataclasses of
-`options/` and of the readers, with the type in which its value is kept.
+`options/` and of the readers, with the type in which its value is kept.  `…OnKeywords` are for
+the overloads of a call whose result depends on the runner.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from tfrecorder.schema.kinds import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from datasets import Dataset, DatasetDict
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | PathLike | IO[Any]"
 
 
 class _Shards(TypedDict, total=False):
@@ -21,7 +29,7 @@ class _Shards(TypedDict, total=False):
 
 
 class _Rows(TypedDict, total=False):
-    schema: Schema | Mapping[str, Any] | str | os.PathLike[str] | None
+    schema: Schema | Mapping[str, Any] | PathLike | None
     splits: Mapping[str, float] | None
     stratify: bool
     split_by: str | None
@@ -39,7 +47,6 @@ class _Records(_Shards, _Rows, total=False):
 
 
 class _Runners(TypedDict, total=False):
-    runner: str | None
     runner_options: Mapping[str, Any] | None
     project: str | None
     region: str | None
@@ -48,19 +55,36 @@ class _Runners(TypedDict, total=False):
     progress: bool | None
 
 
-class AppendKeywords(_Records, _Runners, total=False):
-    base: str | os.PathLike[str] | None
+class _AnyRunner(TypedDict, total=False):
+    runner: str | None
+
+
+class _Added(_Records, _Runners, total=False):
+    base: PathLike | None
     warnings: str | Sequence[str]
     max_reject_fraction: float
 
 
-class ConvertKeywords(AppendKeywords, total=False):
+class AppendKeywords(_Added, _AnyRunner, total=False):
+    pass
+
+
+class AppendOnKeywords(_Added, total=False):
+    duplicates: str
+    retry_rejects: bool
+
+
+class ConvertOnKeywords(_Added, total=False):
     name: str | None
     overwrite: bool
 
 
+class ConvertKeywords(ConvertOnKeywords, _AnyRunner, total=False):
+    pass
+
+
 class StageKeywords(_Records, total=False):
-    base: str | os.PathLike[str] | None
+    base: PathLike | None
     warnings: str | Sequence[str]
     name: str | None
     overwrite: bool
@@ -76,13 +100,22 @@ class StreamKeywords(_Records, total=False):
     until_idle: float | None
 
 
-class CompactKeywords(_Shards, _Runners, total=False):
+class _Compacted(_Shards, _Runners, total=False):
     name: str | None
     overwrite: bool
 
 
+class CompactKeywords(_Compacted, _AnyRunner, total=False):
+    pass
+
+
+class CompactOnKeywords(_Compacted, total=False):
+    drop: Iterable[str] | PathLike | None
+    at: int | None
+
+
 class ValidateKeywords(_Rows, total=False):
-    base: str | os.PathLike[str] | None
+    base: PathLike | None
     seed: int
     warnings: str | Sequence[str]
     progress: bool | None
@@ -126,7 +159,7 @@ class _Epochs(ReadKeywords, total=False):
 class _Loading(_Epochs, total=False):
     drop_remainder: bool
     shuffle: bool | int | str | None
-    cache: bool | str | os.PathLike[str]
+    cache: bool | PathLike
     start: tuple[int, int] | None
 
 
