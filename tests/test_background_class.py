@@ -165,7 +165,7 @@ def test_a_new_class_gets_the_next_number_in_the_newest_label_map() -> None:
     assert tfrecorder.verify(out, progress=False).ok
     words = "'boxes' has `background_class=False` here, `True` in the dataset"
     with pytest.raises(tfrecorder.errors.SourceError, match=words):
-        tfrecorder.append(zebra, out, schema=boxes_in_pixels(), progress=False)
+        tfrecorder.append(zebra, out, schema=boxes_in_pixels(), duplicates="keep")
     tfrecorder.compact(out, "compact", progress=False)
     assert of_csv("compact") == of_csv(out)
     assert tfrecorder.verify("compact", progress=False).ok

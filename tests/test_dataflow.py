@@ -276,8 +276,8 @@ def test_why_a_job_failed(
 @pytest.mark.slow
 def test_ctrl_c_ends_the_waiting_and_not_the_job(bucket: Gcs, dataflow: Dataflow) -> None:
     dataflow.runs = False
-    options = settings(dataflow, wait=True)
-    waiting = start(f"import tfrecorder; tfrecorder.convert({SOURCE!r}, {OUT!r}, **{options!r})")
+    call = f"tfrecorder.convert({SOURCE!r}, {OUT!r}, **{settings(dataflow)!r})"
+    waiting = start(f"import tfrecorder; {call}.result()")
     wait_for(lambda: dataflow.asked_for("GET"))
     words = end_by_ctrl_c(waiting)
     [job] = dataflow.jobs.values()
@@ -303,7 +303,7 @@ def test_a_cancelled_job_is_continued_by_the_same_call(
     assert layout.COMMIT not in bucket.files(OUT)
 
     bucket.mend()
-    tfrecorder.convert(SOURCE, OUT, wait=True, **settings(dataflow))
+    tfrecorder.convert(SOURCE, OUT, **settings(dataflow)).result()
     assert bucket.files(OUT) == public_files(dataset)
 
 

@@ -25,6 +25,7 @@ import tfrecorder
 from tfrecorder import errors
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.signature import taken
 
 #: Pages whose code needs what is not installed with the package; without it they are skipped.
 NEEDS = {
@@ -155,7 +156,7 @@ def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
     )
 
 
-@pytest.mark.parametrize("item", dataclasses.fields(ConvertOptions), ids=lambda item: item.name)
+@pytest.mark.parametrize("item", taken(ConvertOptions), ids=lambda item: item.name)
 def test_the_table_of_options_states_the_defaults(item: dataclasses.Field[Any]) -> None:
     rows = [line.split("|") for line in (DOCS / "options.md").read_text().splitlines()]
     [default] = [row[2] for row in rows if row[1:2] == [f" `{item.name}` "]]

@@ -16,8 +16,11 @@ from tfrecorder.errors import OptionError
 
 IDLE = [
     (("--resize", "crop"), "--resize crop: it has no effect without --image-size; give that too."),
-    (("--resize", "pad", "--image-size", "64"), "--resize pad: with one number for --image-size"),
-    (("--image-quality", "80"), "without --image-size or --image-format or --apply-exif;"),
+    (("--resize", "pad", "--short-side", "64"), "it has no effect without --image-size;"),
+    (
+        ("--image-quality", "80"),
+        "without --image-size or --short-side or --image-format or --apply",
+    ),
     (("--image-quality", "80", "--image-format", "png"), "no effect with --image-format png;"),
     (("--shard-size", "1MiB", "--num-shards", "2"), "no effect with --num-shards 2; change one"),
 ]
@@ -91,6 +94,34 @@ def test_validate_refuses_what_only_counts_for_images_that_it_opens(given: Any) 
     done = invoke("validate", CSV, *given)
     assert (done.exit_code, "without --check-images" in done.stderr) == (2, True)
     assert invoke("validate", CSV, "--check-images", *given).exit_code in (0, 1)
+
+
+# Options that only the command line has.
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"columns": {"path": "image_uri"}}, r"rename the columns, .*`frame\.rename\(columns="),
+        ({"sep": ";"}, r"`pandas\.read_csv\(path, sep=';'\)`, and give the frame"),
+        ({"encoding": "cp1252"}, r"`pandas\.read_csv\(path, encoding='cp1252'\)`"),
+        ({"wait": True}, "its `result\\(\\)` waits"),
+    ],
+    ids=str,
+)
+def test_python_says_what_it_has_instead_of_an_option_of_the_shell(
+    option: dict[str, Any], words: str
+) -> None:
+    frame = photo_frame(2)
+    for call in (
+        lambda: tfrecorder.convert(CSV, "out", **option),
+        lambda: tfrecorder.append(CSV, "out", **option),
+        lambda: tfrecorder.parts.stage(CSV, "out", **option),
+        lambda: tfrecorder.validate(CSV, **option),
+        lambda: frame.tensorflow.to_tfrecord("out", **option),
+    ):
+        with pytest.raises(OptionError, match=words):
+            call()
 
 
 # The findings that count.

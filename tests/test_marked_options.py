@@ -109,8 +109,10 @@ def test_each_face_has_its_own_words(
 
 def test_remedies_of_a_report_are_typed_too() -> None:
     Path("a.csv").write_text("image_url,label\na.jpg,x\n")
-    assert "map it: `columns={'image_url': 'image_uri'}`." in str(tfrecorder.validate("a.csv"))
-    assert "map it: --column image_url=image_uri." in invoke("validate", "a.csv").stdout
+    assert "the column: `frame.rename(columns={'image_url': 'image_uri'})`." in str(
+        tfrecorder.validate("a.csv")
+    )
+    assert "the column: --column image_url=image_uri." in invoke("validate", "a.csv").stdout
 
 
 def test_calls_are_typed_as_commands() -> None:

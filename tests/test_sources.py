@@ -17,6 +17,7 @@ from support import CSV, PHOTOS, labelled
 
 import tfrecorder
 from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.schema import Image, Schema
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [
@@ -224,14 +225,11 @@ def test_columns_without_a_name_as_spreadsheets_write_them_are_left_out() -> Non
     assert list(tfrecorder.infer_schema(path).columns)[:2] == ["image_uri", "label"]
 
 
-@pytest.mark.parametrize("columns", [{"path": "image_uri"}, None])
-def test_the_source_s_own_name_of_a_column_that_is_there_twice_is_named(
-    columns: dict[str, str] | None,
-) -> None:
+def test_the_source_s_own_name_of_a_column_that_is_there_twice_is_named() -> None:
     path = csv("path,path,label,who,who\na.jpg,b.jpg,cat,x,y\n")
-    named = {"columns": columns} if columns else {"schema": {"path": "image"}}
-    with pytest.raises(SourceError, match="more than one column 'path'"):
-        tfrecorder.validate(path, **named)
+    for named in ({"columns": {"path": "image_uri"}}, {"schema": Schema(path=Image())}):
+        with pytest.raises(SourceError, match="more than one column 'path'"):
+            source_of(path, **named)
 
 
 def test_two_columns_of_one_name_that_nothing_needs_are_left_out() -> None:

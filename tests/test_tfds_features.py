@@ -140,7 +140,7 @@ def test_appended_and_compacted_records_have_the_same_boxes() -> None:
     tfrecorder.append(frame, out, progress=False)
     words = "'boxes' has `tfds_features=False` here, `True` in the dataset"
     with pytest.raises(tfrecorder.errors.SourceError, match=words):
-        tfrecorder.append(frame, out, schema=boxes_in_pixels(), progress=False)
+        tfrecorder.append(frame, out, schema=boxes_in_pixels(), duplicates="keep")
     tfrecorder.compact(out, "compact", shuffle=False, num_shards=1, progress=False)
     for one in (out, "compact"):
         assert tfrecorder.verify(one, progress=False).ok

@@ -197,7 +197,7 @@ def test_the_nearest_column_is_suggested(column: str, wanted: str) -> None:
     assert (found.column, found.value) == (wanted, column)
     assert f"is it {column!r}?" in found.message
     assert f"columns={{'{column}': '{wanted}'}}" in found.remedy
-    assert frame.tensorflow.validate(columns={column: wanted}).empty
+    assert frame.rename(columns={column: wanted}).tensorflow.validate().empty
 
 
 def test_a_table_without_an_image_is_pointed_at_a_schema() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -12,6 +11,7 @@ from tfrecorder.cli.options import at_option, given_options, option_of, options_
 from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.convert import DUPLICATES, ConvertOptions
+from tfrecorder.options.signature import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
 
@@ -43,11 +43,11 @@ def status(directory: str, as_json: bool) -> None:
 @click.argument("source")
 @option_of("sep")
 @option_of("encoding")
-def schema(source: str, sep: str | None, encoding: str | None) -> None:
+def schema(source: str, **options: Any) -> None:
     from tfrecorder.schema.schema_file import write_schema
-    from tfrecorder.sources.inference import infer_schema
+    from tfrecorder.sources.inference import inferred
 
-    found = infer_schema(opened(source), sep=sep, encoding=encoding)
+    found = inferred(opened(source), ConvertOptions.of(options))
     click.echo(write_schema(found), nl=False)
 
 
@@ -84,7 +84,7 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     from tfrecorder.conversion.convert import convert as run
     from tfrecorder.conversion.dry_run import dry_run as describe
 
-    chosen: Callable[..., Any] = describe if dry_run else run
+    chosen = describe if dry_run else in_shell(run)
     show(chosen(opened(source), output_dir, **options), as_json)
 
 
@@ -128,7 +128,8 @@ stage_only_option = click.option(
 def append(ctx: click.Context, source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.append import append as run
 
-    show(run(opened(source), directory, **given_options(ctx, options)), as_json)
+    given = given_options(ctx, options)
+    show(in_shell(run)(opened(source), directory, **given), as_json)
 
 
 @click.command(
@@ -155,7 +156,7 @@ def append(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.compact import compact as run
 
-    show(run(directory, output_dir, **options), as_json)
+    show(in_shell(run)(directory, output_dir, **options), as_json)
 
 
 @click.command(
@@ -195,7 +196,7 @@ def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **opt
     refuse_both(as_json, as_csv)
     from tfrecorder.validation.validate import validate as run
 
-    found = run(opened(source), check_images, **options)
+    found = in_shell(run)(opened(source), check_images, **options)
     ok = not reports.has_errors(found)
     if as_csv:
         click.echo(csv_of(found), nl=False)

@@ -10,6 +10,7 @@ from tfrecorder.cli.convert import SOURCE_HELP, opened
 from tfrecorder.cli.options import option_of, options_of
 from tfrecorder.cli.output import json_option, quiet_option, show
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.signature import in_shell
 from tfrecorder.options.subsets import NOT_STAGED
 
 
@@ -44,7 +45,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.parts import stage as run
 
-    show(run(opened(source), output_dir, **options), as_json)
+    show(in_shell(run)(opened(source), output_dir, **options), as_json)
 
 
 @click.command(

@@ -14,6 +14,7 @@ import click
 from tfrecorder.cli.options import given_options, options_of, pairs
 from tfrecorder.cli.output import json_option, quiet_option, show
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.signature import in_shell
 from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
 
@@ -67,4 +68,4 @@ def stream(ctx: click.Context, source: str, output_dir: str, as_json: bool, **op
 
     given = given_options(ctx, options)
     with _ended_by_sigterm():
-        show(run(source, output_dir, **given), as_json)
+        show(in_shell(run)(source, output_dir, **given), as_json)

@@ -52,7 +52,11 @@ def shell_words(text: str, flags: Mapping[str, str], commands: Container[str] = 
 
 
 def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -> str | None:
-    """An option or a call as typed; None for what is neither."""
+    """An option or a call as typed; None for what is neither.
+
+    >>> _typed_code("pandas.read_csv('a.csv', sep=';')", {"sep": "--sep"}, ())
+    "--sep ';'"
+    """
     value: Any = "…"
     try:
         match ast.parse(code.removesuffix("=…")).body:
@@ -75,7 +79,13 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
                 _is_ours(module) and name in commands
             ):
                 return f"`{command(name, *map(_argument, values))}`"
-    except (SyntaxError, ValueError):
+            # What Python does by another library is an option here.
+            case ast.Call(
+                ast.Attribute(ast.Name("pandas" | "frame"), "read_csv" | "rename"), _, named
+            ):
+                texts = {str(one.arg): ast.literal_eval(one.value) for one in named}
+                return " ".join(typed(flags[name], value) for name, value in texts.items())
+    except (KeyError, SyntaxError, ValueError):
         pass  # some other text between backticks
     return None
 

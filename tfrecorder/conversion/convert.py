@@ -61,8 +61,8 @@ def convert(
         **options: see `tfrecorder.options.convert.ConvertOptions`.
 
     Returns:
-        Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner and
-        wait=False, the handle of the job, at once.
+        Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner,
+        the handle of the job, at once; its `result()` waits.
 
     Raises:
         OptionError: an option's name or value is wrong.

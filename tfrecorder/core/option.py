@@ -47,7 +47,8 @@ def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> An
             `content`: True if it decides what the files of a dataset hold; `metavar`: its value on
             the command line; `needs`: the options without all of which it has no effect;
             `idle_with`: other options, each with a function that is true for the values with which
-            it has none.
+            it has none; `shell`: for an option that only the command line has, what to do in
+            Python instead.
     """
     metadata = {**_DEFAULTS, "check": check, "help": help, **more}
     return dataclasses.field(default=default, metadata=metadata)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -86,20 +85,13 @@ class FramePreview(Report):
         return f"{len(self.rows):,} of {counted(self.total, 'row')}, drawn at random"
 
 
-def preview_frame(
-    frame: pd.DataFrame,
-    num_rows: int = 24,
-    *,
-    seed: int = 0,
-    columns: Mapping[str, str] | None = None,
-) -> FramePreview:
+def preview_frame(frame: pd.DataFrame, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
     """Random images of a frame with their labels, before a conversion.
 
     Args:
         frame: has the column image_uri and, if known, split and label.
         num_rows: how many images, at most.
         seed: for the random choice.
-        columns: the frame's names for our columns, such as {"path": "image_uri"}.
 
     Returns:
         A value that shows itself in a notebook, and as a table when printed.  If an image cannot be
@@ -114,11 +106,11 @@ def preview_frame(
     """
     require(Whole(1, MOST_ROWS), num_rows=num_rows)
     require(Whole(0), seed=seed)
-    source = read_table(frame, ConvertOptions(columns=columns))
+    source = read_table(frame, ConvertOptions())
     if URI_COLUMN not in source.frame:
         raise SourceError(
-            f"the frame has no column {URI_COLUMN!r}; rename the column of the images, or map it: "
-            f"`columns={{'path': '{URI_COLUMN}'}}`."
+            f"the frame has no column {URI_COLUMN!r}; rename the column of the images: "
+            f"`frame.rename(columns={{'path': '{URI_COLUMN}'}})`."
         )
     rows = sample_rows(len(source.frame), num_rows, seed).tolist()
     with large_images_allowed(), ThreadPool() as pool:

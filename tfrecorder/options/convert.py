@@ -55,6 +55,8 @@ class ConvertOptions(Options):
         "Which of the source's columns to use as split, image_uri or label.",
         content=True,
         metavar="NAME=OURS",
+        shell="rename the columns, as in `frame.rename(columns={'path': 'image_uri'})`, or name "
+        "them in a `schema`",
     )
     schema: Schema | None = option(
         None,
@@ -70,6 +72,7 @@ class ConvertOptions(Options):
         values.check_sep,
         "The character that separates the values of a CSV. Default: a comma.",
         metavar="CHAR",
+        shell="read the file with `pandas.read_csv(path, sep=';')`, and give the frame",
     )
     encoding: str | None = option(
         None,
@@ -77,6 +80,7 @@ class ConvertOptions(Options):
         "The encoding of a CSV, such as cp1252 or utf-16. Default: UTF-8.",
         metavar="NAME",
         normal=values.codec,
+        shell="read the file with `pandas.read_csv(path, encoding='cp1252')`, and give the frame",
     )
     base: str | None = option(
         None,
@@ -235,6 +239,7 @@ class ConvertOptions(Options):
         False,
         help="With the DataflowRunner: wait until the job ends. Default: return at once. The other "
         "runners always wait.",
+        shell="the handle of the job is returned at once; its `result()` waits",
     )
     project: str | None = option(
         None,

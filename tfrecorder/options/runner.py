@@ -28,7 +28,7 @@ REFUSED = {
     "save_main_session": "the pipeline needs nothing from your session, which may hold a whole "
     "frame; leave it out.",
     "no_wait_until_finish": "a job that nobody waits for ends with its launcher on most runners; "
-    "leave it out. With the DataflowRunner, a call returns at once unless it has `wait=True`.",
+    "leave it out. With the DataflowRunner, the handle of the job is returned at once.",
     "template_location": "it makes a template instead of running the job; leave it out.",
     "output_executable_path": "it makes a file instead of running the job; leave it out.",
     "update": "it replaces a running streaming job, and a conversion is not one; leave it out.",

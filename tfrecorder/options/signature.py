@@ -8,12 +8,15 @@ From both, `inspect.signature`, `help` and the completion of notebooks get what 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import re
 import textwrap
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from tfrecorder.errors import OptionError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +32,8 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
 
     Returns:
         A decorator.  The signature names each option with its type and default, and in the
-        docstring they stand in place of the paragraph on `**options`.
+        docstring they stand in place of the paragraph on `**options`.  A function refuses the
+        options that only the command line has, which calls the one that is decorated (`in_shell`).
     """
     types = typing.get_type_hints(keywords)
     fields = {item.name: item for cls in classes for item in dataclasses.fields(cls)}
@@ -37,6 +41,8 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
     bases = (base for cls in classes for base in cls.__mro__)
     by_base = (name for base in bases for name in vars(base).get("__annotations__", ()))
     names = dict.fromkeys(name for name in by_base if name in types)
+    every = (item for cls in classes for item in dataclasses.fields(cls))
+    shell = {item.name: item.metadata["shell"] for item in every if item.metadata.get("shell")}
 
     def shown(function: F) -> F:
         signature = inspect.signature(function)
@@ -46,12 +52,25 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
             inspect.Parameter(name, kind, default=fields[name].default, annotation=types[name])
             for name in names
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
         texts = {name: fields[name].metadata["help"] for name in names}
         function.__doc__ = _with_options(function.__doc__ or "", texts)
-        return function
+
+        @functools.wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            for name in shell.keys() & given.keys():
+                raise OptionError.of(name, given[name], f"{shell[name]}.")
+            return function(*args, **given)
+
+        shown_one: Any = call if shell else function
+        shown_one.__signature__ = signature.replace(parameters=[*own, *named])
+        return cast("F", shown_one)
 
     return shown
+
+
+def in_shell(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that also takes the options that only the command line has."""
+    return getattr(function, "__wrapped__", function)
 
 
 def _with_options(doc: str, texts: Mapping[str, str]) -> str:

@@ -174,8 +174,8 @@ def _refuse_other_separator(path: str, first: list[str], names: set[str]) -> Non
         cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
         if len(cells) > 1 and (names.intersection(cells) or cells[0].lower() in SPELLINGS):
             raise SourceError(
-                f"{path}: its values are separated by {name}; give `sep={separator!r}`, or save it "
-                "with commas."
+                f"{path}: its values are separated by {name}; read it with "
+                f"`pandas.read_csv({path!r}, sep={separator!r})`, or save it with commas."
             )
 
 
@@ -210,8 +210,8 @@ def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
     return (
-        f"{path}: line {line} is not UTF-8; give its encoding, such as `encoding='cp1252'`, or "
-        "save the file as UTF-8."
+        f"{path}: line {line} is not UTF-8; read it in its own encoding, as with "
+        f"`pandas.read_csv({path!r}, encoding='cp1252')`, or save the file as UTF-8."
     )
 
 

@@ -165,8 +165,8 @@ def _columns_by_type(features: Mapping[str, Any], given: Mapping[str, str]) -> d
             continue
         if len(names) > 1:
             raise SourceError(
-                f"the columns {names} of the dataset are all {noun}: say which one to take, as "
-                f"`columns={{{names[0]!r}: {wanted!r}}}`; or give a schema."
+                f"the columns {names} of the dataset are all {noun}: rename one, as in "
+                f"`dataset.rename_column({names[0]!r}, {wanted!r})`; or give a schema."
             )
         columns[names[0]] = wanted
     return columns

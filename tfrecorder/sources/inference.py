@@ -41,12 +41,7 @@ _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
 
 
-def infer_schema(
-    source: pd.DataFrame | str | os.PathLike[str] | IO[Any],
-    *,
-    sep: str | None = None,
-    encoding: str | None = None,
-) -> Schema:
+def infer_schema(source: pd.DataFrame | str | os.PathLike[str] | IO[Any]) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are recognised
@@ -54,22 +49,29 @@ def infer_schema(
 
     Args:
         source: a frame; the path of a CSV or JSON Lines file, or of a folder; or an open file.
-        sep, encoding: for a CSV, as for `tfrecorder.convert`.
 
     Raises:
-        OptionError: the value of an option is wrong.
         SourceError: the source cannot be read, or no column could make a feature.
 
     >>> import pandas as pd
     >>> print(infer_schema(pd.DataFrame({"image_uri": ["a.jpg"], "age": [3.5]})))
     Schema(image_uri=Image(), age=Number())
     """
+    return inferred(source, ConvertOptions())
+
+
+def inferred(source: Any, options: ConvertOptions) -> Schema:
+    """What `infer_schema` returns; of the options, those about the text of a CSV count.
+
+    Raises:
+        SourceError: as for `infer_schema`.
+    """
     if is_hugging_face(source):
         raise SourceError(
             "a dataset of Hugging Face names the types of its columns itself: give it to "
             "`tfrecorder.validate` as it is, or some of its rows as a frame: `source.to_pandas()`."
         )
-    raw = read_raw(source, ConvertOptions(sep=sep, encoding=encoding))
+    raw = read_raw(source, options)
     names = [str(name) for name in raw.frame.columns]
     refuse_twice(names)
     if raw.schema is not None:

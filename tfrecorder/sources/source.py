@@ -95,10 +95,8 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
         OptionError, SourceError: as for `read_table`.
     """
     if isinstance(source, pd.DataFrame):
-        refuse_form(options.text_form, "a frame has been read already")
         return RawTable(source, os.getcwd(), options.schema, options.columns or {})
     if is_hugging_face(source):
-        refuse_form(options.text_form, "the source is a dataset of Hugging Face")
         return read_dataset(source, options)
     if isinstance(source, (str, os.PathLike)):
         path = storage.given_path(source)

@@ -23,7 +23,7 @@ REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "reme
 CODES = {
     "missing_column": (
         ERROR,
-        "Rename the column, or map it: `columns={{'{value}': '{column}'}}`. Or give a schema, "
+        "Rename the column: `frame.rename(columns={{'{value}': '{column}'}})`. Or give a schema, "
         "which names the source's own columns and may do without an image "
         "(`tfrecorder.infer_schema` and `tfrecorder schema` suggest one). If it is something else, "
         "drop it.",
