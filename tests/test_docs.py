@@ -25,7 +25,6 @@ import tfrecorder
 from tfrecorder import errors
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.signature import taken
 
 #: Pages whose code needs what is not installed with the package; without it they are skipped.
 NEEDS = {
@@ -142,8 +141,12 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted(path.name for path in DOCS.glob("*.md"))
 
 
+#: The options of `convert` that Python has.
+IN_PYTHON = [one for one in dataclasses.fields(ConvertOptions) if not one.metadata.get("shell")]
+
+
 def _options() -> list[str]:
-    of_convert = [item.name for item in dataclasses.fields(ConvertOptions)]
+    of_convert = [item.name for item in IN_PYTHON]
     of_load = [item.name for item in dataclasses.fields(LoadOptions)]
     return sorted({*of_convert, *of_load})
 
@@ -156,7 +159,7 @@ def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
     )
 
 
-@pytest.mark.parametrize("item", taken(ConvertOptions), ids=lambda item: item.name)
+@pytest.mark.parametrize("item", IN_PYTHON, ids=lambda item: item.name)
 def test_the_table_of_options_states_the_defaults(item: dataclasses.Field[Any]) -> None:
     rows = [line.split("|") for line in (DOCS / "options.md").read_text().splitlines()]
     [default] = [row[2] for row in rows if row[1:2] == [f" `{item.name}` "]]

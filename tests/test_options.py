@@ -315,13 +315,6 @@ def test_options_of_the_runner_with_or_without_what_a_command_line_adds():
     assert ConvertOptions(runner_options=None).runner_options is None
 
 
-def test_starting_again_and_retrying_cannot_be_combined():
-    with pytest.raises(
-        OptionError, match="`overwrite=True` and `retry_rejects=True` cannot be combined"
-    ):
-        ConvertOptions(overwrite=True, retry_rejects=True)
-
-
 def test_options_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         ConvertOptions().seed = 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
@@ -17,7 +18,10 @@ from support import CSV, PHOTOS, labelled
 
 import tfrecorder
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.schema import Image, Schema
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema import Image, Label, Schema
+from tfrecorder.sources.inference import inferred
+from tfrecorder.sources.source import read_source
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [
@@ -194,17 +198,17 @@ TWICE = {
 
 @pytest.mark.parametrize("form", TWICE)
 def test_two_columns_of_one_name_in_a_csv_are_refused_in_the_same_words(form: str) -> None:
-    options = {"sep": ";"} if form == "semicolons" else {}
+    options = ConvertOptions(sep=";" if form == "semicolons" else None)
     text, words = TWICE[form], "^the source has more than one column 'label'; drop all but one.$"
     path = csv(text)
     for source in (path, io.BytesIO(text.encode())):
         with pytest.raises(SourceError, match=words):
-            tfrecorder.validate(source, **options)
-    for schema in (None, {"image_uri": "image", "label": "label"}):
-        with pytest.raises(SourceError, match=words):
-            tfrecorder.convert(path, "out", schema=schema, **options)
+            read_source(source, options)
+    schema = Schema(image_uri=Image(), label=Label())
     with pytest.raises(SourceError, match=words):
-        tfrecorder.infer_schema(path, **options)
+        read_source(path, dataclasses.replace(options, schema=schema))
+    with pytest.raises(SourceError, match=words):
+        inferred(path, options)
 
 
 def test_a_large_csv_with_two_columns_of_one_name_is_refused(

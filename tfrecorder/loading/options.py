@@ -167,7 +167,7 @@ def benchmark_options(given: Mapping[str, Any]) -> tuple[BenchmarkOptions, LoadO
     (224, 224)
     """
     names = names_of(BenchmarkOptions)
-    refuse_unknown(given, LoadOptions, *names)
+    refuse_unknown(given, [*names, *names_of(LoadOptions)])
     if given.get("decode") is False:
         given = {"image_size": None, **given}
     own = BenchmarkOptions(**{name: value for name, value in given.items() if name in names})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -43,7 +43,7 @@ class Options:
         for name in given:
             if name in unfit:
                 raise OptionError.of(name, given[name], f"{unfit[name]}.")
-        refuse_unknown(given, cls)
+        refuse_unknown(given, names_of(cls))
         options = cls(**given)
         refuse(options, idle_options(options, given))
         return options
@@ -67,13 +67,8 @@ def names_of(cls: type) -> list[str]:
     return [item.name for item in dataclasses.fields(cls)]
 
 
-def refuse_unknown(given: Mapping[str, Any], cls: type, *more: str) -> None:
-    """Raise an OptionError, with the nearest name, if an option is no field of a dataclass.
-
-    Args:
-        more: names of other options.
-    """
-    names = [*more, *names_of(cls)]
+def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
+    """Raise an OptionError, with the nearest name, if an option is none of these names."""
     for name in given:
         if name not in names:
             near = nearest(name, names, "`")

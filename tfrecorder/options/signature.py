@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from tfrecorder.errors import OptionError
+from tfrecorder.options.option import refuse_unknown
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,8 +42,7 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
     bases = (base for cls in classes for base in cls.__mro__)
     by_base = (name for base in bases for name in vars(base).get("__annotations__", ()))
     names = dict.fromkeys(name for name in by_base if name in types)
-    every = (item for cls in classes for item in dataclasses.fields(cls))
-    shell = {item.name: item.metadata["shell"] for item in every if item.metadata.get("shell")}
+    in_python = {name: item.metadata["shell"] for name, item in fields.items() if _of_shell(item)}
 
     def shown(function: F) -> F:
         signature = inspect.signature(function)
@@ -55,17 +55,25 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
         texts = {name: fields[name].metadata["help"] for name in names}
         function.__doc__ = _with_options(function.__doc__ or "", texts)
 
+        optional = [one.name for one in (*own, *named) if one.default is not one.empty]
+
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> Any:
-            for name in shell.keys() & given.keys():
-                raise OptionError.of(name, given[name], f"{shell[name]}.")
+            refuse_unknown(given.keys() - fields.keys() - signature.parameters.keys(), optional)
+            for name in in_python.keys() & given.keys():
+                raise OptionError.of(name, given[name], f"{in_python[name]}.")
             return function(*args, **given)
 
-        shown_one: Any = call if shell else function
+        shown_one: Any = call if in_python else function
         shown_one.__signature__ = signature.replace(parameters=[*own, *named])
         return cast("F", shown_one)
 
     return shown
+
+
+def _of_shell(item: dataclasses.Field[Any]) -> bool:
+    """True for an option that only the command line has."""
+    return bool(item.metadata.get("shell"))
 
 
 def in_shell(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,7 +26,7 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords
-from tfrecorder.options.option import names_of, refuse_unknown
+from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
 from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
@@ -125,7 +125,6 @@ def stream(
     """
     started = time.perf_counter()
     of_batches = names_of(BatchLimits)
-    refuse_unknown(options, ConvertOptions, *of_batches)
     given = dict(options)
     limits = BatchLimits.of({name: given.pop(name) for name in of_batches if name in given})
     chosen = ConvertOptions.of(given, NOT_STREAMED)
