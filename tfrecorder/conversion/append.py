@@ -24,7 +24,7 @@ from tfrecorder.core.checks import OneOf, flag
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.convert import DUPLICATES, ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords
-from tfrecorder.options.option import refuse_unknown, require
+from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_APPENDED
 from tfrecorder.output.path import output_path
@@ -126,7 +126,6 @@ def append(
     require(OneOf(*DUPLICATES), duplicates=duplicates)
     require(flag, retry_rejects=retry_rejects, stage_only=stage_only)
     given: dict[str, Any] = {**options}
-    refuse_unknown(given, ConvertOptions)
     for name in NOT_APPENDED.keys() & given.keys():
         raise OptionError.of(name, given[name], f"{NOT_APPENDED[name]}.")
     # The others need the dataset, which is not opened yet.
