@@ -252,9 +252,9 @@ def test_labels_keep_the_order_in_which_they_are_given(labels):
     [
         ("rose", "give a list"),
         (5, "give a list"),
-        ({"rose", "daisy"}, "give a list"),
+        ({"rose"}, "give a list"),
         ({"rose": 0}, "give a list"),
-        (iter(["rose"]), "give a list"),
+        pytest.param(iter(["rose"]), "give a list", id="an iterator"),
         ([], "at least one name"),
         (["rose", "rose"], "'rose' appears more than once"),
         ([1, "1"], "'1' appears more than once"),
