@@ -227,14 +227,16 @@ def run_in_order(
     try:
         for run in runs:
             result_of(run)
-        line.raise_error()
+        if line.error is not None:
+            raise line.error
     except KeyboardInterrupt:  # in the thread that waits here
         patience = 0
         raise
     finally:
         line.stop()
         wait(runs, timeout=patience)
-        line.wait_for_finish()
+        with line.turn:  # no thread is running `finish` any more, and none will
+            pass
 
 
 class _Line(Generic[T, R]):
@@ -254,8 +256,8 @@ class _Line(Generic[T, R]):
         self._changed = threading.Condition()
         self._taken = self._finished = 0
         self._ready: dict[int, list[R]] = {}
-        self._finishing = self._in_finish = False
-        self._error: BaseException | None = None
+        self.turn = threading.Lock()  # held by the thread that finishes
+        self.error: BaseException | None = None
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -275,19 +277,9 @@ class _Line(Generic[T, R]):
         with self._changed:
             # The first error is the reason; later ones may only say that nobody waits any more.
             if not self.stopped.is_set():
-                self._error = error
+                self.error = error
             self.stopped.set()
             self._changed.notify_all()
-
-    def wait_for_finish(self) -> None:
-        """Wait until no thread is running `finish`; after a stop, none starts it."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._in_finish)
-
-    def raise_error(self) -> None:
-        """Raise what stopped the threads, if anything did."""
-        if self._error is not None:
-            raise self._error
 
     def _take(self) -> int | None:
         with self._changed:
@@ -306,29 +298,24 @@ class _Line(Generic[T, R]):
         with self._changed:
             self._ready[number] = results
             self._waiting += weight
-            if self._finishing or number != self._finished:
-                return  # the thread that is finishing will get to it
-            self._finishing = True
-        while (following := self._next()) is not None:
+        # A thread that has the turn looks again once it has given it back, so none is left behind.
+        while self._has_next() and self.turn.acquire(blocking=False):
             try:
-                self._finish(following[0])
+                if self._has_next():
+                    self._finish_next()
             finally:
-                with self._changed:
-                    self._in_finish = False
-                    self._changed.notify_all()
-            with self._changed:
-                self._finished += 1
-                self._waiting -= sum(map(self._weigh, following[0]))
-                self._changed.notify_all()
+                self.turn.release()
 
-    def _next(self) -> tuple[list[R]] | None:
-        """The next results if they are ready; if not, this thread stops finishing."""
+    def _has_next(self) -> bool:
+        return not self.stopped.is_set() and self._finished in self._ready
+
+    def _finish_next(self) -> None:
+        results = self._ready.pop(self._finished)
+        self._finish(results)
         with self._changed:
-            if self.stopped.is_set() or self._finished not in self._ready:
-                self._finishing = False
-                return None
-            self._in_finish = True
-            return (self._ready.pop(self._finished),)
+            self._finished += 1
+            self._waiting -= sum(map(self._weigh, results))
+            self._changed.notify_all()
 
 
 def cores() -> int:
