@@ -177,7 +177,6 @@ def test_at_reads_it_as_it_was(ten) -> None:
     assert len(tfrecorder.to_frame(ten, at=1)) == 16
     assert len(tfrecorder.inspect(ten, num_records=99, at=1)) == 16
     assert tfrecorder.preview(ten, num_records=2, progress=False, at=1).records == 16
-    assert tfrecorder.verify(ten, progress=False, at=1).records == 16
     assert tfrecorder.generations(ten, at=2) == [2, 1, 0]
     with pytest.raises(DatasetError, match="has no split 'TEST'"):
         tfrecorder.load(ten, "TEST", at=5)

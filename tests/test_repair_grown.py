@@ -96,12 +96,3 @@ def test_a_split_that_the_newest_commit_left_alone_is_as_it_was() -> None:
     tfrecorder.repair(OUT, **QUIET)
     assert public_files(OUT) == before
     assert tfrecorder.verify(OUT).ok
-
-
-def test_at_checks_the_shards_up_to_a_commit() -> None:
-    tfrecorder.convert(table(0, 10), OUT, num_shards=2, **QUIET)
-    tfrecorder.append(table(10, 3), OUT, **QUIET)
-    (OUT / "train-00002.tfrecord").write_bytes(b"")
-    assert tfrecorder.verify(OUT, at=0).ok
-    assert tfrecorder.verify(OUT, at=0).records == 10
-    assert not tfrecorder.verify(OUT, at=1).ok

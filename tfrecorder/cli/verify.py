@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tfrecorder.cli.options import at_option, option_of
+from tfrecorder.cli.options import option_of
 from tfrecorder.cli.output import json_option, quiet_option, refuse_both, show
 from tfrecorder.cli.quiet_start import quiet_start
 from tfrecorder.format.csv_cells import csv_of
@@ -23,7 +23,6 @@ from tfrecorder.format.csv_cells import csv_of
 )
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
-@at_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
 @json_option
 @option_of("progress")
@@ -31,7 +30,6 @@ from tfrecorder.format.csv_cells import csv_of
 def verify(
     directory: str,
     decode: bool,
-    at: int | None,
     as_csv: bool,
     as_json: bool,
     progress: bool | None,
@@ -49,7 +47,7 @@ def verify(
             refuse(where)  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decode_check  # noqa: F401
-    report = run(directory, decode, progress, at)
+    report = run(directory, decode, progress)
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)
     else:

@@ -20,7 +20,7 @@ from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, done_of, list_folders
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.commits import Commit, commit_at, is_own, read_commit
+from tfrecorder.reading.commits import Commit, is_own
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
@@ -42,8 +42,7 @@ class Expectation:
         numbers: of the commits that the records come from, oldest first.
         commits: those of them whose manifests are sound, by number.
         done: the done-records in these.
-        shards: those to check, in the order of the commits; those of lost manifests come last.
-        every_shard: those of the whole dataset, also of later commits than these.
+        shards: all, in the order of the commits; those of lost manifests come last.
         faults: those found on the way.
         pending: the plan of an operation under way, or of one whose cleaning up was interrupted.
         standing: by the name of a shard or of a file next to one, what a bucket's listing says
@@ -57,7 +56,6 @@ class Expectation:
     commits: Mapping[int, Commit]
     done: Mapping[Shard, DoneRecord]
     shards: Sequence[Shard]
-    every_shard: Sequence[Shard]
     faults: tuple[Fault, ...]
     pending: Plan | None = None
     standing: Mapping[str, storage.Description] = field(default_factory=dict)
@@ -69,7 +67,7 @@ class Expectation:
 
     @property
     def last(self) -> Commit | None:
-        """The last of these commits, if its manifest is sound."""
+        """The newest commit, if its manifest is sound."""
         return self.commits.get(self.numbers[-1])
 
     def before(self, number: int) -> Mapping[str, Any] | None:
@@ -105,16 +103,12 @@ class Expectation:
         return crc32c is not None and standing is not None and standing.crc32c == crc32c
 
 
-def read_expectation(directory: str, at: int | None = None) -> Expectation:
+def read_expectation(directory: str) -> Expectation:
     """What a dataset says about itself.
-
-    Args:
-        at: the last commit to look at; None is the newest.
 
     Raises:
         DatasetError: there is no committed dataset, it was not written by this package, or nothing
             of what it says about itself is left.
-        OptionError: `at` is not a whole number from 0.
     """
     refuse(directory)
     faults: list[Fault] = []
@@ -135,28 +129,23 @@ def read_expectation(directory: str, at: int | None = None) -> Expectation:
             f"{directory}: {faults[-1].file}: {faults[-1].message}; and {layout.COMMIT} is damaged "
             "or gone, so nothing says what the dataset holds. Get access, or copy one again."
         )
-    every_shard = listed = newest.shards if newest else _shards_there(directory, info or {})
-    if at is not None:
-        newest = commit_at(directory, newest or read_commit(directory, note[0]), at)
-        listed = newest.shards
-    last = newest.number if newest else note[0]
-    since = newest.manifest["since"] if newest else _since(directory, last, {*listed})
+    listed = newest.shards if newest else _shards_there(directory, info or {})
+    since = newest.manifest["since"] if newest else _since(directory, note[0], {*listed})
 
     def read(number: int) -> Commit | None:
         return _read_commit(directory, number, faults)
 
-    chain = [*storage.each(read, range(since, last), directory), newest]
+    chain = [*storage.each(read, range(since, note[0]), directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
     done = done_of(*(commit.manifest for commit in commits.values()))
     expected = Expectation(
         directory=directory,
         note=note,
         info=info,
-        numbers=range(since, last + 1),
+        numbers=range(since, note[0] + 1),
         commits=commits,
         done=done,
         shards=[*done, *(shard for shard in listed if shard not in done)],
-        every_shard=every_shard,
         faults=tuple(faults),
         pending=pending,
         standing={} if storage.is_local(directory) else list_folders(directory),
@@ -271,10 +260,10 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
 def common_files(expected: Expectation) -> dict[str, bytes]:
     """Each file that follows from the newest manifest, `dataset_info.json` from all of them.
 
-    Empty if `expected` is not of the newest commit, or if its manifest is lost.
+    Empty if its manifest is lost.
     """
     last = expected.last
-    if last is None or last.number != expected.note[0]:
+    if last is None:
         return {}
     plan = Plan.of(last.manifest)
     done = {shard: expected.done[shard] for shard in last.own_shards}

@@ -107,7 +107,7 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
         return made
     made.fields, made.options = fields_and_options(expected)
     _read_tables(made)
-    left = [shard for shard in expected.every_shard if shard not in expected.done]
+    left = [shard for shard in expected.shards if shard not in expected.done]
     for number in expected.numbers:
         before, commit = made.expected.before(number), expected.commits.get(number)
         if commit is None:
@@ -168,7 +168,7 @@ def _read_tables(made: Remade) -> None:
     """Find the tables that cannot be read, and the rows of the lists that these must have held."""
     directory, rejected = made.expected.directory, set[int]()
     columns = [SOURCE_ID, REJECT_OF.reason]
-    for shard in {*made.expected.every_shard} - made.damaged:
+    for shard in {*made.expected.shards} - made.damaged:
         try:
             with opened_rows(directory, shard.table) as file:
                 made.said[shard] = int((file.schema_arrow.metadata or {}).get(COMMIT.encode(), 0))
@@ -287,7 +287,7 @@ def _plan_and_done(
     if before is None:
         stated = after["stated"] if after else (expected.info or {})["version"]
         major, minor, _ = map(int, stated.split("."))
-        left = (made.said.get(s, 0) for s in expected.every_shard if s not in expected.done)
+        left = (made.said.get(s, 0) for s in expected.shards if s not in expected.done)
         between = {said for said in left if number < said < after.get("commit", math.inf)}
         options["version"] = f"{major}.{minor - bool(after.get('own')) - len(between)}.0"
     plan = Plan(
@@ -313,7 +313,7 @@ def _plan_and_done(
         commit=number,
         starts={split: kept[0] for split, kept in indexes.items() if kept[0]},
         kept={split: list(range(len(kept))) for split, kept in indexes.items()},
-        revisions={s.split: s.revision for s in expected.every_shard if s.revision != 1},
+        revisions={s.split: s.revision for s in expected.shards if s.revision != 1},
     )
     done = {}
     for shard in layout.shards_of(plan.own):

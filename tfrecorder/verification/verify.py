@@ -33,7 +33,6 @@ def verify(
     directory: str | os.PathLike[str],
     decode: bool = False,
     progress: bool | None = None,
-    at: int | None = None,
 ) -> VerificationReport:
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
@@ -48,7 +47,6 @@ def verify(
         decode: also decode every image as `load` does; this needs TensorFlow and takes many times
             as long.
         progress: show a bar; None shows it only in a terminal or a notebook.
-        at: check only the shards up to this generation; None means all.
 
     Returns:
         The faults, each with its file and, for a shard, its record and byte offset; `.ok` is True
@@ -67,7 +65,7 @@ def verify(
     started = time.perf_counter()
     where = storage.given_path(directory)
     with storage.failing_as(DatasetError, where):
-        expected = read_expectation(where, at)
+        expected = read_expectation(where)
         if decode:
             refuse_missing("tensorflow")
         with byte_bar(expected, is_shown(progress)) as advance:
@@ -152,7 +150,7 @@ def _first_difference(data: bytes, wanted: bytes) -> str:
 
 def _check_names(expected: Expectation) -> Iterator[Fault]:
     """Shards in the directory that belong neither to the dataset nor to what is under way."""
-    shards = {shard.file for shard in expected.every_shard}
+    shards = {shard.file for shard in expected.shards}
     if expected.pending is not None:
         shards |= {shard.file for shard in expected.pending.shards}
     for name in storage.names(expected.directory):
