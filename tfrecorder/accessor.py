@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
@@ -54,15 +53,12 @@ class TensorFlowAccessor:
 
         return validate(self._frame, check_images, **options)
 
-    def preview(
-        self, num_rows: int = 24, *, seed: int = 0, columns: Mapping[str, str] | None = None
-    ) -> FramePreview:
+    def preview(self, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
         """Random images of the frame with their labels, shown in a notebook before converting.
 
         Args:
             num_rows: how many images, 1 to 200.
             seed: of the random choice, from 0.
-            columns: the frame's names for our columns, such as {"path": "image_uri"}.
 
         Returns:
             A value that shows itself in a notebook, and as a table when printed.  If an image
@@ -77,7 +73,7 @@ class TensorFlowAccessor:
         """
         from tfrecorder.inspection.frame import preview_frame
 
-        return preview_frame(self._frame, num_rows, seed=seed, columns=columns)
+        return preview_frame(self._frame, num_rows, seed=seed)
 
     @takes(ConvertKeywords, ConvertOptions)
     def to_tfrecord(
