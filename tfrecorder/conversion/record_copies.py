@@ -63,10 +63,7 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
 
 def _newest_of_each(rows: pa.Table) -> np.ndarray:
     """True for one row of each number: the one with a record, else the last one."""
-    numbers = pd.Series(rows.column(SOURCE_ID).to_numpy())
-    if numbers.is_unique:
-        return np.ones(len(numbers), dtype=bool)
-    order = np.argsort(rows.column(COPY_OF.size).to_numpy() >= 0, kind="stable")
-    kept = np.zeros(len(numbers), dtype=bool)
-    kept[order[~numbers.iloc[order].duplicated(keep="last").to_numpy()]] = True
-    return kept
+    has_record = rows.column(COPY_OF.size).to_numpy() >= 0
+    attempts = pd.DataFrame({"number": rows.column(SOURCE_ID).to_numpy(), "has": has_record})
+    attempts = attempts.sort_values("has", kind="stable")
+    return (~attempts.duplicated("number", keep="last")).sort_index().to_numpy()

@@ -61,11 +61,9 @@ class DoneRecord(Counts):
         plan: the digest of the plan that it followed.
         shard: the shard's name.
         crc32c: the checksum of the shard's file.
-        shapes: smallest and largest (height, width, channels) of the records; empty if there are
-            none.
-        sides: smallest and largest (shorter side, longer side) of the records.
-        further: for the second and later images, smallest and largest (height, width, channels), by
-            what their keys begin with.
+        shapes: of each column of images, by what its keys begin with, the smallest and largest
+            (height, width, channels) of the records; none if there are none.
+        sides: smallest and largest (shorter side, longer side) of the records' first images.
         beside: the CRC32Cs of the shard's index and table, by these names.
         classes: how many records have each class of the only column with classes, by its integer.
     """
@@ -73,9 +71,8 @@ class DoneRecord(Counts):
     plan: str
     shard: str
     crc32c: int
-    shapes: list[list[int]] = field(default_factory=list)
+    shapes: dict[str, list[list[int]]] = field(default_factory=dict)
     sides: list[list[int]] = field(default_factory=list)
-    further: dict[str, list[list[int]]] = field(default_factory=dict)
     beside: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
 

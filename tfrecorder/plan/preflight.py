@@ -107,8 +107,11 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     column = next(uris for uris in checked.files if uris.name == image.column).iloc[rows]
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
     remote = not all(map(storage.is_local, paths))
+    threads = storage.REMOTE_THREADS if remote else 1
     with _before_the_launch():
-        sizes = map_at_once(_size, paths, storage.REMOTE_THREADS if remote else 1)
+        # A store that is away is noticed at the first ones, before others are asked for.
+        sizes = map_at_once(_size, paths[: storage.REMOTE_THREADS], threads)
+        sizes += map_at_once(_size, paths[storage.REMOTE_THREADS :], threads)
     if faults := [fault for fault in sizes if isinstance(fault, str)]:
         share = f"{len(faults):,} of {counted(len(paths), 'image')}"
         raise ImagesUnreachableError(

@@ -28,29 +28,21 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSo
     Raises:
         SourceError, OptionError: there is no such source, or its options are wrong.
     """
-    if hasattr(source, "rows") and hasattr(source, "wait"):
-        if options:
-            raise OptionError("`source_options`: a source object has none; leave it out.")
-        if not isinstance(getattr(source, "name", None), str):
-            raise SourceError("source: give it a `name`, under which its position is saved.")
-        return _opened(source)
-    if not isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike)):
+        path = storage.given_path(source)
+        is_topic = path.startswith("kafka://")
+        source = _topic(path, options) if is_topic else _folder(path, where, options)
+    elif not (hasattr(source, "rows") and hasattr(source, "wait")):
         raise SourceError(
             f"source is a {type(source).__name__}; give a folder, kafka://host:port/topic, or an "
             "object with the methods of tfrecorder.streaming.StreamSource."
         )
-    path = storage.given_path(source)
-    if path.startswith("kafka://"):
-        return _opened(_topic(path, options))
-    return _opened(_folder(path, where, options))
-
-
-def _opened(source: StreamSource) -> OpenedSource:
-    """A source whose name positions can be saved under; else raises a SourceError."""
-    if escaped(source.name) != source.name:
+    elif options:
+        raise OptionError("`source_options`: a source object has none; leave it out.")
+    name = getattr(source, "name", None)
+    if not isinstance(name, str) or escaped(name) != name:
         raise SourceError(
-            f"source {source.name!r}: positions are saved under its name, and this name is not "
-            "valid Unicode; rename it."
+            f"source {name!r}: positions are saved under its `name`; give it one, and in Unicode."
         )
     return OpenedSource(source)
 

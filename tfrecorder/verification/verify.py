@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,8 +87,8 @@ def verify(
 def _decoder(expected: Expectation) -> Decode:
     from tfrecorder.loading import decode_check  # imports TensorFlow, so only if asked for
 
-    shapes = (shape for record in expected.done.values() for shape in record.shapes)
-    return decode_check.decoder(image_shape(shapes))
+    shapes = (of for record in expected.done.values() for of in record.shapes.values())
+    return decode_check.decoder(image_shape(itertools.chain.from_iterable(shapes)))
 
 
 def check_all(

@@ -27,7 +27,6 @@ from tfrecorder.output.done_records import (
     add_up,
     done_of,
     list_output,
-    read_done,
     shard_fault,
 )
 from tfrecorder.plan.next_commit import placed
@@ -185,13 +184,9 @@ def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
 
 def _outdated(output_dir: str, plan: Plan) -> set[str]:
     """Files of another commit than a plan's that say what records hold."""
-    return {*_descriptive(storage.names(output_dir))} - {*class_files(plan), layout.FEATURES}
-
-
-def _descriptive(names: Iterable[str]) -> list[str]:
-    """Those of the files of a directory that say what records hold."""
-    fixed = (layout.FEATURES, layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT)
-    return [name for name in names if name in fixed or name.endswith(layout.LABELS)]
+    maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
+    of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
+    return of_classes - {*class_files(plan)}
 
 
 def _descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
@@ -352,10 +347,7 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
         if reason := shard_fault(files, shard, done[shard]):
             return reason
         data, file = done[shard].to_json(), files.get(shard.done)
-        if file is not None and file.is_of(len(data), google_crc32c.value(data)):
-            return None
-        # Another version may have written it, with fewer fields.
-        same = read_done(output_dir, shard, plan.digest, files) == done[shard]
+        same = file is not None and file.is_of(len(data), google_crc32c.value(data))
         return None if same else f"{shard.done} differs from what was written"
 
     faults = list(filter(None, map(fault, plan.shards)))

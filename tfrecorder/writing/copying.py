@@ -60,13 +60,15 @@ def loaded(
         warning: of the decoder; "" if there is none.
     """
     stored = [(field.key, _image(field, features)) for field in images]
+    if stored:
+        key, first = stored[0]
+        stored[0] = key, replace(first, warning=warning or None)
     return Loaded(
         row=row,
-        image=replace(stored[0][1], warning=warning or None) if stored else None,
+        images=stored,
         parts=parts,
         size=sum(map(len, parts)),
         input_bytes=sum(len(image.data) for _, image in stored),
-        further=tuple(stored[1:]),
     )
 
 

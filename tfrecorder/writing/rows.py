@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import google_crc32c
@@ -29,22 +29,20 @@ class Loaded:
     """A row that became a record.
 
     Attributes:
-        image: the first image; None in a record without images.
+        images: by what their keys begin with, the first one first.
         parts: the framed record, in buffers to write one after the other.
         size: their bytes, together.
         input_bytes: the size of the images' files.
         retries: how many extra attempts reading them took.
-        further: the other images, by what their keys begin with.
         sources: of the files that were read.
     """
 
     row: PlannedRow
-    image: CheckedImage | None
+    images: Sequence[tuple[str, CheckedImage]]
     parts: list[bytes]
     size: int
     input_bytes: int
     retries: int = 0
-    further: tuple[tuple[str, CheckedImage], ...] = ()
     sources: Sources = field(default_factory=dict)
 
 
@@ -165,15 +163,13 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 "`max_pixels`; then run the same conversion again to continue."
             ) from error
         parts = frame(encode_parts(features))
-        stored = _stored(placed)
         return Loaded(
             row=row,
-            image=stored[0][1] if stored else None,
+            images=_stored(placed),
             parts=parts,
             size=sum(map(len, parts)),
             input_bytes=sum(size for size, _ in sources.values()),
             retries=len(retried),
-            further=tuple(stored[1:]),
             sources=sources,
         )
 

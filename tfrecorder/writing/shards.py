@@ -211,9 +211,8 @@ class Tally:
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
         self.classes: Counter[int] = Counter()
-        self.shapes: Extremes = ()
+        self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
-        self.further: dict[str, Extremes] = {}
         self.records = self.suspects = self.oriented = self.input_bytes = 0
         self.bytes = self.crc = 0
         self.outcomes = Outcomes(fields)
@@ -223,27 +222,27 @@ class Tally:
         self.records += 1
         self.retries += outcome.retries
         self.input_bytes += outcome.input_bytes
-        if outcome.image is not None:
-            self._add_image(outcome, outcome.image)
+        warning = self._add_images(outcome.images) if outcome.images else ""
         if self._labels is not None:
             classes = outcome.row.values[self._labels.label_key or ""]
             self.classes.update({classes} if isinstance(self._labels.kind, Label) else set(classes))
-        warning = (outcome.image and outcome.image.warning) or ""
         self.outcomes.add_record(self.bytes, outcome.size, warning, outcome.sources)
         self.bytes += outcome.size
         for part in outcome.parts:
             self.crc = google_crc32c.extend(self.crc, part)
         self.note()
 
-    def _add_image(self, outcome: Loaded, image: CheckedImage) -> None:
-        self.formats[image.format] += 1
-        self.oriented += image.orientation != 1
-        self.shapes = _widened(self.shapes, (image.height, image.width, image.channels))
-        self.sides = _widened(self.sides, tuple(sorted((image.height, image.width))))
-        self.suspects += image.warning is not None
-        for key, further in outcome.further:
-            shape = (further.height, further.width, further.channels)
-            self.further[key] = _widened(self.further.get(key, ()), shape)
+    def _add_images(self, images: Sequence[tuple[str, CheckedImage]]) -> str:
+        """Count the images of a record; returns the warning that stands with the first."""
+        first = images[0][1]
+        self.formats[first.format] += 1
+        self.oriented += first.orientation != 1
+        self.sides = _widened(self.sides, tuple(sorted((first.height, first.width))))
+        self.suspects += first.warning is not None
+        for key, image in images:
+            shape = (image.height, image.width, image.channels)
+            self.shapes[key] = _widened(self.shapes.get(key, ()), shape)
+        return first.warning or ""
 
     def add_reject(self, outcome: Rejected) -> None:
         reject = outcome.reject
@@ -294,10 +293,9 @@ class Tally:
             bytes=self.bytes,
             crc32c=self.crc,
             formats=dict(self.formats),
-            shapes=[list(shape) for shape in self.shapes],
+            shapes={key: list(map(list, shapes)) for key, shapes in self.shapes.items()},
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
-            further={key: list(map(list, shapes)) for key, shapes in self.further.items()},
             beside=self.beside,
             classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
         )

@@ -66,10 +66,9 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     done = list(done)
     keys = [feature.key for feature in plan.features if feature.kind == "image"]
     shapes = {}
-    for number, key in enumerate(keys):
+    for key in keys:
         stem = key.removesuffix("/encoded")
-        every = [record.further.get(stem, []) if number else record.shapes for record in done]
-        extremes = [shape for of_shard in every for shape in of_shard]
+        extremes = [shape for record in done for shape in record.shapes.get(stem, ())]
         before = (plan.follows or {"image_shapes": {}})["image_shapes"].get(key)
         now = image_shape(extremes)
         if before is not None:
