@@ -8,13 +8,9 @@ import struct
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from PIL import Image
-
+from PIL import Image
 
 #: The longer side of a picture on the page, in pixels.
 SIDE = 256
@@ -64,8 +60,6 @@ def read_picture(data: bytes, side: int = SIDE) -> Thumbnail:
     Raises:
         UnshownError: Pillow cannot decode it.
     """
-    from PIL import Image
-
     with _as_unshown():
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
         width, height = image.size
@@ -78,8 +72,6 @@ def read_picture(data: bytes, side: int = SIDE) -> Thumbnail:
 
 def _to_rgb(image: Image.Image) -> Image.Image:
     """RGB as training sees it: no transparency, and only the upper 8 of 16 bits."""
-    from PIL import Image
-
     if image.mode.startswith("I"):
         high = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         return Image.fromarray(high).convert("RGB")
@@ -96,8 +88,6 @@ def lay_mask(pixels: Image.Image, mask: bytes) -> Image.Image:
     Raises:
         UnshownError: Pillow cannot decode the mask.
     """
-    from PIL import Image
-
     with _as_unshown():
         image = Image.open(io.BytesIO(mask), formats=_FORMATS)
         image.load()
@@ -119,8 +109,6 @@ def to_jpeg(pixels: Image.Image) -> bytes:
 
 @contextlib.contextmanager
 def _as_unshown() -> Iterator[None]:
-    from PIL import Image
-
     try:
         yield
     except (
@@ -134,8 +122,6 @@ def _as_unshown() -> Iterator[None]:
 @contextlib.contextmanager
 def large_images_allowed() -> Iterator[None]:
     """Silence Pillow's warning about large images: conversion has accepted them."""
-    from PIL import Image
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         yield

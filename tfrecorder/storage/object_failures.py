@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import html
 
+from obstore import exceptions
+
 from tfrecorder.storage.object_clients import Client
 from tfrecorder.storage.store import (
     OtherStandsError,
@@ -68,8 +70,6 @@ _SAID = {
 
 def meaning(error: Exception, client: Client) -> Exception | None:
     """Our error for a failure of obstore or the connection; None for any other failure."""
-    from obstore import exceptions
-
     if not isinstance(error, (exceptions.BaseError, FileNotFoundError, NotImplementedError)):
         return TransientError(str(error)) if may_pass(error) else None
     text, _, causes = str(error).partition("\n\nDebug source:")
@@ -113,8 +113,6 @@ def _meaning(error: Exception, text: str, status: int, code: str) -> str:
 
 def unusable(error: Exception) -> Exception | None:
     """Our error if the environment's settings make a client impossible; None for another fault."""
-    from obstore import exceptions
-
     if not isinstance(error, (exceptions.BaseError, ValueError)):
         return None
     text = str(error).partition("\n\nDebug source:")[0]

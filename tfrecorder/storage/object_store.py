@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
+import obstore
+
 from tfrecorder.core.threads import ThreadPool, result_of
 from tfrecorder.storage.object_clients import Client, connect, refuse_forks
 from tfrecorder.storage.object_failures import meaning, unusable
@@ -62,8 +64,6 @@ class ObjectStore:
         return self.read_versioned(path)[0]
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        import obstore
-
         def read(client: Client, name: str) -> tuple[bytes, str]:
             answer = _answered(obstore.get(client.short, name))
             if answer.meta["size"] > MAX_FILE_BYTES:
@@ -73,8 +73,6 @@ class ObjectStore:
         return self._request(path, read)
 
     def open(self, path: str) -> BinaryIO:
-        import obstore
-
         meta = self._request(path, _head)
 
         def read_range(start: int, end: int) -> bytes:
@@ -94,8 +92,6 @@ class ObjectStore:
         return in_parts(path, meta["size"], read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        import obstore
-
         def fetch(client: Client, name: str) -> None:
             answer = _answered(obstore.get(client.short, name))
             for part in answer.stream(min_chunk_size=_PART_BYTES):
@@ -115,8 +111,6 @@ class ObjectStore:
         return None if meta is None else meta["e_tag"]
 
     def listing(self, folder: str) -> dict[str, Description | None]:
-        import obstore
-
         listing = self._request(
             folder,
             lambda client, name: obstore.list_with_delimiter(client.short, name.strip("/") or None),
@@ -187,8 +181,6 @@ class ObjectStore:
         """Nothing: what the service has answered for is kept."""
 
     def link(self, folder: str, name: str, new: str) -> None:
-        import obstore
-
         source, target = f"{folder}/{name}", f"{folder}/{new}"
         to = split_path(target)[1]
 
@@ -208,7 +200,6 @@ class ObjectStore:
 
     def _put(self, path: str, data: Any, mode: Any, is_fresh: bool = False) -> str:
         """Upload to the final name and return its tag: the object appears whole or not at all."""
-        import obstore
 
         def put(client: Client, name: str) -> str:
             sender = client.short if len(data) <= _SHORT_BYTES else client.uploads
@@ -229,7 +220,6 @@ class ObjectStore:
 
     def _delete(self, path: str, names: Sequence[str] = ()) -> None:
         """Remove an object, or these names in its bucket; nothing if there are none."""
-        import obstore
 
         def delete(client: Client, name: str) -> None:
             try:
@@ -249,8 +239,6 @@ class ObjectStore:
 
     def _pages(self, folder: str) -> Iterator[list[Any]]:
         """The objects below a folder at any depth, a page of the listing at a time."""
-        import obstore
-
         pages = self._request(
             folder,
             lambda client, name: obstore.list(
@@ -300,8 +288,6 @@ def _without_markers(names: list[str]) -> list[str]:
 
 
 def _head(client: Client, name: str) -> Any:
-    import obstore
-
     return _answered(obstore.head(client.short, name))
 
 

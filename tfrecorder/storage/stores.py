@@ -56,9 +56,12 @@ def remote_store(kind: str) -> Store:
         return BucketStore()
     from tfrecorder.storage.fsspec_store import FsspecStore
     from tfrecorder.storage.object_clients import SCHEMES
-    from tfrecorder.storage.object_store import ObjectStore
 
     words = refusal(kind)
     if words is not None:
         raise UnreadableError("read_failed", f"{kind}:// cannot be reached: {words}")
-    return ObjectStore() if kind in SCHEMES else FsspecStore(kind)
+    if kind not in SCHEMES:
+        return FsspecStore(kind)
+    from tfrecorder.storage.object_store import ObjectStore
+
+    return ObjectStore()
