@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.display.tables import Report, counted
@@ -32,10 +31,6 @@ class UndoResult(Report):
     rows: int
     shards: int
     generation: int | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return asdict(self)
 
     def _headline(self) -> str:
         stays = "" if self.generation is None else "; the dataset stays as it was"

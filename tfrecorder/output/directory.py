@@ -83,20 +83,14 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
     Raises:
         OutputError: the directory cannot be made or written, is foreign, or is already claimed.
     """
-    try:
-        with storage.failing_as(OutputError, output_dir):
-            is_local = storage.is_local(output_dir)
-            if is_local and os.path.isdir(output_dir):
-                folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
-            if has_plan:
-                refuse_foreign(output_dir)
-            if is_local:
-                with _locked(output_dir):
-                    yield
-            else:
-                yield
-    except OSError as error:
-        raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}.") from error
+    with storage.writing(output_dir), storage.failing_as(OutputError, output_dir):
+        is_local = storage.is_local(output_dir)
+        if is_local and os.path.isdir(output_dir):
+            folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
+        if has_plan:
+            refuse_foreign(output_dir)
+        with _locked(output_dir) if is_local else contextlib.nullcontext():
+            yield
 
 
 @contextlib.contextmanager

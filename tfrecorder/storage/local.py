@@ -287,14 +287,22 @@ def write_whole(path: str, data: bytes) -> None:
     folder = os.path.dirname(path) or "."
     temporary = os.path.join(folder, f"{TEMPORARY}{uuid.uuid4().hex}")
     try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        with writing(path):
+            with open(temporary, "xb") as file:
+                file.write(data)
+            os.replace(temporary, path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """A block in which a failed write raises an OutputError, with path and reason."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 def local_path(name: str, value: str | os.PathLike[str]) -> str:

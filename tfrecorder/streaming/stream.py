@@ -10,7 +10,6 @@ reads its rows again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 import time
@@ -74,10 +73,6 @@ class StreamResult(Report):
     records: int
     rejects: dict[str, int]
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return dataclasses.asdict(self)
 
     def _headline(self) -> str:
         written = f"{counted(self.records, 'record')} in {counted(self.generations, 'generation')}"

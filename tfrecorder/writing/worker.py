@@ -141,17 +141,9 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
 def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
     try:
-        with limits_explained():
+        with storage.writing(task.output_dir), limits_explained():
             yield
-    except OSError as error:
-        failure = OutputError(f"{task.output_dir} cannot be written: {error.strerror or error}.")
-        _note(task, shard, failure)
-        raise failure from error
     except TfrecorderError as error:
-        _note(task, shard, error)
+        note = Failure(type(error).__name__, str(error), task.launch, shard)
+        note_failure(task.output_dir, note)
         raise
-
-
-def _note(task: Task, shard: str, error: TfrecorderError) -> None:
-    note = Failure(type(error).__name__, str(error), task.launch, shard)
-    note_failure(task.output_dir, note)
