@@ -8,18 +8,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import value_of
-
-
-def rejected_rows(directory: str) -> np.ndarray:
-    """The numbers of the rows that gave no record."""
-    return np.array([int(row[0]) for row in read_row_list(directory, layout.REJECTS)], np.int64)
 
 
 def read_row_list(directory: str, name: str) -> Sequence[Sequence[str]]:
