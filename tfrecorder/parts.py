@@ -115,6 +115,10 @@ class PartResult(Report):
     rejects: dict[str, int]
     seconds: float
 
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
+
     def _headline(self) -> str:
         number, parts = self.part
         written = f"{counted(self.records, 'record')} in {counted(self.shards, 'shard')}"

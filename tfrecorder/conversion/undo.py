@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.tables import Report, counted
@@ -31,6 +32,10 @@ class UndoResult(Report):
     rows: int
     shards: int
     generation: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return asdict(self)
 
     def _headline(self) -> str:
         stays = "" if self.generation is None else "; the dataset stays as it was"

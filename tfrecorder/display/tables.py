@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -59,13 +59,8 @@ class Table:
     below: str = ""
 
 
-@dataclass(frozen=True)
 class Report:
     """A value that prints itself, also in a notebook, as a headline, tables and notes."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return asdict(self)
 
     def _headline(self) -> str:
         raise NotImplementedError

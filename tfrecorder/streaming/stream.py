@@ -10,6 +10,7 @@ reads its rows again.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import os
 import time
@@ -73,6 +74,10 @@ class StreamResult(Report):
     records: int
     rejects: dict[str, int]
     seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return dataclasses.asdict(self)
 
     def _headline(self) -> str:
         written = f"{counted(self.records, 'record')} in {counted(self.generations, 'generation')}"
