@@ -83,7 +83,7 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
     Raises:
         OutputError: the directory cannot be made or written, is foreign, or is already claimed.
     """
-    with storage.writing(output_dir), storage.failing_as(OutputError, output_dir):
+    with storage.failing_writes(output_dir), storage.failing_as(OutputError, output_dir):
         is_local = storage.is_local(output_dir)
         if is_local and os.path.isdir(output_dir):
             folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)

@@ -34,7 +34,7 @@ from tfrecorder.storage.files import (
     version,
 )
 from tfrecorder.storage.known_folders import KnownFolders
-from tfrecorder.storage.local import check_locale, writing
+from tfrecorder.storage.local import check_locale, failing_writes
 from tfrecorder.storage.retry import impatient, retried, waits
 from tfrecorder.storage.store import (
     OF_THE_READER,

@@ -287,7 +287,7 @@ def write_whole(path: str, data: bytes) -> None:
     folder = os.path.dirname(path) or "."
     temporary = os.path.join(folder, f"{TEMPORARY}{uuid.uuid4().hex}")
     try:
-        with writing(path):
+        with failing_writes(path):
             with open(temporary, "xb") as file:
                 file.write(data)
             os.replace(temporary, path)
@@ -297,7 +297,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def writing(path: str) -> Iterator[None]:
+def failing_writes(path: str) -> Iterator[None]:
     """A block in which a failed write raises an OutputError, with path and reason."""
     try:
         yield

@@ -141,7 +141,7 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
 def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
     try:
-        with storage.writing(task.output_dir), limits_explained():
+        with storage.failing_writes(task.output_dir), limits_explained():
             yield
     except TfrecorderError as error:
         note = Failure(type(error).__name__, str(error), task.launch, shard)
