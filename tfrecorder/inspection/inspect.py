@@ -168,7 +168,5 @@ def _make_empty(folder: str) -> None:
         raise OutputError(
             f"{folder} holds {others[0]!r}; choose a new or empty folder as `output_dir`."
         )
-    try:
+    with storage.failing_writes(folder):
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from error
