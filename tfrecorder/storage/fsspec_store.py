@@ -27,18 +27,6 @@ from tfrecorder.storage.upload import spooled
 
 T = TypeVar("T")
 
-#: What to install for the schemes people use; for others fsspec's message says it.
-PACKAGES = {
-    "hdfs": "pyarrow",
-    "oci": "ocifs",
-    "oss": "ossfs",
-    "sftp": "paramiko",
-    "ssh": "paramiko",
-    "smb": "smbprotocol",
-    "webhdfs": "requests",
-    "hf": "huggingface_hub",
-}
-
 #: Schemes that fsspec knows but that do not store a data set's files, or not by themselves.
 NO_STORAGE = frozenset(
     (
@@ -220,19 +208,16 @@ def refusal(scheme: str) -> str | None:
     """
     if scheme in NO_STORAGE:
         return "put the files on a disk or into a bucket first"
-    package = PACKAGES.get(scheme)
     try:
         import fsspec
     except ImportError:
-        words = f"run `{install('fsspec')} {package}`"
-        return words if package else "there is no such storage"
+        return f"run `{install('fsspec')}` for storage other than gs, s3 and az"
     try:
         fsspec.get_filesystem_class(scheme)
     except ValueError:
         return "there is no such storage"
-    except (ImportError, OSError) as error:  # pyarrow's hdfs looks for a shared library
-        words = str(error).splitlines()[0]
-        return f"run `pip install {package}` ({words})" if package else words
+    except (ImportError, OSError) as error:  # its words say what to install
+        return str(error).splitlines()[0].rstrip(".")
     return None
 
 
