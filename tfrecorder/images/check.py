@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfrecorder.images import formats, jpeg, png
-from tfrecorder.images.header import Header
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import reencode
@@ -74,21 +73,16 @@ def check_image(
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
     kind = formats.sniff(data)
-    if kind in ("jpeg", "png"):
-        header, warning = _check_kept(data, kind, check, max_pixels, room)
-    else:
+    warning = None
+    if kind not in ("jpeg", "png"):
         data, header, warning = reencode(data, kind, max_pixels, room)
         kind = "png"
+    elif check == "header":
+        header = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
+    elif kind == "jpeg":
+        header, warning = jpeg.check(data, max_pixels, room)
+    else:
+        header, warning = png.check(data, max_pixels)
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
     return CheckedImage(data, kind, *header, warning)
-
-
-def _check_kept(
-    data: bytes, kind: str, check: str, max_pixels: int, room: Room
-) -> tuple[Header, str | None]:
-    """The header of a JPEG or PNG, whose bytes stay as they are, and the decoder's complaint."""
-    module = jpeg if kind == "jpeg" else png
-    if check == "header":
-        return module.read_header(data, max_pixels), None
-    return jpeg.check(data, max_pixels, room) if kind == "jpeg" else png.check(data, max_pixels)

@@ -80,10 +80,10 @@ def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
     """
     frame = _read_frame(data, max_pixels)
     walk = _Walk(frame)
-    for kind, start, end, intact in _chunks(data):
-        walk.visit(kind, memoryview(data)[start:end], intact)
+    for kind, chunk, end in _chunks(data):
+        walk.visit(kind, chunk)
         if kind == b"IEND":
-            if end + 4 < len(data):
+            if end < len(data):
                 walk.complain("there are bytes after the IEND chunk")
             return _header(frame, walk.transparent, walk.orientation), walk.complaint
     raise Reject("check", "truncated", "the PNG has no IEND chunk")
@@ -98,11 +98,11 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
     frame = _read_frame(data, max_pixels)
     walk = _Walk(frame)
     try:
-        for kind, start, end, intact in _chunks(data, checked=(b"PLTE", b"tRNS")):
+        for kind, chunk, _ in _chunks(data):
             if kind in (b"IDAT", b"IEND"):
                 break
             if kind in (b"PLTE", b"tRNS", b"eXIf"):
-                walk.visit(kind, memoryview(data)[start:end], intact)
+                walk.visit(kind, chunk)
     except Reject as reject:
         if reject.code == "too_expensive":
             raise
@@ -141,13 +141,8 @@ def _read_frame(data: bytes, max_pixels: int | None) -> _PngFrame:
     return _PngFrame(width, height, depth, color, interlace == 1)
 
 
-def _chunks(
-    data: bytes, checked: tuple[bytes, ...] | None = None
-) -> Iterator[tuple[bytes, int, int, bool]]:
-    """(kind, start and end of its content, checksum is right) of each chunk from IHDR on.
-
-    `checked` limits the checksums to these kinds of chunk; None means all.
-    """
+def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview, int]]:
+    """Each chunk from IHDR on: its kind; its kind, content and checksum as bytes; its end."""
     view = memoryview(data)
     at, left = 8, _CHUNKS + len(data) // _CHUNK_BYTES
     while at < len(data):
@@ -157,16 +152,13 @@ def _chunks(
             raise too_expensive(f"the PNG has more than {most} chunks in {len(data):,} bytes")
         kind = data[at + 4 : at + 8]
         length = int.from_bytes(data[at : at + 4], "big")
-        start, end = at + 8, at + 8 + length
+        end = at + 12 + length
         if len(kind) == 4 and (not kind.isalpha() or length >= 2**31):
             raise _damaged("has a chunk whose name or length is not valid")
-        if end + 4 > len(data):
+        if end > len(data):
             raise Reject("check", "truncated", "the PNG ends inside a chunk")
-        intact = True
-        if checked is None or kind in checked:
-            intact = zlib.crc32(view[at + 4 : end]) == int.from_bytes(data[end : end + 4], "big")
-        yield kind, start, end, intact
-        at = end + 4
+        yield kind, view[at + 4 : end], end
+        at = end
 
 
 class _Walk:
@@ -190,7 +182,9 @@ class _Walk:
     def complain(self, detail: str) -> None:
         self.complaint = self.complaint or f"the PNG: {detail}"
 
-    def visit(self, kind: bytes, content: memoryview, intact: bool) -> None:
+    def visit(self, kind: bytes, chunk: memoryview) -> None:
+        content = chunk[4:-4]
+        intact = zlib.crc32(chunk[:-4]) == int.from_bytes(chunk[-4:], "big")
         critical = kind[0] & 0x20 == 0
         if not intact and critical:
             raise _damaged(f"has a wrong checksum in its {kind.decode()} chunk")

@@ -30,9 +30,7 @@ def read_image(
     """
     path = storage.resolve(uri, base)
     try:
-        if folders is None:
-            return storage.read_bytes(path, note_retry)
-        return storage.read_source(path, folders, note_retry)
+        return storage.read_source(path, folders or storage.KnownFolders(), note_retry)
     except storage.UnreadableError as error:
         if error.code in storage.OF_THE_READER:
             raise UnreachableError(f"{path} cannot be read: {error.detail}.") from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,9 +195,8 @@ def _plain(dataset: Dataset, name: str, classes: Sequence[str] | None) -> pd.Ser
     texts = np.array([*classes, None], dtype=object)  # -1 means no class
     if pa.types.is_integer(whole.type):
         return pd.Series(texts[whole.fill_null(-1).to_numpy()])
-    cells = (cell.as_py() for cell in whole)
-    return pd.Series([_named(cell, texts) for cell in cells], dtype=object)
-
-
-def _named(cell: Iterable[int] | None, texts: np.ndarray) -> list[str] | None:
-    return None if cell is None else [texts[number] for number in cell]
+    lists = [
+        None if numbers is None else [texts[number] for number in numbers]
+        for numbers in whole.to_pylist()
+    ]
+    return pd.Series(lists, dtype=object)
