@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,17 +74,7 @@ class Geometry:
     @property
     def changes(self) -> bool:
         """Whether any pixel changes or moves."""
-        return self.orientation != 1 or not self.shape == self.inner == self.outer
-
-    @property
-    def inner(self) -> tuple[int, int]:
-        """The size of the part that is kept, in the result."""
-        return _pair(self.where.inner)
-
-    @property
-    def outer(self) -> tuple[int, int]:
-        """The size of the result."""
-        return _pair(self.where.outer)
+        return self.orientation != 1 or not self.shape == self.where.inner == self.where.outer
 
     @property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +97,8 @@ class Geometry:
         offset = np.zeros(2) if self.where.offset is None else self.where.offset
         boxes = _turned(boxes, self.orientation)
         boxes = moved(boxes, np.array(self.shape), start, end - start)
-        return cut_boxes(moved(boxes, np.array(self.inner), -offset, np.array(self.outer)))
+        inner, outer = np.array(self.where.inner), np.array(self.where.outer)
+        return cut_boxes(moved(boxes, inner, -offset, outer))
 
 
 def _pair(values: Any) -> tuple[int, int]:
@@ -136,6 +127,7 @@ def geometry_of(height: int, width: int, orientation: int, transform: Transform)
     if transform.size is None:
         return Geometry(orientation, shape, Placement(None, None, shape, None, shape))
     where = placement(np.array(shape), transform.size, transform.resize, writes=True)
+    where = replace(where, inner=_pair(where.inner), outer=_pair(where.outer))
     return Geometry(orientation, shape, where)
 
 
@@ -164,7 +156,7 @@ def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
     """The stored pixels; if a JPEG shrinks, with no more detail than is needed."""
     if image.format == "jpeg" and image.warning is None and image.channels in (1, 3):
         start, end = geometry.edges
-        scale = min(1.0, *(geometry.inner / (end - start)))
+        scale = min(1.0, *(geometry.where.inner / (end - start)))
         wanted = [math.ceil(side * scale) for side in (image.height, image.width)]
         try:
             pixels = simplejpeg.decode_jpeg(
@@ -187,11 +179,11 @@ def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling)
     (upper, left), (lower, right) = (edge * along for edge in geometry.edges)
     # Stay within the pixels, even if a sum of floats does not.
     part = (max(left, 0), max(upper, 0), min(right, pixels.width), min(lower, pixels.height))
-    height, width = geometry.inner
+    height, width = geometry.where.inner
     if (width, height) != pixels.size or part != (0, 0, *pixels.size):
         pixels = pixels.resize((width, height), resample, box=part)
-    if geometry.outer != geometry.inner:
-        (y, x), (rows, columns) = _pair(geometry.where.offset), geometry.outer
+    if geometry.where.outer != geometry.where.inner:
+        (y, x), (rows, columns) = _pair(geometry.where.offset), geometry.where.outer
         pixels = ImageOps.expand(pixels, (x, y, columns - width - x, rows - height - y))
     return pixels
 
@@ -205,10 +197,7 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         data = pixels.tobytes()
     else:
         out = io.BytesIO()
-        if form == "jpeg":
-            pixels.save(out, "JPEG", quality=transform.quality)
-        else:
-            pixels.save(out, "PNG")
+        pixels.save(out, form, quality=transform.quality)  # which PNG has none of
         data = out.getvalue()
     channels = len(pixels.getbands())
     return CheckedImage(

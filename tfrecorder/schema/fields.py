@@ -80,13 +80,11 @@ class Field:
         if self.held is not None:
             return self.held
         key, kind = self.key, self.kind
-        if isinstance(kind, Image):
-            words = {"encoded": "image", "format": "text", "filename": "text"}
-            words |= dict.fromkeys(("height", "width", "channels"), "int64")
+        if isinstance(kind, (Image, Mask)):
+            words = {"encoded": kind.word, "format": "text", "filename": "text"}
+            if isinstance(kind, Image):
+                words |= dict.fromkeys(("height", "width", "channels"), "int64")
             return tuple(Feature(f"{key}/{name}", word) for name, word in words.items())
-        if isinstance(kind, Mask):
-            texts = [Feature(f"{key}/{name}", "text") for name in ("format", "filename")]
-            return (Feature(f"{key}/encoded", "mask"), *texts)
         if isinstance(kind, (Label, Labels)):
             shape = () if isinstance(kind, Label) else (None,)
             return Feature(f"{key}/label", "label", shape), Feature(f"{key}/text", "text", shape)
@@ -96,10 +94,9 @@ class Field:
             if kind.label is not None:
                 made |= {f"{key}/class/label": "label", f"{key}/class/text": "text"}
             return tuple(Feature(name, word, (None,)) for name, word in made.items())
-        if isinstance(kind, Number):
-            return (Feature(key, _NUMBER_KINDS[kind.dtype], kind.shape),)
-        if isinstance(kind, (Text, Bytes)):
-            return (Feature(key, kind.word, kind.shape),)
+        if isinstance(kind, (Number, Text, Bytes)):
+            word = _NUMBER_KINDS[kind.dtype] if isinstance(kind, Number) else kind.word
+            return (Feature(key, word, kind.shape),)
         raise TypeError(f"a column of kind {kind.word} makes no feature")
 
     @cached_property

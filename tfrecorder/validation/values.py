@@ -135,15 +135,13 @@ def _number(value: Any, dtype: str) -> float | int | None:
 def _number_of_text(text: str, dtype: str) -> float | int | None:
     if dtype == "bool":
         return _TRUE.get(text.lower())
-    try:
-        return _number(int(text), dtype)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return None if np.isnan(number) else _number(number, dtype)
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return None if number != number else _number(number, dtype)
+    return None
 
 
 #: float32 holds every whole number up to this one.
