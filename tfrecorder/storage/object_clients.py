@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
@@ -88,16 +87,18 @@ def connect(place: str) -> Client:
         obstore's errors: likewise.
     """
     global _process
-    refuse_forks()
+    from obstore.store import AzureStore, S3Store
+
     is_s3 = scheme(place) in _S3
     settings = _of_profile() if is_s3 else {}
-    make, unsigned = _maker(place), bool(settings.get("skip_signature"))
+    store: Any = S3Store if is_s3 else AzureStore
     http = _allows_http(_ENDPOINTS[is_s3])
     short, uploads = (
-        make(client_options={**limits, **http}, retry_config=_NO_RETRIES, **settings)
+        store.from_url(place, client_options=limits | http, retry_config=_NO_RETRIES, **settings)
         for limits in (_SHORT, _UPLOAD)
     )
     _process = os.getpid()
+    unsigned = bool(settings.get("skip_signature"))
     return Client(short, uploads, unsigned, _AWS if is_s3 else _AZURE)
 
 
@@ -114,18 +115,7 @@ def refuse_forks() -> None:
         raise UnreadableError("wrong_setup", FORKED)
 
 
-def _maker(place: str) -> Any:
-    from obstore.store import AzureStore, S3Store
-
-    kind, _, name = place.partition("://")
-    if kind.lower() in _S3:
-        return lambda **options: S3Store(name, **options)
-    if "@" in name:  # CONTAINER@ACCOUNT.dfs.core.windows.net
-        return lambda **options: AzureStore.from_url(place, **options)
-    return lambda **options: AzureStore(name, **options)
-
-
-def _allows_http(endpoints: tuple[str, ...]) -> Mapping[str, bool]:
+def _allows_http(endpoints: tuple[str, ...]) -> dict[str, Any]:
     named = next((value for name in endpoints if (value := os.environ.get(name))), "")
     return {"allow_http": True} if named.lower().startswith("http://") else {}
 
