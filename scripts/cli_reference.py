@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from tfrecorder.cli.main import main
+from tfrecorder.cli.options import SharedOption, SharingCommand
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/cli.md"
 
@@ -102,7 +103,8 @@ def _cell(words: str) -> str:
 def section(name: str, command: click.Command) -> str:
     """What the help of one command says, as Markdown."""
     paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
-    options = [one for one in command.params if isinstance(one, click.Option)]
+    every = [one for one in command.params if isinstance(one, click.Option)]
+    options = [one for one in every if not isinstance(one, SharedOption)]
     table = ["| option | |", "|---|---|", *map(option_row, options)] if options else []
     example = (command.epilog or "").removeprefix("Example: ")
     return "\n\n".join(
@@ -111,6 +113,7 @@ def section(name: str, command: click.Command) -> str:
             f"```text\n{usage(name, command)}\n```",
             *paragraphs,
             "\n".join(table),
+            *([command.shared] if isinstance(command, SharingCommand) else []),
             f"Example: `{example}`",
         ]
     )

@@ -108,7 +108,20 @@ def test_help_has_every_option_with_its_words() -> None:
         name = singular.get(item.name, item.name)
         assert f"--{name.replace('_', '-')}" in words
         if name == item.name:
-            assert item.metadata["help"].split(".")[0] in words
+            told = item.metadata["help"].split(".")[0].replace("`output_dir`", "OUTPUT_DIR")
+            assert told in words
+
+
+def test_help_of_append_has_its_own_options_and_names_those_of_convert() -> None:
+    words = " ".join(invoke("append", "--help").output.split())
+    assert "--duplicates" in words
+    assert "Rows whose images are already in the dataset" in words
+    assert "the shares of the splits and all else that decides what the records hold stay" in words
+    assert "And the options of `tfrecorder convert`, except --name, --overwrite." in words
+    assert "--max-pixels" not in words
+    assert "[default: 0]" not in words
+    few = " ".join(invoke("compact", "--help").output.split())
+    assert "And these options of `tfrecorder convert`: --num-shards, --shard-size," in few
 
 
 def test_columns_do_what_they_say() -> None:

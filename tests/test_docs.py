@@ -23,6 +23,7 @@ from support import SAMPLES, commands, is_installed, run, severities, skip_witho
 
 import tfrecorder
 from tfrecorder import errors
+from tfrecorder.cli.options import SharedOption
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.convert import ConvertOptions
 
@@ -170,8 +171,9 @@ def test_the_table_of_options_states_the_defaults(item: dataclasses.Field[Any]) 
 @pytest.mark.parametrize("command", sorted(commands()))
 def test_every_command_and_flag_is_in_the_reference(command: str) -> None:
     text = (DOCS / "cli.md").read_text()
-    section = text.partition(f"\n## tfrecorder {command}\n")[2].partition("\n## ")[0]
     for parameter in commands()[command].params:
+        name = "convert" if isinstance(parameter, SharedOption) else command
+        section = text.partition(f"\n## tfrecorder {name}\n")[2].partition("\n## ")[0]
         for flag in parameter.opts if isinstance(parameter, click.Option) else []:
             assert flag in section, f"run `make docs`: {command} {flag} is not in docs/cli.md"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import at_option, given_options, option_of, options_of
+from tfrecorder.cli.options import SharingCommand, at_option, given_options, option_of, options_of
 from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.convert import DUPLICATES, ConvertOptions
@@ -97,11 +97,13 @@ stage_only_option = click.option(
 
 
 @click.command(
+    cls=SharingCommand,
     help=f"""Add SOURCE to the finished dataset in DIRECTORY, as a new generation.
 
-    Rows whose images are already in the dataset are skipped. Options that decide what the
-    records hold, such as --image-size or --schema, stay as they were unless you give them.
-    To continue an interrupted append, repeat the command.
+    Rows whose images are already in the dataset are skipped. The schema, the classes, the shares
+    of the splits and all else that decides what the records hold stay as they are in the dataset,
+    unless you give another; new classes get the next integers. To continue an interrupted append,
+    repeat the command.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder append more.csv out",
@@ -121,7 +123,7 @@ stage_only_option = click.option(
     help="Also add rows that the dataset has only as rejects: their images may exist now.",
 )
 @stage_only_option
-@options_of(ConvertOptions, without=NOT_APPENDED, appends=True)
+@options_of(ConvertOptions, without=NOT_APPENDED, appends=True, shared=True)
 @json_option
 @quiet_option
 @click.pass_context
@@ -133,6 +135,7 @@ def append(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 
 
 @click.command(
+    cls=SharingCommand,
     help="""Merge small shards of the dataset in DIRECTORY, or write it anew into OUTPUT_DIR.
 
     Records are copied unchanged and shuffled again; no image is decoded, and the sources are
@@ -150,7 +153,7 @@ def append(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 )
 @at_option
 @stage_only_option
-@options_of(ConvertOptions, without=NOT_COMPACTED)
+@options_of(ConvertOptions, without=NOT_COMPACTED, shared=True)
 @json_option
 @quiet_option
 def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
@@ -175,6 +178,7 @@ def undo(directory: str, as_json: bool) -> None:
 
 
 @click.command(
+    cls=SharingCommand,
     help=f"""List every problem in SOURCE at once; write nothing.
 
     The exit code is 1 if there are errors, and 0 if there are only warnings.
@@ -188,7 +192,7 @@ def undo(directory: str, as_json: bool) -> None:
     is_flag=True,
     help="Also open and check every image, as --check and --max-pixels say.",
 )
-@options_of(ConvertOptions, without=NOT_VALIDATED)
+@options_of(ConvertOptions, without=NOT_VALIDATED, shared=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option
 @quiet_option

@@ -10,9 +10,10 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import image_size, is_quiet
+from tfrecorder.cli.words import shell_words
 from tfrecorder.core.checks import OneOf, Whole, above_zero, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.option import Options
+from tfrecorder.options.option import Options, names_of
 from tfrecorder.options.read import RecordOptions
 
 #: The callback of an option: what was typed, as the library takes it.
@@ -82,20 +83,51 @@ _TYPED: dict[str, Typed] = {
 _REPEATED = {"columns": "--column", "runner_options": "--runner-option"}
 
 
+class SharedOption(click.Option):
+    """An option that `convert` has too: the help of another command only names it."""
+
+    def get_help_record(self, ctx: click.Context) -> None:
+        return None
+
+
+class SharingCommand(click.Command):
+    """A command whose help names the options that it shares with `convert` in one paragraph."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_options(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(self.shared)
+
+    @property
+    def shared(self) -> str:
+        """What its help says of these options."""
+        flags = [one.opts[0] for one in self.params if isinstance(one, SharedOption)]
+        others = [flag for flag in map(_flag, names_of(ConvertOptions)) if flag not in flags]
+        if len(others) < len(flags):
+            return f"And the options of `tfrecorder convert`, except {', '.join(others)}."
+        return f"And these options of `tfrecorder convert`: {', '.join(flags)}."
+
+
 def options_of(
-    options: type[Options], without: Container[str] = (), appends: bool = False
+    options: type[Options],
+    without: Container[str] = (),
+    appends: bool = False,
+    shared: bool = False,
 ) -> Callable[[Any], Any]:
     """An option for each field, except those in `without`.
 
     Args:
         appends: options that decide on the records have no default, because the dataset has them.
+        shared: help only names them, as they are those of `convert`.
     """
+    cls = SharedOption if shared else click.Option
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for item in reversed(dataclasses.fields(options)):
             if item.name not in without:
                 has_default = not (appends and item.metadata["content"])
-                command = _field_option(item, has_default)(command)
+                command = _field_option(item, has_default, cls)(command)
         return command
 
     return with_options
@@ -113,17 +145,24 @@ def option_of(name: str) -> Callable[[Any], Any]:
     return _field_option(fields[name])
 
 
-def _field_option(item: dataclasses.Field[Any], has_default: bool = True) -> Callable[[Any], Any]:
-    flag, check = f"--{item.name.replace('_', '-')}", item.metadata["check"]
+def _flag(name: str) -> str:
+    return _REPEATED.get(name, f"--{name.replace('_', '-')}")
+
+
+def _field_option(
+    item: dataclasses.Field[Any], has_default: bool = True, cls: type[click.Option] = click.Option
+) -> Callable[[Any], Any]:
+    flag, check = _flag(item.name), item.metadata["check"]
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
         "default": item.default if has_default else None,
-        "help": item.metadata["help"],
+        "help": shell_words(item.metadata["help"], _FLAGS),
+        "cls": cls,
         "callback": _TYPED.get(item.name),
     }
     if item.name in _REPEATED:
         settings |= {"metavar": metavar, "help": f"{settings['help']} Repeatable."}
-        return click.option(_REPEATED[item.name], item.name, multiple=True, **settings)
+        return click.option(flag, item.name, multiple=True, **settings)
     if item.name == "progress" or item.default is True:
         return click.option(f"{flag}/--no-{flag[2:]}", **settings)
     if check is is_flag:
@@ -132,6 +171,10 @@ def _field_option(item: dataclasses.Field[Any], has_default: bool = True) -> Cal
         settings["default"] = None  # Click would make a text of it
     shown = settings["default"] is not None
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
+
+
+#: How help spells what it names as Python does.
+_FLAGS = {**{name: _flag(name) for name in names_of(ConvertOptions)}, "output_dir": "OUTPUT_DIR"}
 
 
 def _type_of(item: dataclasses.Field[Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tfrecorder.cli.convert import SOURCE_HELP, opened
-from tfrecorder.cli.options import option_of, options_of
+from tfrecorder.cli.options import SharingCommand, option_of, options_of
 from tfrecorder.cli.output import json_option, quiet_option, show
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
@@ -29,6 +29,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 
 
 @click.command(
+    cls=SharingCommand,
     help=f"""Check SOURCE and plan its shards, for `work` on many machines and `commit`.
 
     Writes no images. To continue a staged conversion that is not finished, repeat
@@ -39,7 +40,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 )
 @click.argument("source")
 @click.argument("output_dir")
-@options_of(ConvertOptions, without=NOT_STAGED)
+@options_of(ConvertOptions, without=NOT_STAGED, shared=True)
 @json_option
 @quiet_option
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:

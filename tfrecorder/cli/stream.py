@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import given_options, options_of, pairs
+from tfrecorder.cli.options import SharingCommand, given_options, options_of, pairs
 from tfrecorder.cli.output import json_option, quiet_option, show
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
@@ -37,11 +37,13 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 @click.command(
+    cls=SharingCommand,
     help="""Write images into OUTPUT_DIR as they arrive in SOURCE, until Ctrl-C.
 
     Each batch becomes a new generation of the dataset, which is created if it does not
     exist. Repeat the command to continue where the last one ended, even after a crash: each
-    image becomes exactly one record or one reject.
+    image becomes exactly one record or one reject. The schema, the classes, the shares of the
+    splits and all else that decides what the records hold stay as they are in the dataset.
 
     SOURCE is a folder that images arrive in, laid out as for convert; or
     kafka://HOST:PORT/TOPIC.""",
@@ -59,7 +61,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     help="For a folder, settle: how many seconds a file must stay unchanged before it counts. For "
     "Kafka, see docs/stream-kafka.md. Repeatable.",
 )
-@options_of(ConvertOptions, without=NOT_STREAMED, appends=True)
+@options_of(ConvertOptions, without=NOT_STREAMED, appends=True, shared=True)
 @json_option
 @quiet_option
 @click.pass_context

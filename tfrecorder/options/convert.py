@@ -94,7 +94,7 @@ class ConvertOptions(Options):
         None,
         values.check_num_shards,
         "Shards of each split: one number, or one per split. A split never has more shards than "
-        "rows. Default: by --shard-size.",
+        "rows. Default: by `shard_size`.",
         content=True,
         metavar="N|SPLIT=N,...",
         normal=values.counts,
@@ -195,8 +195,8 @@ class ConvertOptions(Options):
     name: str | None = option(
         None,
         values.check_name,
-        "Write into OUTPUT_DIR/NAME/VERSION, where tfds.load(NAME, data_dir=OUTPUT_DIR) finds it. "
-        "The version is 1.0.0, unless it is given as in flowers:1.0.1.",
+        "Write into the folder NAME/VERSION of `output_dir`, where tfds.load(NAME, data_dir=…) "
+        "finds it. The version is 1.0.0, unless it is given, as in flowers:1.0.1.",
         content=True,
         metavar="NAME[:VERSION]",
         normal=values.with_version,

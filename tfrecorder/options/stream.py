@@ -24,7 +24,7 @@ class BatchLimits(Options):
     spool_size: int | str = option(
         "1GiB",
         Size((1, "1 byte"), "1GiB"),
-        "Or once its images take this much space in OUTPUT_DIR (for messages that hold bytes).",
+        "Or once its images take this much space in `output_dir` (for messages that hold bytes).",
         metavar="SIZE",
     )
     until_idle: float | None = option(
