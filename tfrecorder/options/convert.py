@@ -245,13 +245,15 @@ class ConvertOptions(Options):
         None,
         text,
         "Google Cloud project, for Dataflow.",
-        idle_with={"runner": (None, DIRECT).__contains__},
+        needs=("runner",),
+        idle_with={"runner": DIRECT.__eq__},
     )
     region: str | None = option(
         None,
         text,
         "Google Cloud region, for Dataflow.",
-        idle_with={"runner": (None, DIRECT).__contains__},
+        needs=("runner",),
+        idle_with={"runner": DIRECT.__eq__},
     )
     num_workers: int | None = option(
         None,
