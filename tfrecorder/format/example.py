@@ -296,6 +296,11 @@ def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
         at += size
 
 
+def text_of(value: bytes) -> str:
+    """Stored text; bytes that are not UTF-8 are shown as Python writes them."""
+    return value.decode(errors="backslashreplace")
+
+
 def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
     """Where the only value of a feature, a text or bytes, begins, and its length.
 

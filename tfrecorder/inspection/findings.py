@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tfrecorder.display.tables import counted
 from tfrecorder.inspection.duplicates import SameImage
-from tfrecorder.inspection.figures import source_row
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
+from tfrecorder.inspection.rendering import source_row
 
 #: A class this many times smaller than the largest is reported.
 IMBALANCE = 20

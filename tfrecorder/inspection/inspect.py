@@ -13,7 +13,7 @@ from tfrecorder.core.checks import Whole
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import csv_of
-from tfrecorder.format.example import Values
+from tfrecorder.format.example import Values, text_of
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.record_values import (
@@ -22,7 +22,6 @@ from tfrecorder.inspection.record_values import (
     image_of,
     mask_key,
     mask_of,
-    text_of,
 )
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys

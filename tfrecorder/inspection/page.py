@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tfrecorder.display.tables import counted
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import NEAR_CONSTANT, SHOWN_GROUPS, Gathered
+from tfrecorder.inspection.plots import Format, Plot, histogram
+from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import render
-from tfrecorder.inspection.sections import class_table, image_plots, section_titles, shown_by_split
 from tfrecorder.version import __version__
 
 #: The first line of every page; a file that does not start with it is not ours, and is not
@@ -21,6 +24,22 @@ _SHOWN_FAULTS = 20
 
 #: Pictures of a split that are visible without a click.
 _AT_ONCE = 8
+
+
+#: Beyond the first number the most frequent classes come first; beyond the second, the rest are
+#: left out.
+MANY_CLASSES = 30
+SHOWN_CLASSES = 2000
+
+#: The title of each plot, its value, how one is written at its axis, and the axis's range.
+_PLOTS: Sequence[tuple[str, Callable[[RecordView], float], Format, tuple[float, float] | None]] = (
+    ("Shorter side in pixels", lambda view: min(view.width, view.height), "{:,.0f}".format, None),
+    ("Longer side in pixels", lambda view: max(view.width, view.height), "{:,.0f}".format, None),
+    ("Aspect: width ÷ height", lambda view: view.width / view.height, "{:.3g}".format, None),
+    ("File size in kB", lambda view: view.size / 1000, "{:,.4g}".format, None),
+    ("Brightness: mean grey level", lambda view: view.brightness, "{:.0f}".format, (0, 255)),
+    ("Contrast: deviation of grey levels", lambda view: view.contrast, "{:.0f}".format, (0, 128)),
+)
 
 
 def render_page(gathered: Gathered) -> str:
@@ -48,6 +67,63 @@ def render_page(gathered: Gathered) -> str:
         suspects_file=layout.SUSPECTS,
     )
     return f"{MARK}{body}\n"
+
+
+def section_titles(gathered: Gathered) -> dict[str, str]:
+    """The sections that have something to show, in the order of the page; each has a template."""
+    own = gathered.rejects is not None and gathered.suspects is not None
+    titles = {
+        "splits": "Splits",
+        "labels": "Labels" if gathered.class_totals else None,
+        "records": "Records",
+        "images": "Images",
+        "duplicates": "Duplicates and leakage",
+        "rejects": "Rejects" if own else None,
+        "options": "Options of the conversion" if gathered.info.options else None,
+    }
+    return {key: title for key, title in titles.items() if title}
+
+
+def class_table(gathered: Gathered) -> dict[str, Any]:
+    """Records by class and split: what the section shows beyond the counts.
+
+    `names` are the classes that are shown; if there are many, `by_total` is true and the most
+    frequent come first.  `records` are those of each split, `most` is the largest share of a class
+    in a split, 0 to 1.
+    """
+    totals = gathered.class_totals
+    by_total = len(totals) > MANY_CLASSES
+    names = sorted(totals, key=lambda name: -totals[name]) if by_total else list(totals)
+    counts = gathered.class_counts
+    records = {split: sum(in_split.values()) for split, in_split in counts.items()}
+    shares = [count / records[of] for of in counts for count in counts[of].values() if count]
+    most = max(shares, default=1)
+    shown = names[:SHOWN_CLASSES]
+    return {
+        "names": shown,
+        "by_total": by_total,
+        "records": records,
+        "totals": totals,
+        "most": most,
+    }
+
+
+def shown_by_split(gathered: Gathered) -> dict[str, list[RecordView]]:
+    """The decoded records whose image can be shown, for each split that has any."""
+    usable: dict[str, list[RecordView]] = {}
+    for view in gathered.usable:
+        usable.setdefault(view.split, []).append(view)
+    return usable
+
+
+def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[Plot]:
+    """Sizes, aspect ratio and grey levels of each split's images."""
+    return [
+        histogram(
+            {split: list(map(value, views)) for split, views in seen.items()}, form, title, span
+        )
+        for title, value, form, span in _PLOTS
+    ]
 
 
 def _name(directory: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.format.example import Values
+from tfrecorder.format.example import Values, text_of
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import class_name
@@ -86,11 +86,6 @@ def view_of(record: Record, stored: StoredDataset, image: bytes) -> RecordView:
         masked=bool(mask_of(features, stored)),
         size=len(image),
     )
-
-
-def text_of(value: bytes) -> str:
-    """Stored text; bytes that are not UTF-8 are shown as Python writes them."""
-    return value.decode(errors="backslashreplace")
 
 
 def image_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:

@@ -223,10 +223,6 @@ def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:
     return (keys[0], keys[1]) if len(keys) == 2 and all(keys) else None
 
 
-def _word_of(words: dict[str, str], match: re.Match[str]) -> str:
-    return words[match[1]]
-
-
 def _tfds_shards(
     directory: str, sizes: dict[str, int], info: dict[str, Any], split: dict[str, Any]
 ) -> tuple[ShardFile, ...]:
@@ -243,7 +239,7 @@ def _tfds_shards(
             "SHARD_X_OF_Y": f"{index:05d}-of-{len(lengths):05d}",
         }
         # Not `format`: a file could make it read attributes or pad to any length.
-        name = _TEMPLATE_WORD.sub(partial(_word_of, words), template)
+        name = _TEMPLATE_WORD.sub(lambda match, words=words: words[match[1]], template)
         shards.append(ShardFile(os.path.join(directory, name), length, sizes.get(name, 0)))
     return tuple(shards)
 

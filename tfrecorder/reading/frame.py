@@ -14,7 +14,7 @@ from tfrecorder import storage
 from tfrecorder.core.checks import OneOf
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.format.example import Values, parse_features
+from tfrecorder.format.example import Values, parse_features, text_of
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.boxes import stored_corners
@@ -187,7 +187,7 @@ def _columns(
         key: str | None = field.encoded_key
         read: Callable[[bytes], Any] = bytes
         if images == "uri":
-            key, read = _name_key(stored, field), _text
+            key, read = _name_key(stored, field), text_of
         if key is None:
             words = f"{stored.directory} does not say from which file its {field.column} is; "
             raise OptionError.of("images", "uri", f"{words}give `images='bytes'`.")
@@ -202,15 +202,11 @@ def _columns(
         yield field.column, [_value(kind, row.get(field.key, ())) for row in rows]
 
 
-def _text(value: bytes) -> str:
-    return value.decode(errors="backslashreplace")
-
-
 def _classes(field: Field, row: Row) -> list[Any]:
     """Classes as text if the record or the metadata has it, else as integers."""
     texts = row.get(field.text_key or "", ())
     if len(texts) and all(map(len, texts)) and not field.integer:
-        return list(map(_text, texts))
+        return list(map(text_of, texts))
     numbers = np.asarray(row.get(field.label_key or "", ()), np.int64).tolist()
     names = () if field.integer else field.names or ()
     return [names[number] if 0 <= number < len(names) else number for number in numbers]
@@ -256,7 +252,7 @@ def _value(kind: Any, values: Any) -> Any:
         cells = np.asarray(values, kind.dtype)
     else:
         cells = np.empty(len(values), dtype=object)
-        cells[:] = list(map(_text if isinstance(kind, Text) else bytes, values))
+        cells[:] = list(map(text_of if isinstance(kind, Text) else bytes, values))
     if kind.shape == ():
         return cells[0] if len(cells) else None
     return cells.tolist() if None in kind.shape else cells.reshape(kind.shape)
