@@ -133,11 +133,10 @@ def _read_row(source: Source, row: int) -> FrameRow:
     try:
         data = cell.data if isinstance(cell, File) else read_image(uri, source.base)
         image = check_image(data, "header", DEFAULT_MAX_PIXELS)
-        picture = read_picture(image.data, SMALL_SIDE)
+        pixels, (width, height) = read_picture(image.data, SMALL_SIDE)
     except (Reject, UnshownError) as error:
         return replace(shown, fault=str(error))
-    jpeg = to_jpeg(picture.pixels)
-    return replace(shown, width=picture.width, height=picture.height, jpeg=jpeg)
+    return replace(shown, width=width, height=height, jpeg=to_jpeg(pixels))
 
 
 def _text(value: Any) -> str:

@@ -192,22 +192,18 @@ def look(record: Record, stored: StoredDataset, side: int | None = None) -> Reco
     image = image_of(features, stored)
     view = view_of(record, stored, image)
     try:
-        picture = read_picture(image, side or SIDE)
-        view = replace(
-            view,
-            width=picture.width,
-            height=picture.height,
-            brightness=picture.brightness,
-            contrast=picture.contrast,
-        )
+        pixels, (width, height) = read_picture(image, side or SIDE)
+        grey = np.asarray(pixels.convert("L"), dtype=np.float32)
+        brightness, contrast = float(grey.mean()), float(grey.std())
+        view = replace(view, width=width, height=height, brightness=brightness, contrast=contrast)
         if side is None:
             return view
         # The picture is kept if its mask does not decode, or its boxes are unsound.
-        view = replace(view, jpeg=to_jpeg(picture.pixels), thumb=picture.pixels.size)
+        view = replace(view, jpeg=to_jpeg(pixels), thumb=pixels.size)
         if view.masked:
             mask = mask_of(features, stored)
-            view = replace(view, jpeg=to_jpeg(lay_mask(picture.pixels, mask)))
-        return replace(view, boxes=boxes_of(features, stored, (view.width, view.height)))
+            view = replace(view, jpeg=to_jpeg(lay_mask(pixels, mask)))
+        return replace(view, boxes=boxes_of(features, stored, (width, height)))
     except (UnshownError, ValueError) as error:
         return replace(view, fault=str(error))
 

@@ -7,7 +7,6 @@ import io
 import struct
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
@@ -32,42 +31,26 @@ class UnshownError(Exception):
     """An image that cannot be shown; the message says why."""
 
 
-@dataclass(frozen=True)
-class Thumbnail:
-    """A decoded image, at a reduced size.
-
-    Attributes:
-        pixels: RGB.
-        width, height: of the stored image.
-        brightness: the mean grey level, 0 to 255.
-        contrast: the standard deviation of the grey levels.
-    """
-
-    pixels: Image.Image
-    width: int
-    height: int
-    brightness: float
-    contrast: float
-
-
-def read_picture(data: bytes, side: int = SIDE) -> Thumbnail:
+def read_picture(data: bytes, side: int = SIDE) -> tuple[Image.Image, tuple[int, int]]:
     """Decode an image no larger than needed.
 
     Args:
         data: an encoded image.
         side: the longer side you want; an image is never enlarged.
 
+    Returns:
+        RGB pixels, and the width and height of the stored image.
+
     Raises:
         UnshownError: Pillow cannot decode it.
     """
     with _as_unshown():
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
-        width, height = image.size
+        size = image.size
         image.draft("RGB", (side, side))  # a JPEG is decoded at a fraction of its size
         pixels = _to_rgb(image)
         pixels.thumbnail((side, side), Image.Resampling.BOX)
-    grey = np.asarray(pixels.convert("L"), dtype=np.float32)
-    return Thumbnail(pixels, width, height, float(grey.mean()), float(grey.std()))
+    return pixels, size
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
