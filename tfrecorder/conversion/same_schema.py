@@ -70,15 +70,17 @@ def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Ite
     for name, field in here.items():
         if name not in there:
             yield f"column {name!r}, of kind {_words(field)}, is not in the dataset"
-        elif field.features != there[name].features:
+            continue
+        differs = field.features != there[name].features
+        for setting in ("background_class", "tfds_features"):  # which may change the features too
+            is_now, was = (getattr(one.kind, setting, False) for one in (field, there[name]))
+            if is_now != was:
+                differs = False
+                yield f"column {name!r} has `{setting}={is_now}` here, `{was}` in the dataset"
+        if differs:
             yield (
                 f"column {name!r} is {_words(field)} here, but {_words(there[name])} in the dataset"
             )
-        else:
-            for setting in ("background_class", "tfds_features"):
-                is_now, was = (getattr(one.kind, setting, False) for one in (field, there[name]))
-                if is_now != was:
-                    yield f"column {name!r} has `{setting}={is_now}` here, `{was}` in the dataset"
 
 
 def _words(field: Field) -> str:
