@@ -188,19 +188,15 @@ def _keys(rows: pa.Table, base: str, compared: _Compared) -> pa.Table:
     uris = [(of[one.uri_key], base or NOWHERE, of[one.spool_key]) for one in compared.files]
     columns = [places(*column) for column in uris]
     if not base and any(pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns):
-        raise _not_known(compared.directory)
+        raise DatasetError(
+            f"{os.path.join(compared.directory, layout.TABLES)} does not say in which folder the "
+            "images were, as after a repair from the records alone. So nobody knows which rows are "
+            "already there. Copy it again, or give only new rows, with `duplicates='keep'`."
+        )
     of_files = [_joined(columns)] if columns else []
     keys = _joined([*of_files, *(of[name] for name in compared.values)])
     is_new = pc.equal(of[REJECT_OF.reason], "") if compared.retry_rejects else True
     return pa.table({_KEY: keys, _NUMBER: pc.if_else(is_new, pa.scalar(-1), of[SOURCE_ID])})
-
-
-def _not_known(directory: str) -> DatasetError:
-    return DatasetError(
-        f"{os.path.join(directory, layout.TABLES)} does not say in which folder the images were, "
-        "as after a repair from the records alone. So nobody knows which rows are already there. "
-        "Copy it again, or give only new rows, with `duplicates='keep'`."
-    )
 
 
 def _joined(columns: Sequence[pa.Array]) -> pa.Array:

@@ -188,7 +188,8 @@ def stage(rows: PlannedRows) -> Staged | Commit:
     where = rows.folder
     rows, standing, staged, whole = find(rows, is_completed=complete(where))
     if whole is not None:
-        _check_finished(rows, whole)
+        open_dataset(where)  # whose shards must be there
+        _warn_of_other_images(rows, Plan.of(whole.manifest))
         return whole
     plan = staged or rows.plan
     # A staged plan has its numbers of shards, and the user may have given them.
@@ -217,12 +218,6 @@ def stage(rows: PlannedRows) -> Staged | Commit:
             restage_rows(plan, rows.planned, where)
     _warn_of_escapes(plan)
     return Staged(where, plan, rows.options, pending)
-
-
-def _check_finished(rows: PlannedRows, whole: Commit) -> None:
-    """Check that the shards of a finished dataset are there."""
-    open_dataset(rows.folder)
-    _warn_of_other_images(rows, Plan.of(whole.manifest))
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:

@@ -89,19 +89,14 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
             folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
         if has_plan:
             refuse_foreign(output_dir)
-        with _locked(output_dir) if is_local else contextlib.nullcontext():
+        lock = folders.locked(output_dir, layout.LOCK) if is_local else contextlib.nullcontext(True)
+        with lock as is_ours:
+            if not is_ours:
+                raise OutputError(
+                    f"{output_dir}: another conversion is writing this directory; wait until it "
+                    "ends, or choose another `output_dir`."
+                )
             yield
-
-
-@contextlib.contextmanager
-def _locked(output_dir: str) -> Iterator[None]:
-    with folders.locked(output_dir, layout.LOCK) as is_ours:
-        if not is_ours:
-            raise OutputError(
-                f"{output_dir}: another conversion is writing this directory; wait until it ends, "
-                "or choose another `output_dir`."
-            )
-        yield
 
 
 def refuse_foreign(output_dir: str) -> None:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import spool_columns
-
-if TYPE_CHECKING:
-    from tfrecorder.sources.contents import Contents
+from tfrecorder.sources.contents import Contents
 
 #: Bytes kept in memory to be written together, many images at a time into a bucket.
 TOGETHER = 2**25

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.threads import map_at_once
@@ -16,9 +17,6 @@ from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.validation.rules import Checked
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 #: How many rows have their images opened, and the share of these that may be missing.
 OPENED_ROWS = 100

@@ -194,15 +194,12 @@ class Topic:
 
     def _consumer(self) -> Consumer:
         if self._client is None:
-            self._client = self._open()
+            settings = {**_DEFAULTS, **self._settings, **_OURS, "bootstrap.servers": self._servers}
+            try:
+                self._client = Consumer({**settings, "error_cb": self._hear}, logger=_Log())
+            except (KafkaException, TypeError, ValueError) as error:
+                raise OptionError(f"Kafka: {self._shown(error)}.") from None
         return self._client
-
-    def _open(self) -> Consumer:
-        settings = {**_DEFAULTS, **self._settings, **_OURS, "bootstrap.servers": self._servers}
-        try:
-            return Consumer({**settings, "error_cb": self._hear}, logger=_Log())
-        except (KafkaException, TypeError, ValueError) as error:
-            raise OptionError(f"Kafka: {self._shown(error)}.") from None
 
     def _asked(self, question: Callable[[], T]) -> T:
         try:

@@ -21,14 +21,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 FAULT_COLUMNS = ("file", "record", "offset", "code", "message")
 
@@ -103,8 +101,6 @@ class VerificationReport(Report):
     @property
     def faults(self) -> pd.DataFrame:
         """The faults as a frame: file, record, offset (in bytes), code and message."""
-        import pandas as pd
-
         rows = [[getattr(fault, name) for name in FAULT_COLUMNS] for fault in self.found]
         frame = pd.DataFrame(rows, columns=list(FAULT_COLUMNS))
         return frame.astype({"record": "Int64", "offset": "Int64"})
