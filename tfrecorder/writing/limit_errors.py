@@ -35,9 +35,9 @@ def limit_reached(error: BaseException | None) -> str | None:
     while error is not None:
         if isinstance(error, TfrecorderError):
             return None
-        text = str(error)
+        text, number = str(error), getattr(error, "errno", None)
         limited = address_space_left() is not None  # which keeps threads from starting too
-        threads = "can't start new thread" in text or _has_number(error, errno.EAGAIN)
+        threads = "can't start new thread" in text or number == errno.EAGAIN
         if threads and not limited:
             return (
                 "this process cannot start the threads that it needs; raise its limit "
@@ -46,7 +46,7 @@ def limit_reached(error: BaseException | None) -> str | None:
             )
         mapped = isinstance(error, ImportError) and "failed to map" in text
         broken = threads or isinstance(error, SystemError) or "out of memory" in text
-        short = isinstance(error, MemoryError) or _has_number(error, errno.ENOMEM)
+        short = isinstance(error, MemoryError) or number == errno.ENOMEM
         if short or mapped or (broken and limited):
             return (
                 "this process cannot get the memory that it needs; raise its limit (`ulimit -v`, "
@@ -55,7 +55,3 @@ def limit_reached(error: BaseException | None) -> str | None:
         context = None if error.__suppress_context__ else error.__context__
         error = error.__cause__ or context
     return None
-
-
-def _has_number(error: BaseException, number: int) -> bool:
-    return isinstance(error, OSError) and error.errno == number

@@ -157,7 +157,7 @@ def write_shard(
             )
         attempt.look_again()
         # Inside this block, because an upload of the shard is still running.
-        tally.publish(output_dir, plan, shard, rows, attempt)
+        tally.publish(plan, rows, attempt)
     return attempt.finish(tally.done_record(plan.digest, shard))
 
 
@@ -258,22 +258,13 @@ class Tally:
             self._reported = now
             self._report(len(self.outcomes))
 
-    def publish(
-        self,
-        output_dir: str,
-        plan: Plan,
-        shard: Shard,
-        rows: pa.Table,
-        attempt: Attempt | None = None,
-    ) -> None:
+    def publish(self, plan: Plan, rows: pa.Table, attempt: Attempt) -> None:
         """Write the files next to the shard, given its planned rows."""
-        files = {
-            shard.index_file: self.outcomes.index(),
-            shard.table: self.outcomes.table(plan, rows),
-        }
-        self.beside = {
-            name: google_crc32c.value(files[file]) for name, file in shard.beside.items()
-        }
+        shard, output_dir = attempt.shard, attempt.output_dir
+        table = self.outcomes.table(plan, rows)
+        files = {shard.index_file: self.outcomes.index(), shard.table: table}
+        sums = {file: google_crc32c.value(data) for file, data in files.items()}
+        self.beside = {name: sums[file] for name, file in shard.beside.items()}
 
         def publish(name: str) -> None:
             storage.publish_bytes(output_dir, name, files[name], claim=attempt)
