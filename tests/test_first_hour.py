@@ -82,7 +82,7 @@ def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"image_size": 32}, "`image_size` was not given and now is [32, 32]"),
+        ({"image_size": 32}, r"`image_size` was not given and now is \[32, 32\]"),
         ({"image_format": "png"}, "`image_format` was 'keep' and now is 'png'"),
         ({"seed": 4}, "`seed` was 0 and now is 4"),
         (

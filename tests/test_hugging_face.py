@@ -142,7 +142,7 @@ def test_columns_a_schema_and_groups_are_taken() -> None:
     frame = tfrecorder.to_frame("out")
     assert sorted(frame["weight"]) == [row / 2 for row in range(12)]
     assert tfrecorder.info("out").class_names == tuple(NAMES)
-    renamed = source.remove_columns("label").rename_column("patient", "label")
+    renamed = source.rename_column("patient", "label")
     tfrecorder.convert(renamed, "other", progress=False)
     assert tfrecorder.info("other").class_names == ("0", "1", "2")
 

@@ -110,7 +110,7 @@ def test_a_mark_at_the_start_of_utf_8_is_no_part_of_the_first_name() -> None:
 def test_tabs_may_be_typed(tmp_path: Path) -> None:
     Path("a.csv").write_text(CAFE.replace(";", "\t"))
     found = invoke("validate", "a.csv")
-    assert r"give --sep '\t', or save it with commas" in found.stderr
+    assert r"read it with --sep '\t', or save it with commas" in found.stderr
     assert invoke("validate", "a.csv", "--sep", r"\t").exit_code == 0
     schema = invoke("schema", "a.csv", "--sep", "\t").stdout
     assert schema.startswith("image_uri:")
@@ -119,7 +119,7 @@ def test_tabs_may_be_typed(tmp_path: Path) -> None:
 
 def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
     Path("a.csv").write_bytes(CAFE.replace(";", ",").encode("cp1252"))
-    assert "give its encoding, such as --encoding cp1252," in invoke("validate", "a.csv").stderr
+    assert "in its own encoding, as with --encoding cp1252," in invoke("validate", "a.csv").stderr
     found = invoke("validate", "a.csv", "--encoding", "utf-16")
     assert (found.exit_code, "cannot be read with --encoding utf-16;" in found.stderr) == (1, True)
 
