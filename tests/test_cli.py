@@ -74,7 +74,7 @@ _ON_DATAFLOW = ("--runner", "DataflowRunner")
             "runner_options",
             {"a": "1=2", "b": ["x", "y"]},
         ),
-        (["--wait"], "wait", True),
+        (["--wait", *_ON_DATAFLOW], "wait", True),
         (["--project", "p", *_ON_DATAFLOW], "project", "p"),
         (["--region", "r", *_ON_DATAFLOW], "region", "r"),
         (["--num-workers", "2"], "num_workers", 2),

@@ -37,6 +37,14 @@ def test_an_option_without_effect_is_one_line_on_the_command_line(
     assert not Path("out").exists()
 
 
+def test_only_a_job_elsewhere_is_waited_for() -> None:
+    done = invoke("convert", CSV, "out", "--wait", "--runner", "DirectRunner")
+    assert done.stderr.startswith("error: --wait: it has no effect with --runner DirectRunner;")
+    assert (
+        "--wait: it has no effect without --runner" in invoke("convert", CSV, "o", "--wait").stderr
+    )
+
+
 def test_an_option_that_has_an_effect_is_taken() -> None:
     frame = photo_frame(2)
     for number, options in enumerate(
@@ -87,6 +95,13 @@ def test_what_a_dataset_was_made_with_is_no_mistake_of_an_append() -> None:
     assert tfrecorder.append(photo_frame(4), "out", progress=False).records == 2
     with pytest.raises(OptionError, match="no effect without `image_size"):
         tfrecorder.convert(photo_frame(2), "other", resize="pad")
+
+
+def test_append_refuses_to_retry_what_it_adds_anyway() -> None:
+    tfrecorder.convert(photo_frame(2), "out", progress=False)
+    options = {"duplicates": "keep", "retry_rejects": True}
+    with pytest.raises(OptionError, match="no effect with `duplicates='keep'`"):
+        tfrecorder.append(photo_frame(2), "out", **options)
 
 
 @pytest.mark.parametrize("given", [("--check", "header"), ("--max-pixels", "100")], ids=str)

@@ -125,6 +125,9 @@ def append(
     """
     require(OneOf(*DUPLICATES), duplicates=duplicates)
     require(flag, retry_rejects=retry_rejects, stage_only=stage_only)
+    if retry_rejects and duplicates == "keep":
+        words = "it has no effect with `duplicates='keep'`, which adds all rows; leave one out."
+        raise OptionError.of("retry_rejects", True, words)
     given: dict[str, Any] = {**options}
     for name in NOT_APPENDED.keys() & given.keys():
         raise OptionError.of(name, given[name], f"{NOT_APPENDED[name]}.")

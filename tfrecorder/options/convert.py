@@ -239,6 +239,8 @@ class ConvertOptions(Options):
         False,
         help="With the DataflowRunner: wait until the job ends. Default: return at once. The other "
         "runners always wait.",
+        needs=("runner",),
+        idle_with={"runner": lambda runner: runner != "DataflowRunner"},
         shell="the handle of the job is returned at once; its `result()` waits",
     )
     project: str | None = option(
