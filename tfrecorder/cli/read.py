@@ -34,19 +34,6 @@ def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> N
     show(run(directory, at, **keys), as_json)
 
 
-def _check_before_tensorflow(directory: str, split: str, options: dict[str, Any]) -> None:
-    """Raise now what would otherwise wait seconds for TensorFlow's import."""
-    from tfrecorder import storage
-
-    _, reading = benchmark_options(options)
-    if storage.is_local(directory):  # TensorFlow itself reads other stores
-        from tfrecorder.reading.open import open_dataset
-
-        with storage.failing_as(DatasetError, directory):
-            stored = open_dataset(directory, named=reading.keys)
-        refuse_split(stored, split)
-
-
 def refuse_split(stored: StoredDataset, split: str) -> None:
     """Raise an OptionError unless the dataset has the split given as `--split`."""
     try:
@@ -66,7 +53,11 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
 @options_of(BenchmarkOptions)
 @key_options
 def benchmark(directory: str, split: str, **options: Any) -> None:
-    _check_before_tensorflow(directory, split, options)
+    from tfrecorder.reading.open import open_dataset
+
+    # What is wrong is said now, not after the seconds that TensorFlow's import takes.
+    _, reading = benchmark_options(options)
+    refuse_split(open_dataset(directory, named=reading.keys), split)
     with quiet_start():
         import tfrecorder.loading.pipeline  # noqa: F401  (it imports TensorFlow)
     from tfrecorder.loading.throughput import benchmark as run
