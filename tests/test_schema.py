@@ -227,6 +227,7 @@ def test_rows_without_images_are_assigned_to_splits_by_what_they_hold() -> None:
         (Number(), [1.0, None], "the value is missing"),
         (Number(), [1.0, "old"], "'old', of type str, is not float32"),
         (Number(), [1.0, 1e300], "is not float32"),
+        (Number(), [1.0, "9" * 400], "of type str, is not float32"),
         (Number(dtype="int64"), [1, 1.5], "1.5, of type float, is not int64"),
         (Number(dtype="int64"), [1, 2**63], "is not int64"),
         (Number(dtype="bool"), [True, 2], "2, of type int, is not bool"),

@@ -15,6 +15,8 @@ from tfrecorder.errors import OptionError
 from tfrecorder.schema.keys import BACKGROUND
 
 DTYPES = ("float32", "int64", "bool")
+#: From here on, a finite number rounds to no float32.
+BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 UNITS = ("fraction", "pixel")
 BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
 

@@ -16,6 +16,7 @@ from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN
 from tfrecorder.schema.kinds import (
+    BEYOND_FLOAT32,
     BOX_COLUMNS,
     DEFAULT_SCHEMA,
     Bytes,
@@ -123,13 +124,9 @@ def _guess(column: pd.Series) -> Kind:
     return Ignore()
 
 
-#: From here on, a number does not fit.
-_BEYOND = {"int64": 2.0**63, "float32": 2.0**128 - 2.0**103}
-
-
 def _numbers(values: Any, dtype: str, shape: Any = ()) -> Kind:
     sizes = np.abs(np.asarray(values, np.float64))
-    beyond = (sizes >= _BEYOND[dtype]) & np.isfinite(sizes)
+    beyond = (sizes >= (BEYOND_FLOAT32 if dtype == "float32" else 2.0**63)) & np.isfinite(sizes)
     return Ignore() if beyond.any() else Number(dtype=dtype, shape=shape)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Bytes, Label, Number, Text
+from tfrecorder.schema.kinds import BEYOND_FLOAT32, Bytes, Label, Number, Text
 from tfrecorder.sources.table import is_list
 from tfrecorder.validation.classes import Outcome, as_lists, from_json
 from tfrecorder.validation.columns import check_unicode, flag, has_faults, is_missing
@@ -120,11 +121,13 @@ def _number(value: Any, dtype: str) -> float | int | None:
         return int(value)
     if not isinstance(value, (int, float, np.integer, np.floating)):
         return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
     if dtype == "float32":
-        with np.errstate(over="ignore"):
-            fits = np.isfinite(np.float32(value)) or not np.isfinite(float(value))
-        return float(value) if fits else None
-    if not float(value).is_integer():
+        return number if abs(number) < BEYOND_FLOAT32 or not math.isfinite(number) else None
+    if not number.is_integer():
         return None
     whole = int(value)
     if dtype == "bool":
