@@ -155,7 +155,7 @@ def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
         rows = rows_of_source(source, where, options, say)
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
-        rows, _, staged, whole = find(rows)
+        _, staged, whole = find(rows)
         pending = None
         if whole is not None:
             pending, staged = 0, Plan.of(whole.manifest)

@@ -83,7 +83,7 @@ def run(job: Job) -> ConversionResult | DataflowJob:
             else:
                 staged, summary = outcome
                 if isinstance(staged, Staged):
-                    handle = run_staged(staged.plan, staged.folder, staged.options)
+                    handle = run_staged(staged.plan, job.where, staged.options)
                     if handle is not None:
                         return dataclasses.replace(handle, passed_over=summary.passed_over)
                 result = _result(job.where, staged, summary)

@@ -85,14 +85,8 @@ class PlannedRows:
 
 
 class Staged(NamedTuple):
-    """A plan that is staged.
+    """A plan that is staged, and those of its shards that are still to be written."""
 
-    Attributes:
-        folder: the dataset directory.
-        pending: the shards that are still to be written.
-    """
-
-    folder: str
     plan: Plan
     options: ConvertOptions
     pending: Sequence[Shard]
@@ -104,27 +98,17 @@ class Staged(NamedTuple):
         return [shard for shard in self.plan.shards if shard not in pending]
 
 
-class Found(NamedTuple):
-    """What a directory already holds of the rows planned for it.
-
-    Attributes:
-        rows: those to write.
-        standing: what is in the directory.
-        plan: the pending plan that they continue; None if the operation starts over.
-        finished: the commit that has them all; None if there is none.
-    """
-
-    rows: PlannedRows
-    standing: Standing
-    plan: Plan | None = None
-    finished: Commit | None = None
-
-
-def find(rows: PlannedRows, is_completed: bool = False) -> Found:
+def find(
+    rows: PlannedRows, is_completed: bool = False
+) -> tuple[Standing, Plan | None, Commit | None]:
     """What is there already of some rows.  Changes nothing.
 
     Args:
         is_completed: this call did the rest after the newest commit, which may be its own.
+
+    Returns:
+        What is in the directory; the pending plan that the rows continue, None if the operation
+        starts over; and the commit that has them all, None if there is none.
 
     Raises:
         OutputError: what is there is another operation, which cannot be continued.
@@ -134,9 +118,8 @@ def find(rows: PlannedRows, is_completed: bool = False) -> Found:
     if standing.newest is not None and not (rows.plan.is_added or anew):
         whole = finished(rows.folder, standing, rows.plan)
         if whole is not None and (standing.pending is None or standing.is_committed):
-            return Found(rows, standing, finished=whole)
-    staged = plan_to_continue(rows.folder, standing, rows.plan, options)
-    return Found(rows, standing, staged)
+            return standing, None, whole
+    return standing, plan_to_continue(rows.folder, standing, rows.plan, options), None
 
 
 def with_shards(rows: PlannedRows, sizes: Sequence[int]) -> Plan:
@@ -186,7 +169,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
         ImagesUnreachableError: most images are not there.
     """
     where = rows.folder
-    rows, standing, staged, whole = find(rows, is_completed=complete(where))
+    standing, staged, whole = find(rows, is_completed=complete(where))
     if whole is not None:
         open_dataset(where)  # whose shards must be there
         _warn_of_other_images(rows, Plan.of(whole.manifest))
@@ -217,7 +200,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
         if pending:
             restage_rows(plan, rows.planned, where)
     _warn_of_escapes(plan)
-    return Staged(where, plan, rows.options, pending)
+    return Staged(plan, rows.options, pending)
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
