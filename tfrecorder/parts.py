@@ -24,7 +24,7 @@ from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, counted, readable_bytes
-from tfrecorder.errors import DatasetError, OptionError, OutputError, UnreachableError
+from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
@@ -34,7 +34,7 @@ from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, committed_done, read_all_done
-from tfrecorder.output.path import output_path
+from tfrecorder.output.path import given_directory, output_path
 from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
@@ -168,7 +168,7 @@ def work(
     Example:
         >>> tfrecorder.parts.work("out", part=(3, 16))  # doctest: +SKIP
     """
-    began, where = time.perf_counter(), _path(directory)
+    began, where = time.perf_counter(), storage.absolute(given_directory("directory", directory))
     require(_check_part, part=part)
     number, parts = map(int, part)
     options = ConvertOptions(num_threads=num_threads, progress=progress)
@@ -220,7 +220,7 @@ def commit(
     Example:
         >>> print(tfrecorder.parts.commit("out"))  # doctest: +SKIP
     """
-    where = _path(directory)
+    where = storage.absolute(given_directory("directory", directory))
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
     with storage.failing_as(DatasetError, where):
         standing = standing_of(where)
@@ -239,12 +239,6 @@ def commit(
     was_finished = pending is None or standing.is_committed
     result = read_result(where, number)
     return dataclasses.replace(result, output_dir=os.fspath(directory), was_finished=was_finished)
-
-
-def _path(directory: Any) -> str:
-    if not isinstance(directory, (str, os.PathLike)) or not os.fspath(directory):
-        raise OptionError.of("directory", directory, "give the directory of a staged conversion.")
-    return storage.absolute(storage.given_path(directory))
 
 
 def _check_part(part: Any) -> str | None:

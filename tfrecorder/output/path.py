@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
+
+
+def given_directory(name: str, directory: Any) -> str:
+    """The path of a directory as the user gave it; raises an OptionError if it is none."""
+    if not isinstance(directory, (str, os.PathLike)) or not os.fspath(directory):
+        raise OptionError.of(name, directory, "give the path of a directory.")
+    return storage.given_path(directory)
 
 
 def output_path(
@@ -23,9 +31,7 @@ def output_path(
     Raises:
         OptionError: a dataset cannot be written there.
     """
-    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
-        raise OptionError.of(argument, output_dir, "give the path of a directory.")
-    path = storage.given_path(output_dir)
+    path = given_directory(argument, output_dir)
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
         words = f"a dataset cannot be written to {storage.scheme(path)}://: {refusal}."

@@ -12,11 +12,12 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.output.directory import standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, done_of, read_all_done
 from tfrecorder.output.failure import read_failure
+from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
 from tfrecorder.plan.plan import Plan, PlanKind
@@ -165,9 +166,7 @@ def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
     Example:
         >>> print(tfrecorder.status("gs://my-bucket/flowers"))  # doctest: +SKIP
     """
-    if not isinstance(output_dir, (str, os.PathLike)) or not os.fspath(output_dir):
-        raise OptionError.of("output_dir", output_dir, "give the directory of a conversion.")
-    where = storage.given_path(output_dir)
+    where = given_directory("output_dir", output_dir)
     with storage.failing_as(DatasetError, where):
         return _status(where)
 
