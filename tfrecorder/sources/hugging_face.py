@@ -87,9 +87,7 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
                 f"split {split!r} of the dataset has different features from {parts[0][0]!r}: "
                 f"{dict(part.features)}, not {dict(features)}."
             )
-    columns = dict(options.columns or {})
-    if schema is None:
-        columns |= _columns_by_type(features, columns)
+    columns = _columns_by_type(features) if schema is None else {}
     dataset = concatenate_datasets([dataset for _, dataset in parts])
     ours = {name: columns.get(name, name) for name in features}
     wanted = {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN} if schema is None else schema.source_columns()
@@ -152,16 +150,15 @@ def _parts(source: Any) -> list[tuple[str, Any]]:
     return [(str(split), dataset) for split, dataset in source.items()]
 
 
-def _columns_by_type(features: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+def _columns_by_type(features: Mapping[str, Any]) -> dict[str, str]:
     """The columns that stand for ours, based on the types of their values."""
-    columns = {}
-    ours = {given.get(name, name) for name in features}
+    columns: dict[str, str] = {}
     for wanted, kind, noun in (
         (URI_COLUMN, "Image", "images"),
         (LABEL_COLUMN, "ClassLabel", "class labels"),
     ):
-        names = [name for name in features if _kind(features[name]) == kind and name not in given]
-        if wanted in ours or not names:
+        names = [name for name in features if _kind(features[name]) == kind]
+        if wanted in features or not names:
             continue
         if len(names) > 1:
             raise SourceError(
