@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
@@ -126,18 +126,15 @@ def _check_common(expected: Expectation) -> Iterator[Fault]:
             yield Fault(file, "differs", _first_difference(data, wanted))
     if made and expected.last is not None:
         for file in LISTS:
-            yield from _check_sums(expected, file, expected.last.manifest["lists"][file])
+            written = expected.last.manifest["lists"][file]
+            sums = written["bytes"], written["crc32c"]
+            try:
+                fault = other_sums(file, storage.sums(expected.path(file)), sums)
+            except (storage.UnreadableError, OSError) as error:
+                fault = unread(file, error)
+            if fault:
+                yield fault
     yield from _check_names(expected)
-
-
-def _check_sums(expected: Expectation, file: str, written: Mapping[str, int]) -> Iterator[Fault]:
-    sums = written["bytes"], written["crc32c"]
-    try:
-        fault = other_sums(file, storage.sums(expected.path(file)), sums)
-    except (storage.UnreadableError, OSError) as error:
-        fault = unread(file, error)
-    if fault:
-        yield fault
 
 
 def _first_difference(data: bytes, wanted: bytes) -> str:

@@ -44,8 +44,10 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
     settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
-        wheels = stage_wheels(folder, worker_machine(settings.machine_type), settings.packages)
         flags = flags_of(output_dir, options, settings)
+        given = PipelineOptions(flags).get_all_options()
+        machine = worker_machine(given["machine_type"])
+        wheels = stage_wheels(folder, machine, given["extra_packages"] or ())
         flags += [f"--extra_package={path}" for path in wheels]
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.options.convert import ConvertOptions
@@ -28,8 +26,6 @@ class Settings:
         endpoint: the address of Dataflow.
         no_auth: ask without credentials, for a service on loopback.
         impersonate: service accounts to act as, written as for Beam's impersonate_service_account.
-        machine_type: of the workers; None is Dataflow's choice.
-        packages: files that the user stages.
     """
 
     project: str | None
@@ -39,8 +35,6 @@ class Settings:
     endpoint: str
     no_auth: bool
     impersonate: str | None
-    machine_type: str | None
-    packages: tuple[str, ...]
 
     @classmethod
     def of(cls, output_dir: str, options: ConvertOptions) -> Settings:
@@ -55,16 +49,7 @@ class Settings:
             endpoint=given.get("dataflow_endpoint") or ENDPOINT,
             no_auth=given.get("no_auth") in (True, "true", "True"),
             impersonate=options.account,
-            machine_type=given.get("machine_type") or given.get("worker_machine_type"),
-            packages=(*_listed(given.get("extra_package")), *_listed(given.get("extra_packages"))),
         )
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    """An option that may be given many times, as a list."""
-    if value is None:
-        return []
-    return [value] if isinstance(value, str) else list(value)
 
 
 def bucket_of(path: str) -> str:
