@@ -186,11 +186,7 @@ def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> Da
     job = launcher.launch(plan, output_dir, options)
     if not options.wait:
         return job
-    try:
-        job.wait()
-    except KeyboardInterrupt:
-        message = f"Waiting was interrupted; the job keeps running: {job.url}"
-        raise KeyboardInterrupt(message) from None
+    job.wait()
     return None
 
 

@@ -165,7 +165,22 @@ class DataflowJob:
             RunnerError: it failed for another reason, was cancelled, or Dataflow does not answer.
             TimeoutError: the job is still running.
         """
-        end = math.inf if timeout is None else time.monotonic() + timeout
+        try:
+            state = self._last_state(math.inf if timeout is None else time.monotonic() + timeout)
+        except KeyboardInterrupt:
+            message = f"Waiting was interrupted; the job keeps running: {self.url}"
+            raise KeyboardInterrupt(message) from None
+        if state != "DONE":
+            raise self._failure(state)
+        if not self._is_committed():
+            raise RunnerError(
+                f"job {self.job_id} is done, but {self.output_dir} does not hold its "
+                f"{layout.COMMIT}: it was removed, or another conversion runs there."
+            )
+        return self.status()
+
+    def _last_state(self, end: float) -> str:
+        """The state in which the job ended; waits for it until a time on the monotonic clock."""
         answered, pause, state = time.monotonic(), FIRST_LOOK, "not known"
         while True:
             try:
@@ -178,20 +193,12 @@ class DataflowJob:
                         f"may still be running: {self.url}"
                     ) from error
             if state in ENDED:
-                break
+                return state
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"job {self.job_id} is still running ({state}): {self.url}")
             time.sleep(min(pause, left))
             pause = min(LAST_LOOK, pause * LONGER)
-        if state != "DONE":
-            raise self._failure(state)
-        if not self._is_committed():
-            raise RunnerError(
-                f"job {self.job_id} is done, but {self.output_dir} does not hold its "
-                f"{layout.COMMIT}: it was removed, or another conversion runs there."
-            )
-        return self.status()
 
     def result(self) -> ConversionResult:
         """Wait for the end of the job, and return what it made.
