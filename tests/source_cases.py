@@ -12,6 +12,8 @@ import pytest
 
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import fingerprint
+from tfrecorder.schema import Schema
+from tfrecorder.sources.inference import inferred
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.rules import Checked, check_source
@@ -23,6 +25,11 @@ BY_PANDAS = "utf-8-sig"
 def source_of(source: Any, **options: Any) -> Source:
     """The table that a source is, or a SourceError."""
     return read_source(source, ConvertOptions(**options))
+
+
+def schema_of(source: Any, **options: Any) -> Schema:
+    """The schema that is inferred from a source."""
+    return inferred(source, ConvertOptions(**options))
 
 
 def judged(source: Source) -> Checked:

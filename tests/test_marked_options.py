@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +13,13 @@ from doc_pages import ROOT
 from support import CSV, commands, invoke, photo_frame
 
 import tfrecorder
-from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options.convert import ConvertOptions
 
 PACKAGE = ROOT / "tfrecorder"
 
 #: Every option of a command or a call, by its name in Python.
 NAMES = {param.name for command in commands().values() for param in command.params}
-for options in (ConvertOptions, LoadOptions):
-    NAMES |= {item.name for item in dataclasses.fields(options)}
+NAMES |= {*inspect.signature(tfrecorder.convert).parameters}
+NAMES |= {*inspect.signature(tfrecorder.load).parameters}
 
 #: An option with a value, or a name that cannot be an English word.
 NAMED = re.compile(

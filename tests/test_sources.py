@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import os
 import re
@@ -13,15 +12,12 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from source_cases import Checked, judged, large_from_here, source_of
+from source_cases import Checked, judged, large_from_here, schema_of, source_of
 from support import CSV, PHOTOS, labelled
 
 import tfrecorder
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema import Image, Label, Schema
-from tfrecorder.sources.inference import inferred
-from tfrecorder.sources.source import read_source
 
 #: Labels that have broken CSV readers, label files and joined rows elsewhere.
 AWKWARD = [
@@ -198,17 +194,17 @@ TWICE = {
 
 @pytest.mark.parametrize("form", TWICE)
 def test_two_columns_of_one_name_in_a_csv_are_refused_in_the_same_words(form: str) -> None:
-    options = ConvertOptions(sep=";" if form == "semicolons" else None)
+    options = {"sep": ";"} if form == "semicolons" else {}
     text, words = TWICE[form], "^the source has more than one column 'label'; drop all but one.$"
     path = csv(text)
     for source in (path, io.BytesIO(text.encode())):
         with pytest.raises(SourceError, match=words):
-            read_source(source, options)
+            source_of(source, **options)
     schema = Schema(image_uri=Image(), label=Label())
     with pytest.raises(SourceError, match=words):
-        read_source(path, dataclasses.replace(options, schema=schema))
+        source_of(path, **options, schema=schema)
     with pytest.raises(SourceError, match=words):
-        inferred(path, options)
+        schema_of(path, **options)
 
 
 def test_a_large_csv_with_two_columns_of_one_name_is_refused(

@@ -1,4 +1,7 @@
-"""What completion, help and type checkers know of the calls that take options."""
+"""What completion, help and type checkers know of the calls that take options.
+
+The inner law: what a signature shows at run time is what type checkers are told.
+"""
 
 from __future__ import annotations
 

@@ -76,20 +76,11 @@ def judge(data: bytes, level: str = "decode", **limits: int) -> Accepted | Refus
 
 def check(data: bytes) -> Verdict:
     """What the writing side makes of a file with at most `MAX_PIXELS`."""
-    return _verdict(data, max_pixels=MAX_PIXELS)
-
-
-def check_large(data: bytes) -> Verdict:
-    """`check` with the default `max_pixels`."""
-    return _verdict(data)
-
-
-def _verdict(data: bytes, **limits: int) -> Verdict:
     outcomes: dict[str, Accepted | Refused] = {}
     slowest = 0.0
     for level in LEVELS:
         began = time.perf_counter()
-        outcomes[level] = judge(data, level, **limits)
+        outcomes[level] = judge(data, level, max_pixels=MAX_PIXELS)
         slowest = max(slowest, time.perf_counter() - began)
     return Verdict(outcomes, slowest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
