@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Container
 
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import CompactKeywords, ValidateKeywords
 from tfrecorder.options.option import names_of
 
 
-def _all_but(names: Container[str], remedy: str) -> dict[str, str]:
-    """The remedy for every option that is not named."""
-    return dict.fromkeys((name for name in names_of(ConvertOptions) if name not in names), remedy)
+def _others(keywords: type, shell: Container[str], remedy: str) -> dict[str, str]:
+    """The remedy for every option that a call does not take, nor its command in a shell."""
+    taken = typing.get_type_hints(keywords)
+    names = (name for name in names_of(ConvertOptions) if name not in taken and name not in shell)
+    return dict.fromkeys(names, remedy)
 
 
 _OF_WORK = "stage writes no images; give it to `tfrecorder.parts.work`"
@@ -47,23 +51,16 @@ NOT_STREAMED = {
     "warnings": "a stream continues despite warnings; leave it out",
 }
 
-#: Options that decide the file and position of each record; and all that `compact` accepts.
+#: Options that decide the file and position of each record.
 OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
-_OF_COMPACT = (
-    *OF_ORDER,
-    *("name", "overwrite", "runner", "runner_options", "wait", "project", "region"),
-    *("num_workers", "num_threads", "progress"),
-)
-NOT_COMPACTED = _all_but(
-    _OF_COMPACT, f"compact copies records as they are; its options are {', '.join(_OF_COMPACT)}"
+
+#: Options that do not apply to `compact`.
+NOT_COMPACTED = _others(
+    CompactKeywords, ("wait",), "compact copies records as they are; leave it out"
 )
 
-#: Options that change what `validate` finds; those that count for images; and all it accepts.
-OF_FINDINGS = (
-    *("columns", "schema", "sep", "encoding", "base"),
-    *("seed", "splits", "stratify", "split_by"),
-)
+#: Options that count for images alone, where `validate` looks at them; and that do not apply to it.
 OF_IMAGES = ("check", "max_pixels")
-NOT_VALIDATED = _all_but(
-    (*OF_FINDINGS, *OF_IMAGES, "warnings", "progress"), "validate writes nothing; leave it out"
+NOT_VALIDATED = _others(
+    ValidateKeywords, ("columns", "sep", "encoding"), "validate writes nothing; leave it out"
 )
