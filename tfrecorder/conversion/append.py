@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import AppendOnKeywords, PathLike, Source
+    from tfrecorder.options.keywords import AppendOn, OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -55,27 +55,15 @@ _EARLY = ("runner_options", "progress")
 
 @overload
 def append(  # type: ignore[overload-overlap]
-    source: Source,
-    directory: PathLike,
-    *,
-    runner: Literal["DataflowRunner"],
-    **options: Unpack[AppendOnKeywords],
+    source: Source, directory: Path, *, runner: OnDataflow, **options: Unpack[AppendOn]
 ) -> DataflowJob: ...
 @overload
 def append(
-    source: Source,
-    directory: PathLike,
-    *,
-    stage_only: Literal[True],
-    **options: Unpack[AppendOnKeywords],
+    source: Source, directory: Path, *, stage_only: Literal[True], **options: Unpack[AppendOn]
 ) -> ConversionStatus: ...
 @overload
 def append(
-    source: Source,
-    directory: PathLike,
-    *,
-    runner: str | None = None,
-    **options: Unpack[AppendOnKeywords],
+    source: Source, directory: Path, *, runner: str | None = None, **options: Unpack[AppendOn]
 ) -> ConversionResult: ...
 @takes(AppendKeywords, ConvertOptions)
 def append(

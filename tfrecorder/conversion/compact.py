@@ -50,33 +50,33 @@ from tfrecorder.writing.commit import complete
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import CompactOnKeywords, PathLike
+    from tfrecorder.options.keywords import CompactOn, OnDataflow, Path
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 @overload
 def compact(  # type: ignore[overload-overlap]
-    directory: PathLike,
-    output_dir: PathLike | None = None,
+    directory: Path,
+    output_dir: Path | None = None,
     *,
-    runner: Literal["DataflowRunner"],
-    **options: Unpack[CompactOnKeywords],
+    runner: OnDataflow,
+    **options: Unpack[CompactOn],
 ) -> DataflowJob: ...
 @overload
 def compact(
-    directory: PathLike,
-    output_dir: PathLike | None = None,
+    directory: Path,
+    output_dir: Path | None = None,
     *,
     stage_only: Literal[True],
-    **options: Unpack[CompactOnKeywords],
+    **options: Unpack[CompactOn],
 ) -> ConversionStatus: ...
 @overload
 def compact(
-    directory: PathLike,
-    output_dir: PathLike | None = None,
+    directory: Path,
+    output_dir: Path | None = None,
     *,
     runner: str | None = None,
-    **options: Unpack[CompactOnKeywords],
+    **options: Unpack[CompactOn],
 ) -> ConversionResult: ...
 @takes(CompactKeywords, ConvertOptions)
 def compact(

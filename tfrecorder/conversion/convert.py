@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Literal, overload
+from typing import IO, TYPE_CHECKING, Any, overload
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
@@ -20,25 +20,17 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import ConvertOnKeywords, PathLike, Source
+    from tfrecorder.options.keywords import ConvertOn, OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 @overload
 def convert(  # type: ignore[overload-overlap]
-    source: Source,
-    output_dir: PathLike,
-    *,
-    runner: Literal["DataflowRunner"],
-    **options: Unpack[ConvertOnKeywords],
+    source: Source, output_dir: Path, *, runner: OnDataflow, **options: Unpack[ConvertOn]
 ) -> DataflowJob: ...
 @overload
 def convert(
-    source: Source,
-    output_dir: PathLike,
-    *,
-    runner: str | None = None,
-    **options: Unpack[ConvertOnKeywords],
+    source: Source, output_dir: Path, *, runner: str | None = None, **options: Unpack[ConvertOn]
 ) -> ConversionResult: ...
 @takes(ConvertKeywords, ConvertOptions)
 def convert(

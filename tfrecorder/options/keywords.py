@@ -1,15 +1,15 @@
 """The options that each call takes, and what may be given for them: names and types alone.
 
 Type checkers see these.  What an option does, its default and its check stand in the dataclasses of
-`options/` and of the readers, with the type in which its value is kept.  `…OnKeywords` are for
-the overloads of a call whose result depends on the runner.
+`options/` and of the readers, with the type in which its value is kept.  `…On` are for the
+overloads of a call whose result depends on the runner.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from tfrecorder.schema.kinds import Schema
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
 
-PathLike: TypeAlias = str | os.PathLike[str]
-Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | PathLike | IO[Any]"
+Path: TypeAlias = str | os.PathLike[str]
+OnDataflow: TypeAlias = Literal["DataflowRunner"]
+Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | Path | IO[Any]"
 
 
 class _Shards(TypedDict, total=False):
@@ -29,7 +30,7 @@ class _Shards(TypedDict, total=False):
 
 
 class _Rows(TypedDict, total=False):
-    schema: Schema | Mapping[str, Any] | PathLike | None
+    schema: Schema | Mapping[str, Any] | Path | None
     splits: Mapping[str, float] | None
     stratify: bool
     split_by: str | None
@@ -60,7 +61,7 @@ class _AnyRunner(TypedDict, total=False):
 
 
 class _Added(_Records, _Runners, total=False):
-    base: PathLike | None
+    base: Path | None
     warnings: str | Sequence[str]
     max_reject_fraction: float
 
@@ -69,22 +70,22 @@ class AppendKeywords(_Added, _AnyRunner, total=False):
     pass
 
 
-class AppendOnKeywords(_Added, total=False):
+class AppendOn(_Added, total=False):
     duplicates: str
     retry_rejects: bool
 
 
-class ConvertOnKeywords(_Added, total=False):
+class ConvertOn(_Added, total=False):
     name: str | None
     overwrite: bool
 
 
-class ConvertKeywords(ConvertOnKeywords, _AnyRunner, total=False):
+class ConvertKeywords(ConvertOn, _AnyRunner, total=False):
     pass
 
 
 class StageKeywords(_Records, total=False):
-    base: PathLike | None
+    base: Path | None
     warnings: str | Sequence[str]
     name: str | None
     overwrite: bool
@@ -109,13 +110,13 @@ class CompactKeywords(_Compacted, _AnyRunner, total=False):
     pass
 
 
-class CompactOnKeywords(_Compacted, total=False):
-    drop: Iterable[str] | PathLike | None
+class CompactOn(_Compacted, total=False):
+    drop: Iterable[str] | Path | None
     at: int | None
 
 
 class ValidateKeywords(_Rows, total=False):
-    base: PathLike | None
+    base: Path | None
     seed: int
     warnings: str | Sequence[str]
     progress: bool | None
@@ -159,7 +160,7 @@ class _Epochs(ReadKeywords, total=False):
 class _Loading(_Epochs, total=False):
     drop_remainder: bool
     shuffle: bool | int | str | None
-    cache: bool | PathLike
+    cache: bool | Path
     start: tuple[int, int] | None
 
 
