@@ -163,7 +163,7 @@ def _read(directory: str, file: str, parsed: Callable[[bytes], T], faults: list[
         return parsed(storage.read_bytes(os.path.join(directory, file)))
     except storage.UnreadableError as error:
         faults.append(unread(file, error))
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         faults.append(Fault(file, "damaged", str(error)))
     return None
 
