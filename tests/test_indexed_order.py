@@ -149,7 +149,7 @@ def test_a_position_goes_through_json():
         ({"fingerprint": "0000"}, "give the dataset that the run began with"),
         ({"split": "TEST"}, "give the split"),
         ({"mode": "blocks"}, "give the shuffle"),
-        ({"version": 0}, "version 0"),
+        ({"version": 0}, "version=0"),
         ({"next": 101}, "next=101 is beyond the 100 records"),
         ({"epoch": "2"}, "epoch: '2' is not a whole number"),
         ({"more": 1}, "is not what `state_dict"),
