@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -15,8 +15,6 @@ from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from tfrecorder.inspection.frame import FramePreview
     from tfrecorder.output.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
@@ -30,9 +28,7 @@ class TensorFlowAccessor:
         self._frame = frame
 
     @takes(ValidateKeywords, ConvertOptions)
-    def validate(
-        self, check_images: bool = False, **options: Unpack[ValidateKeywords]
-    ) -> ValidationReport:
+    def validate(self, check_images: bool = False, **options: Any) -> ValidationReport:
         """Find every problem in the frame at once; the report is a frame, empty if there are none.
 
         Args:
@@ -82,7 +78,9 @@ class TensorFlowAccessor:
         append: bool = False,
         duplicates: str = "skip",
         retry_rejects: bool = False,
-        **options: Unpack[ConvertKeywords],
+        *,
+        runner: str | None = None,
+        **options: Any,
     ) -> ConversionResult | DataflowJob:
         """Write the images as a TFRecord dataset, or with `append` add them to one.
 
@@ -105,12 +103,11 @@ class TensorFlowAccessor:
         if append:
             from tfrecorder.conversion.append import append as add
 
-            more = {"duplicates": duplicates, "retry_rejects": retry_rejects, **options}
-            added = add(self._frame, output_dir, **cast("Any", more))
-            return cast("ConversionResult | DataflowJob", added)
+            options |= {"duplicates": duplicates, "retry_rejects": retry_rejects}
+            return add(self._frame, output_dir, runner=runner, **options)
         from tfrecorder.conversion.convert import convert
 
         for name, value in (("duplicates", duplicates), ("retry_rejects", retry_rejects)):
             if value not in ("skip", False):
                 raise OptionError.of(name, value, "it has no effect without `append=True`.")
-        return convert(self._frame, output_dir, **options)
+        return convert(self._frame, output_dir, runner=runner, **options)

@@ -70,6 +70,7 @@ def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     directory: str | os.PathLike[str],
     *,
+    runner: str | None = None,
     duplicates: str = "skip",
     retry_rejects: bool = False,
     stage_only: bool = False,
@@ -116,7 +117,7 @@ def append(
     if retry_rejects and duplicates == "keep":
         words = "it has no effect with `duplicates='keep'`, which adds all rows; leave one out."
         raise OptionError.of("retry_rejects", True, words)
-    given: dict[str, Any] = {**options}
+    given: dict[str, Any] = {"runner": runner, **options}
     for name in NOT_APPENDED.keys() & given.keys():
         raise OptionError.of(name, given[name], f"{NOT_APPENDED[name]}.")
     # The others need the dataset, which is not opened yet.

@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -50,34 +50,9 @@ from tfrecorder.writing.commit import complete
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import CompactOn, OnDataflow, Path
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
-@overload
-def compact(  # type: ignore[overload-overlap]
-    directory: Path,
-    output_dir: Path | None = None,
-    *,
-    runner: OnDataflow,
-    **options: Unpack[CompactOn],
-) -> DataflowJob: ...
-@overload
-def compact(
-    directory: Path,
-    output_dir: Path | None = None,
-    *,
-    stage_only: Literal[True],
-    **options: Unpack[CompactOn],
-) -> ConversionStatus: ...
-@overload
-def compact(
-    directory: Path,
-    output_dir: Path | None = None,
-    *,
-    runner: str | None = None,
-    **options: Unpack[CompactOn],
-) -> ConversionResult: ...
 @takes(CompactKeywords, ConvertOptions)
 def compact(
     directory: str | os.PathLike[str],

@@ -20,22 +20,28 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import ConvertOn, OnDataflow, Path, Source
+    from tfrecorder.options.keywords import OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
 @overload
 def convert(  # type: ignore[overload-overlap]
-    source: Source, output_dir: Path, *, runner: OnDataflow, **options: Unpack[ConvertOn]
+    source: Source, output_dir: Path, *, runner: OnDataflow, **options: Unpack[ConvertKeywords]
 ) -> DataflowJob: ...
 @overload
 def convert(
-    source: Source, output_dir: Path, *, runner: str | None = None, **options: Unpack[ConvertOn]
+    source: Source,
+    output_dir: Path,
+    *,
+    runner: str | None = None,
+    **options: Unpack[ConvertKeywords],
 ) -> ConversionResult: ...
 @takes(ConvertKeywords, ConvertOptions)
 def convert(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     output_dir: str | os.PathLike[str],
+    *,
+    runner: str | None = None,
     **options: Unpack[ConvertKeywords],
 ) -> ConversionResult | DataflowJob:
     """Write a table of images as a TFRecord dataset.
@@ -72,7 +78,7 @@ def convert(
     Example:
         >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
     """
-    chosen = ConvertOptions.of(options)
+    chosen = ConvertOptions.of({"runner": runner, **options})
     path = output_path(output_dir, chosen)
     rows = partial(rows_of_source, source, storage.absolute(path), chosen)
     return job.run(job.Job("conversion", path, chosen, rows, source))

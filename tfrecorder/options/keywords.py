@@ -1,14 +1,14 @@
 """The options that each call takes, and what may be given for them: names and types alone.
 
 Type checkers see these.  What an option does, its default and its check stand in the dataclasses of
-`options/` and of the readers, with the type in which its value is kept.  `…On` are for the
-overloads of a call whose result depends on the runner.
+`options/` and of the readers, with the type in which its value is kept.  The functions
+whose result depends on `runner` name that option themselves.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from tfrecorder.schema.kinds import Schema
@@ -56,32 +56,20 @@ class _Runners(TypedDict, total=False):
     progress: bool | None
 
 
-class _AnyRunner(TypedDict, total=False):
-    runner: str | None
-
-
-class _Added(_Records, _Runners, total=False):
+class AppendKeywords(_Records, _Runners, total=False):
     base: Path | None
     warnings: str | Sequence[str]
     max_reject_fraction: float
 
 
-class AppendKeywords(_Added, _AnyRunner, total=False):
-    pass
-
-
-class AppendOn(_Added, total=False):
+class AppendOn(AppendKeywords, total=False):
     duplicates: str
     retry_rejects: bool
 
 
-class ConvertOn(_Added, total=False):
+class ConvertKeywords(AppendKeywords, total=False):
     name: str | None
     overwrite: bool
-
-
-class ConvertKeywords(ConvertOn, _AnyRunner, total=False):
-    pass
 
 
 class StageKeywords(_Records, total=False):
@@ -101,18 +89,10 @@ class StreamKeywords(_Records, total=False):
     until_idle: float | None
 
 
-class _Compacted(_Shards, _Runners, total=False):
+class CompactKeywords(_Shards, _Runners, total=False):
+    runner: str | None
     name: str | None
     overwrite: bool
-
-
-class CompactKeywords(_Compacted, _AnyRunner, total=False):
-    pass
-
-
-class CompactOn(_Compacted, total=False):
-    drop: Iterable[str] | Path | None
-    at: int | None
 
 
 class ValidateKeywords(_Rows, total=False):

@@ -52,7 +52,8 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
             inspect.Parameter(name, kind, default=fields[name].default, annotation=types[name])
             for name in names
         ]
-        texts = {name: fields[name].metadata["help"] for name in names}
+        written_out = [name for name in signature.parameters if name in fields]
+        texts = {name: fields[name].metadata["help"] for name in (*written_out, *names)}
         function.__doc__ = _with_options(function.__doc__ or "", texts)
 
         optional = [one.name for one in (*own, *named) if one.default is not one.empty]

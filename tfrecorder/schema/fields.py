@@ -13,20 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from tfrecorder.errors import OptionError
-from tfrecorder.schema import keys
+from tfrecorder.schema import keys, kinds
 from tfrecorder.schema.keys import Feature
-from tfrecorder.schema.kinds import (
-    Boxes,
-    Bytes,
-    Image,
-    Kind,
-    Label,
-    Labels,
-    Mask,
-    Number,
-    Schema,
-    Text,
-)
 from tfrecorder.schema.schema_file import kind_of, plain_kind
 
 _NUMBER_KINDS = {"float32": "float", "int64": "int64", "bool": "bool"}
@@ -56,7 +44,7 @@ class Field:
     """
 
     column: str
-    kind: Kind
+    kind: kinds.Kind
     key: str
     names: tuple[str, ...] | None = None
     num_classes: int | None = 0
@@ -80,22 +68,22 @@ class Field:
         if self.held is not None:
             return self.held
         key, kind = self.key, self.kind
-        if isinstance(kind, (Image, Mask)):
+        if isinstance(kind, (kinds.Image, kinds.Mask)):
             words = {"encoded": kind.word, "format": "text", "filename": "text"}
-            if isinstance(kind, Image):
+            if isinstance(kind, kinds.Image):
                 words |= dict.fromkeys(("height", "width", "channels"), "int64")
             return tuple(Feature(f"{key}/{name}", word) for name, word in words.items())
-        if isinstance(kind, (Label, Labels)):
-            shape = () if isinstance(kind, Label) else (None,)
+        if isinstance(kind, (kinds.Label, kinds.Labels)):
+            shape = () if isinstance(kind, kinds.Label) else (None,)
             return Feature(f"{key}/label", "label", shape), Feature(f"{key}/text", "text", shape)
-        if isinstance(kind, Boxes):
+        if isinstance(kind, kinds.Boxes):
             # Whole boxes first, because boxes are counted by the last key: the class or an edge.
             made = dict.fromkeys([*filter(None, [self.tfds_boxes_key]), *self.edges], "float")
             if kind.label is not None:
                 made |= {f"{key}/class/label": "label", f"{key}/class/text": "text"}
             return tuple(Feature(name, word, (None,)) for name, word in made.items())
-        if isinstance(kind, (Number, Text, Bytes)):
-            word = _NUMBER_KINDS[kind.dtype] if isinstance(kind, Number) else kind.word
+        if isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)):
+            word = _NUMBER_KINDS[kind.dtype] if isinstance(kind, kinds.Number) else kind.word
             return (Feature(key, word, kind.shape),)
         raise TypeError(f"a column of kind {kind.word} makes no feature")
 
@@ -110,17 +98,17 @@ class Field:
 
         None for any other column, and for boxes that are stored only by their edges.
         """
-        return f"{self.key}/bbox" if isinstance(self.kind, Boxes) and self.for_tfds else None
+        return f"{self.key}/bbox" if isinstance(self.kind, kinds.Boxes) and self.for_tfds else None
 
     @property
     def for_tfds(self) -> bool:
         """True if TFDS's own features describe its boxes or masks."""
-        return isinstance(self.kind, (Boxes, Mask)) and self.kind.tfds_features
+        return isinstance(self.kind, (kinds.Boxes, kinds.Mask)) and self.kind.tfds_features
 
     @property
     def label_map(self) -> tuple[str, ...] | None:
         """The class names of boxes whose class 0 is the background; None for any other column."""
-        reserved = isinstance(self.kind, Boxes) and self.kind.background_class
+        reserved = isinstance(self.kind, kinds.Boxes) and self.kind.background_class
         return self.class_names if reserved else None
 
     @cached_property
@@ -130,18 +118,22 @@ class Field:
         None if each edge has a key, as in everything that this package writes.
         """
         arrays = (feature.key for feature in self.held or () if feature.shape[-1:] == (4,))
-        return next(arrays, None) if isinstance(self.kind, Boxes) else None
+        return next(arrays, None) if isinstance(self.kind, kinds.Boxes) else None
 
     @cached_property
     def in_pixels(self) -> bool:
         """True for boxes that the record holds in pixels; this package writes only fractions."""
-        return self.held is not None and isinstance(self.kind, Boxes) and self.kind.unit == "pixel"
+        return (
+            self.held is not None
+            and isinstance(self.kind, kinds.Boxes)
+            and self.kind.unit == "pixel"
+        )
 
     @cached_property
     def masks_key(self) -> str | None:
         """For boxes with a mask for each object, the key of the masks; None if there are none."""
         masks = (feature.key for feature in self.held or () if feature.kind == "mask")
-        return next(masks, None) if isinstance(self.kind, Boxes) else None
+        return next(masks, None) if isinstance(self.kind, kinds.Boxes) else None
 
     @cached_property
     def encoded_key(self) -> str:
@@ -179,30 +171,30 @@ class Field:
     @property
     def is_unlabelled(self) -> bool:
         """True for a label without any class: each is -1, and its text empty."""
-        return isinstance(self.kind, Label) and self.num_classes == 0
+        return isinstance(self.kind, kinds.Label) and self.num_classes == 0
 
 
-def fields_of(schema: Schema) -> tuple[Field, ...]:
+def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
     """The columns of a schema that make features, with their keys; vocabularies not known yet.
 
     Raises:
         OptionError: two columns would make the same key.
     """
-    images, masks = schema.of(Image), schema.of(Mask)
-    classes = schema.of(Label, Labels)
+    images, masks = schema.of(kinds.Image), schema.of(kinds.Mask)
+    classes = schema.of(kinds.Label, kinds.Labels)
     made = []
     for name, kind in schema.fields:
-        if isinstance(kind, Image):
+        if isinstance(kind, kinds.Image):
             made.append(Field(name, kind, "image" if len(images) == 1 else _stem(name)))
-        elif isinstance(kind, Mask):
+        elif isinstance(kind, kinds.Mask):
             alone = len(masks) == 1 and len(images) == 1
             made.append(Field(name, kind, "image/segmentation/class" if alone else _stem(name)))
-        elif isinstance(kind, (Label, Labels)):
+        elif isinstance(kind, (kinds.Label, kinds.Labels)):
             alone = len(classes) == 1 and len(images) == 1
             made.append(Field(name, kind, "image/class" if alone else name))
-        elif isinstance(kind, Boxes):
+        elif isinstance(kind, kinds.Boxes):
             made.append(Field(name, kind, "image/object"))
-        elif isinstance(kind, (Number, Text, Bytes)):
+        elif isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)):
             made.append(Field(name, kind, name))
     counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
@@ -226,7 +218,7 @@ def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
 
 def primary_image(fields: Iterable[Field]) -> Field | None:
     """The image that sizes, rejects and suspects refer to: the first; None without images."""
-    return next((field for field in fields if isinstance(field.kind, Image)), None)
+    return next((field for field in fields if isinstance(field.kind, kinds.Image)), None)
 
 
 def class_field(fields: Iterable[Field]) -> Field | None:
@@ -237,8 +229,8 @@ def class_field(fields: Iterable[Field]) -> Field | None:
 
 def image_of(mask: Field, fields: Sequence[Field]) -> Field:
     """The image that a mask belongs to."""
-    assert isinstance(mask.kind, Mask)
-    images = [field for field in fields if isinstance(field.kind, Image)]
+    assert isinstance(mask.kind, kinds.Mask)
+    images = [field for field in fields if isinstance(field.kind, kinds.Image)]
     return next(field for field in images if mask.kind.of in (None, field.column))
 
 

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 import pandas as pd
 
+from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import (
-    BOX_COLUMNS,
-    DEFAULT_SCHEMA,
-    Boxes,
-    Image,
-    Kind,
-    Label,
-    Mask,
-    Schema,
-    Split,
-)
 from tfrecorder.sources.table import as_objects, is_list
 
 MASK_COLUMN = "mask_uri"
 
 
-def schema_of(table: pd.DataFrame) -> Schema:
+def schema_of(table: pd.DataFrame) -> kinds.Schema:
     """The schema of a table, which may have boxes or a mask in columns with the known names."""
-    kinds = kinds_by_name(table)
-    has_more = URI_COLUMN in kinds and not {MASK_COLUMN, "boxes"}.isdisjoint(kinds)
-    return Schema(kinds) if has_more else DEFAULT_SCHEMA
+    found = kinds_by_name(table)
+    has_more = URI_COLUMN in found and not {MASK_COLUMN, "boxes"}.isdisjoint(found)
+    return kinds.Schema(found) if has_more else kinds.DEFAULT_SCHEMA
 
 
-def kinds_by_name(table: pd.DataFrame) -> dict[str, Kind]:
+def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
     """The kinds of those columns of a table that have the known names."""
     names = {str(name) for name in table.columns}
-    known = {SPLIT_COLUMN: Split(), URI_COLUMN: Image(), MASK_COLUMN: Mask()}
-    kinds: dict[str, Kind] = {name: kind for name, kind in known.items() if name in names}
-    if names.issuperset(BOX_COLUMNS):
+    known = {SPLIT_COLUMN: kinds.Split(), URI_COLUMN: kinds.Image(), MASK_COLUMN: kinds.Mask()}
+    found: dict[str, kinds.Kind] = {name: kind for name, kind in known.items() if name in names}
+    if names.issuperset(kinds.BOX_COLUMNS):
         label = LABEL_COLUMN if LABEL_COLUMN in names else None
-        kinds["boxes"] = Boxes(unit=_box_unit(table), label=label)
+        found["boxes"] = kinds.Boxes(unit=_box_unit(table), label=label)
     elif LABEL_COLUMN in names:
-        kinds[LABEL_COLUMN] = Label()
-    return kinds
+        found[LABEL_COLUMN] = kinds.Label()
+    return found
 
 
 def _box_unit(table: pd.DataFrame) -> str:
     """ "pixel" if any edge is beyond 1."""
-    for name in BOX_COLUMNS:
+    for name in kinds.BOX_COLUMNS:
         cells = as_objects(table[name]).dropna()
         flat = [value for cell in cells for value in (cell if is_list(cell) else [cell])]
         numbers = pd.to_numeric(pd.Series(flat, dtype=object), errors="coerce")

@@ -15,22 +15,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import google_crc32c
 
 from tfrecorder.core.threads import map_at_once
+from tfrecorder.storage import gcs_requests
 from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
-from tfrecorder.storage.gcs_requests import (
-    Ask,
-    asker,
-    copy_object,
-    delete_object,
-    describe_object,
-    failure_words,
-    fetch_object,
-    list_objects,
-    read_generation,
-    read_object,
-    read_range,
-    refused,
-    token_failure,
-)
 from tfrecorder.storage.ranges import in_parts
 from tfrecorder.storage.store import (
     FRESH,
@@ -74,7 +60,7 @@ class Connection(NamedTuple):
     """
 
     client: Any
-    ask: Ask
+    ask: gcs_requests.Ask
     unsigned: bool
 
 
@@ -89,28 +75,28 @@ class BucketStore:
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return read_object(*self._at(path))
+        return gcs_requests.read_object(*self._at(path))
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return read_generation(*self._at(path))
+        return gcs_requests.read_generation(*self._at(path))
 
     def open(self, path: str) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
-        description = describe_object(*at)
+        description = gcs_requests.describe_object(*at)
 
         def read(start: int, end: int) -> bytes:
             # From the version just described, so that two versions are never mixed.
-            return read_range(*at, description.version, start, end)
+            return gcs_requests.read_range(*at, description.version, start, end)
 
         return in_parts(path, description.size, read)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        fetch_object(*self._at(path), file)
+        gcs_requests.fetch_object(*self._at(path), file)
 
     def describe(self, path: str) -> Description | None:
         if not split_path(path)[1]:  # the service would take it for a listing
             return None
-        return unless_missing(lambda: describe_object(*self._at(path)))
+        return unless_missing(lambda: gcs_requests.describe_object(*self._at(path)))
 
     def version(self, path: str) -> str | None:
         description = self.describe(path)
@@ -123,7 +109,7 @@ class BucketStore:
         return (name for name in self._list(folder) if not name.endswith("/"))
 
     def is_folder(self, path: str) -> bool:
-        return bool(list_objects(*self._at(_below(path)), most=1)[0])
+        return bool(gcs_requests.list_objects(*self._at(_below(path)), most=1)[0])
 
     def publish(
         self, folder: str, name: str, claim: Claim | None = None
@@ -159,10 +145,10 @@ class BucketStore:
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-        delete_object(*self._at(path))
+        gcs_requests.delete_object(*self._at(path))
         ask, bucket, prefix = self._at(_below(path))
-        below = list_objects(ask, bucket, prefix)[0]
-        map_at_once(lambda name: delete_object(ask, bucket, name), below, REMOVALS)
+        below = gcs_requests.list_objects(ask, bucket, prefix)[0]
+        map_at_once(lambda name: gcs_requests.delete_object(ask, bucket, name), below, REMOVALS)
 
     def sync(self, folder: str, names: Iterable[str]) -> None:
         """Nothing: what the service has answered for is kept."""
@@ -181,10 +167,10 @@ class BucketStore:
     def _copy(self, path: str, new: str, is_moved: bool = False) -> None:
         source, target = self._at(path), self._at(new)[1:]
         try:
-            version = describe_object(*source).version
-            copy_object(*source, *target, version)
+            version = gcs_requests.describe_object(*source).version
+            gcs_requests.copy_object(*source, *target, version)
             if is_moved:  # delete exactly the version that was copied
-                delete_object(*source, version)
+                gcs_requests.delete_object(*source, version)
         except OtherStandsError as error:  # replaced or moved in between: look again
             raise TransientError(str(error)) from error
 
@@ -229,12 +215,12 @@ class BucketStore:
     def _list(self, folder: str, delimiter: str = "") -> dict[str, Description | None]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
         ask, bucket, prefix = self._at(_below(folder))
-        objects, folders = list_objects(ask, bucket, prefix, delimiter)
+        objects, folders = gcs_requests.list_objects(ask, bucket, prefix, delimiter)
         objects.pop(prefix, None)  # the empty object that stands for the folder itself
         listing = {**objects, **{name.removesuffix("/"): None for name in folders}}
         return {name[len(prefix) :]: description for name, description in listing.items()}
 
-    def _at(self, path: str) -> tuple[Ask, str, str]:
+    def _at(self, path: str) -> tuple[gcs_requests.Ask, str, str]:
         """The function that makes requests, and the bucket and name to request."""
         place, name = split_path(path)
         return self._connection().ask, place.partition("://")[2], name
@@ -276,7 +262,7 @@ def _connect(chosen: Access) -> Connection:
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
     client = storage.Client(project=project, credentials=credentials)
     signed = None if unsigned else credentials
-    ask = asker(client.api_endpoint, signed, TIMEOUT, chosen.user_project)
+    ask = gcs_requests.asker(client.api_endpoint, signed, TIMEOUT, chosen.user_project)
     return Connection(client, ask, unsigned)
 
 
@@ -289,17 +275,19 @@ def _in_our_terms(error: Exception) -> Exception | None:
 
     match error:
         case GoogleAPICallError() if error.code == GONE:  # the next attempt starts a new session
-            return TransientError(failure_words(error))
+            return TransientError(gcs_requests.failure_words(error))
         case GoogleAPICallError():
             answer: Any = error.response
-            return refused(answer.status_code, answer.text, answer.reason, answer.headers)
+            return gcs_requests.refused(
+                answer.status_code, answer.text, answer.reason, answer.headers
+            )
         case GoogleAuthError():
-            return token_failure(error)
+            return gcs_requests.token_failure(error)
         case DataCorruption() | requests.RequestException():
             # This includes a body that was cut short: its checksum does not match.
-            return TransientError(failure_words(error))
+            return TransientError(gcs_requests.failure_words(error))
         case OSError() if may_pass(error):
-            return TransientError(failure_words(error))
+            return TransientError(gcs_requests.failure_words(error))
         case OSError():  # on this machine: a certificate file, a full disk
-            return UnreadableError("read_failed", failure_words(error))
+            return UnreadableError("read_failed", gcs_requests.failure_words(error))
     return None

@@ -18,19 +18,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import (
-    Boxes,
-    Ignore,
-    Image,
-    Kind,
-    Label,
-    Labels,
-    Mask,
-    Split,
-    columns_of,
-)
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
@@ -119,15 +109,15 @@ def check_source(
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
     present = {
-        name for name, kind in schema.fields if {*columns_of(name, kind)} <= {*table.columns}
+        name for name, kind in schema.fields if {*kinds.columns_of(name, kind)} <= {*table.columns}
     }
     boxes: BoxRows | None = None
-    for name in present.intersection(schema.of(Boxes)):
-        kind, (image,) = schema.columns[name], schema.of(Image)
+    for name in present.intersection(schema.of(kinds.Boxes)):
+        kind, (image,) = schema.columns[name], schema.of(kinds.Image)
         if image not in present:
             present.remove(name)
             continue
-        assert isinstance(kind, Boxes)
+        assert isinstance(kind, kinds.Boxes)
         table, boxes, faults = gather(table, kind, image)
         findings += faults
     outcomes = [
@@ -138,7 +128,7 @@ def check_source(
     findings += [finding for outcome in outcomes for finding in outcome.findings]
     frame = _rows_of(outcomes, table)
     values = {key: array for outcome in outcomes for key, array in outcome.values.items()}
-    for name in present.intersection(schema.of(Split)):
+    for name in present.intersection(schema.of(kinds.Split)):
         frame[SPLIT_COLUMN], finding = check_splits(table[name])
         findings.append(finding)
     was_open = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
@@ -161,7 +151,8 @@ def check_source(
         files=tuple(
             outcome.column
             for outcome in outcomes
-            if isinstance(outcome.field.kind, (Image, Mask)) and outcome.column is not None
+            if isinstance(outcome.field.kind, (kinds.Image, kinds.Mask))
+            and outcome.column is not None
         ),
         source_rows=len(source.frame),
         assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
@@ -187,9 +178,9 @@ def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -
     ]
 
 
-def is_required(kind: Kind) -> bool:
+def is_required(kind: kinds.Kind) -> bool:
     """True if a source must have the column of a kind."""
-    return not isinstance(kind, (Split, Label)) or kind.required
+    return not isinstance(kind, (kinds.Split, kinds.Label)) or kind.required
 
 
 def _check_columns(source: Source) -> Iterator[Finding]:
@@ -197,11 +188,11 @@ def _check_columns(source: Source) -> Iterator[Finding]:
     present, others = list(source.frame.columns), list(source.left_out)
     suggested = set()
     for name, kind in source.schema.fields:
-        for wanted in columns_of(name, kind):
-            if wanted in present or isinstance(kind, Ignore):
+        for wanted in kinds.columns_of(name, kind):
+            if wanted in present or isinstance(kind, kinds.Ignore):
                 continue
             near = nearest_name(wanted, others)
-            if isinstance(kind, Split) and near is None:
+            if isinstance(kind, kinds.Split) and near is None:
                 near = source.split_like
             if near is not None:
                 suggested.add(near)
@@ -229,18 +220,18 @@ def _check_field(
     boxes: BoxRows | None,
     contents: Mapping[str, Contents],
 ) -> Outcome:
-    if isinstance(field.kind, Boxes):
+    if isinstance(field.kind, kinds.Boxes):
         assert boxes is not None
         return check_boxes(field, boxes)
-    names = columns_of(field.column, field.kind)
+    names = kinds.columns_of(field.column, field.kind)
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
-    if isinstance(field.kind, (Image, Mask)):
+    if isinstance(field.kind, (kinds.Image, kinds.Mask)):
         return _check_files(field, table[names[0]], contents.get(names[0]))
-    if isinstance(field.kind, Label):
+    if isinstance(field.kind, kinds.Label):
         return check_label(field, table[names[0]])
     columns = [as_objects(table[name]) for name in names]
-    if isinstance(field.kind, Labels):
+    if isinstance(field.kind, kinds.Labels):
         return check_several(field, columns)
     return check_values(field, columns[0])
 
@@ -269,7 +260,7 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     image = primary_image(outcome.field for outcome in outcomes)
     if image is not None:
         frame[URI_COLUMN] = column_of[image.column]
-    labels = [outcome.column for outcome in outcomes if isinstance(outcome.field.kind, Label)]
+    labels = [outcome.column for outcome in outcomes if isinstance(outcome.field.kind, kinds.Label)]
     if len(labels) == 1 and labels[0] is not None:
         frame[LABEL_COLUMN] = labels[0]
     frame[SPLIT_COLUMN] = pd.Series(UNASSIGNED, index=table.index, dtype=SPLIT_TYPE)
