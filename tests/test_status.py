@@ -140,7 +140,7 @@ def test_where_no_conversion_was_begun_is_one_clear_error(where: str) -> None:
 
 @pytest.mark.parametrize("where", ["", None, 3])
 def test_what_is_no_path_is_refused(where: object) -> None:
-    with pytest.raises(OptionError, match="output_dir="):
+    with pytest.raises(OptionError, match="directory="):
         tfrecorder.status(where)  # type: ignore[arg-type]
 
 

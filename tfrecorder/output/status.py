@@ -148,25 +148,25 @@ class ConversionStatus(SplitSums, Report):
         return [*notes, f"not committed: {state}"]
 
 
-def status(output_dir: str | os.PathLike[str]) -> ConversionStatus:
+def status(directory: str | os.PathLike[str]) -> ConversionStatus:
     """The progress of a conversion, whatever runs it.  Only reads its directory.
 
     Args:
-        output_dir: the output directory of a conversion, local or on a bucket.
+        directory: the output directory of a conversion, local or on a bucket.
 
     Returns:
         How many of the planned rows and shards are done; records, rejects and bytes so far; and
         whether the dataset is committed and still has all its shards.
 
     Raises:
-        OptionError: output_dir is not a path.
+        OptionError: directory is not a path.
         DatasetError: no conversion was started there, or its notes cannot be read.
         OutputError: another version of this package planned it.
 
     Example:
         >>> print(tfrecorder.status("gs://my-bucket/flowers"))  # doctest: +SKIP
     """
-    where = given_directory("output_dir", output_dir)
+    where = given_directory("directory", directory)
     with storage.failing_as(DatasetError, where):
         return _status(where)
 
@@ -178,7 +178,7 @@ def _status(output_dir: str) -> ConversionStatus:
     if standing.newest is None:
         raise DatasetError(
             f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
-            "`output_dir` of a conversion."
+            "directory of a conversion."
         )
     return _of_committed(output_dir, standing.newest)
 
