@@ -10,7 +10,7 @@ import pytest
 from torture import disks
 from torture.counts import BrokenError, Count
 from torture.disks import CannotMountError
-from torture.material import Material, make_material
+from torture.material import LATE, OPTIONS, Material, convert, make_material
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,10 @@ def survived(attack: Callable[[], Count]) -> int:
 
 @pytest.mark.slow
 def test_other_lists_and_other_records_are_noticed(material, tmp_path: Path) -> None:
-    shutil.copytree(material.partly, tmp_path / "out")
+    images = material.folder / "images"
+    (images / LATE).rename(tmp_path / "away")
+    convert(material.table, tmp_path / "out", OPTIONS)
+    (tmp_path / "away").rename(images / LATE)
     with pytest.raises(BrokenError, match="other files"):
         disks.check_grown(tmp_path / "out", material.whole, material.rows)
     for name in ("rejects.csv", "suspects.csv"):

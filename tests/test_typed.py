@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -80,15 +81,22 @@ CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
 by_call = pytest.mark.parametrize("call", CALLS)
 
 
+#: Where checkers find the package: how an editable install leads to it, only Python itself knows.
+ROOT = str(Path(tfrecorder.__file__).parent.parent)
+
+
 def _mypy(script: Path) -> str:
     command = [sys.executable, "-m", "mypy", "--no-error-summary", "--show-absolute-path"]
     command += ["--follow-imports=silent", f"--cache-dir={script.parent}/cache", str(script)]
-    return subprocess.run(command, capture_output=True, text=True).stdout
+    environment = {**os.environ, "MYPYPATH": ROOT}
+    return subprocess.run(command, capture_output=True, text=True, env=environment).stdout
 
 
 def _pyright(script: Path) -> str:
-    command = ["pyright", "--outputjson", "--pythonpath", sys.executable, str(script)]
-    run = subprocess.run(command, capture_output=True, text=True)
+    config = {"extraPaths": [ROOT], "include": [script.name]}
+    (script.parent / "pyrightconfig.json").write_text(json.dumps(config))
+    command = ["pyright", "--outputjson", "--pythonpath", sys.executable]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=script.parent)
     found = json.loads(run.stdout)["generalDiagnostics"]
     lines = [f"{script}:{one['range']['start']['line'] + 1}: {one['severity']}" for one in found]
     return "\n".join(lines)

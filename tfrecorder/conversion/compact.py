@@ -33,7 +33,6 @@ from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
@@ -50,8 +49,6 @@ from tfrecorder.writing.commit import complete
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from tfrecorder.runners.dataflow.job import DataflowJob
-
 
 @takes(CompactKeywords, ConvertOptions)
 def compact(
@@ -62,7 +59,7 @@ def compact(
     at: int | None = None,
     stage_only: bool = False,
     **options: Unpack[CompactKeywords],
-) -> ConversionResult | DataflowJob | ConversionStatus:
+) -> ConversionResult | Any:
     """Merge the small shards of a dataset in place, or write all its records as a new dataset.
 
     Records are copied as they are and shuffled, with their checksums compared; no image is
@@ -84,6 +81,7 @@ def compact(
 
     Returns:
         What `tfrecorder.convert` returns; with stage_only, what `tfrecorder.parts.stage` returns.
+        Type checkers take it for the result of a conversion that has ended.
 
     Raises:
         OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.
