@@ -38,6 +38,7 @@ COLUMNS: dict[str, Any] = {
     "ragged": [[[1], [2, 3]], [[1]], [[2]]],
     "beyond int64": [2**63, 1, 2],
     "beyond uint64": [2**70, 1, None],
+    "beyond float64": [10**400, 1, None],
     "beyond float32": [1e39, 1.0, None],
     "texts beyond float32": ["1e39", "1", "2"],
     "lists beyond float32": [[1e39], [1.0], None],

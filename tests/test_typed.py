@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -181,6 +182,16 @@ def test_help_says_what_each_option_does(call) -> None:
         assert len(paragraph) > 10, name
     assert "**options" not in text
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@by_call
+def test_help_says_the_range_of_a_number(call) -> None:
+    function, types, _ = CALLS[call]
+    for name, kind in typing.get_type_hints(types).items():
+        if kind in (int, float, int | None, float | None):
+            found = re.search(rf"^    {name}: (.*\n( {{8}}.*\n)*)", inspect.getdoc(function), re.M)
+            words = " ".join(found[1].split())
+            assert re.search(r"[Aa]t least [01]|\b[01] to |(from|above) 0|, 0 to 1", words), words
 
 
 @by_call

@@ -29,7 +29,7 @@ Read it:
 
 Look at it and check it:
     info           splits, counts, classes, columns, sizes
-    inspect        records as a table, and every record that cannot be decoded
+    inspect        the first records as a table, and their images as files
     preview        pictures, plots, findings, duplicates and leakage, on one page
     verify         every byte, against what was written
     repair         write the damaged files again

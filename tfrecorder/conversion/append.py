@@ -118,11 +118,9 @@ def append(
         words = "it has no effect with `duplicates='keep'`, which adds all rows; leave one out."
         raise OptionError.of("retry_rejects", True, words)
     given: dict[str, Any] = {"runner": runner, **options}
-    for name in NOT_APPENDED.keys() & given.keys():
-        raise OptionError.of(name, given[name], f"{NOT_APPENDED[name]}.")
     # The others need the dataset, which is not opened yet.
-    early = {name: value for name, value in given.items() if name in _EARLY}
-    chosen = ConvertOptions.of(early)
+    early = {name: given[name] for name in (*_EARLY, *NOT_APPENDED) if name in given}
+    chosen = ConvertOptions.of(early, NOT_APPENDED)
     path = output_path(directory, chosen, "directory")
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):

@@ -88,6 +88,11 @@ class Whole:
             return None
         return f"give a whole number from {self.low}" + (f" to {self.high}." if self.high else ".")
 
+    @property
+    def range(self) -> str:
+        """What it accepts, as a sentence."""
+        return f"At least {self.low}." if self.high is None else f"{self.low} to {self.high}."
+
 
 class OneOf:
     """One of the given words, True, False or None."""

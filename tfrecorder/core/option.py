@@ -10,7 +10,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfrecorder.core.checks import Check, flag, is_number, is_whole
+from tfrecorder.core.checks import Check, Whole, flag, is_number, is_whole
 
 #: The name of an option whose value is wrong, and the remedy: what to give instead, in words.  A
 #: remedy without a name says itself what it is about.
@@ -42,7 +42,7 @@ def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> An
     Args:
         default: if it is None, None is not checked.
         check: what is wrong with a value, or None; by default, that it is neither True nor False.
-        help: what the option does, for the command line.
+        help: what the option does; the range of a whole number is added to it.
         more: `normal`: a function that gives a checked value the form in which it is kept;
             `content`: True if it decides what the files of a dataset hold; `metavar`: its value on
             the command line; `needs`: the options without all of which it has no effect;
@@ -50,6 +50,8 @@ def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> An
             it has none; `shell`: for an option that only the command line has, what to do in
             Python instead.
     """
+    if isinstance(check, Whole):
+        help = f"{help} {check.range}"
     metadata = {**_DEFAULTS, "check": check, "help": help, **more}
     return dataclasses.field(default=default, metadata=metadata)
 

@@ -65,7 +65,7 @@ class LoadOptions(EpochOptions):
     seed: int | None = option(
         None,
         SEED,
-        "Seed of shuffling and of `augment`, 0 to 4294967295: the same batches on every run. "
+        "Seed of shuffling and of `augment`: the same batches on every run. "
         "Default: a new order on each run.",
     )
     cache: bool | str = option(
@@ -149,13 +149,15 @@ class BenchmarkOptions(Options):
         metavar="N|HxW|none",
     )
     seconds: float = option(
-        10.0, above_zero, "How long to measure, after a warm-up of ten batches or two seconds."
+        10.0,
+        above_zero,
+        "Seconds to measure, above 0, after ten batches or two seconds.",
     )
     step_ms: float | None = option(
         None,
         above_zero,
-        "Simulate a training step of this many milliseconds, and show what share of the time an "
-        "accelerator would wait. Default: take batches as fast as they come.",
+        "Simulate a training step of this many milliseconds, above 0: shows what share of the time "
+        "an accelerator would wait. Default: take batches as fast as they come.",
         metavar="MS",
     )
 

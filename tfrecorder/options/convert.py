@@ -93,8 +93,8 @@ class ConvertOptions(Options):
     num_shards: int | Mapping[str, int] | None = option(
         None,
         values.check_num_shards,
-        "Shards of each split: one number, or one per split. A split never has more shards than "
-        "rows. Default: by `shard_size`.",
+        "Shards of each split: one number, or one per split, at least 1. A split never has more "
+        "shards than rows. Default: by `shard_size`.",
         content=True,
         metavar="N|SPLIT=N,...",
         normal=values.counts,
@@ -114,7 +114,7 @@ class ConvertOptions(Options):
     seed: int = option(
         0,
         Whole(0, 2**32 - 1),
-        "Seed of the shuffle, and of the assignment of rows without a split; 0 to 4294967295.",
+        "Seed of the shuffle, and of the assignment of rows without a split.",
         content=True,
     )
     splits: Mapping[str, float] | None = option(
@@ -184,7 +184,7 @@ class ConvertOptions(Options):
     image_quality: int = option(
         95,
         Whole(1, 100),
-        "Quality of images that are encoded as JPEG, 1 to 100.",
+        "Quality of images that are encoded as JPEG.",
         content=True,
         needs=("image_size", "short_side", "image_format", "apply_exif"),
         idle_with={"image_format": ("png", "raw").__contains__},
@@ -204,7 +204,7 @@ class ConvertOptions(Options):
     max_reject_fraction: float = option(
         0.1,
         fraction,
-        "Fail before the commit if more than this share of the rows is rejected; 0 allows none.",
+        "Fail before the commit if more than this share of the rows, 0 to 1, is rejected.",
         metavar="FRACTION",
         normal=float,
     )
@@ -329,7 +329,7 @@ class ConvertOptions(Options):
             if item.metadata["content"]
         }
         chosen["shard_size"] = self.shard_bytes
-        # Only if they are used, so that plans made before these options existed stay valid.
+        # Only if they are used: most datasets name none of them.
         for name in (*_OF_DIVISION, "name"):
             if not chosen[name]:
                 del chosen[name]

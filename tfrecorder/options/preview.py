@@ -25,12 +25,12 @@ class PreviewOptions(RecordOptions):
         Whole(1),
         "How many random records of each split to decode, at most; the page says so.",
     )
-    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of them to show; at most 200.")
+    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of them to show.")
     seconds: float = option(
         60.0,
         check_seconds,
-        "How long the search for duplicates may take. It compares all records by a hash of the "
-        "image's bytes; if time runs out, the page says how many it compared.",
+        "Seconds, from 0, that the search for duplicates may take. It compares all records by a "
+        "hash of the image's bytes; if time runs out, the page says how many it compared.",
     )
     seed: int = option(0, Whole(0), "Seed of the random choice.")
     progress: bool | None = option(

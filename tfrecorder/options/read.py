@@ -142,9 +142,7 @@ class ReadOptions(RecordOptions):
     decode: bool = option(
         True, help="Decode the images; `decode=False` gives the stored bytes of each."
     )
-    seed: int | None = option(
-        None, SEED, "Seed of `augment`, 0 to 4294967295. Default: drawn at random."
-    )
+    seed: int | None = option(None, SEED, "Seed of `augment`. Default: drawn at random.")
     map_fn: Callable[..., Any] | None = option(
         None,
         _check_function,

@@ -60,9 +60,11 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> Any:
-            refuse_unknown(given.keys() - fields.keys() - signature.parameters.keys(), optional)
-            for name in in_python.keys() & given.keys():
-                raise OptionError.of(name, given[name], f"{in_python[name]}.")
+            for name, value in given.items():
+                if name in in_python:
+                    raise OptionError.of(name, value, f"{in_python[name]}.")
+                if name not in fields and name not in signature.parameters:
+                    refuse_unknown([name], optional)
             return function(*args, **given)
 
         shown_one: Any = call if in_python else function

@@ -19,7 +19,7 @@ class BatchLimits(Options):
 
     every_rows: int = option(1000, Whole(1), "Write a batch once it has this many rows.")
     every_seconds: float = option(
-        60.0, seconds, "Or once its first row is this many seconds old.", normal=float
+        60.0, seconds, "Or once its first row is this many seconds old, from 0.", normal=float
     )
     spool_size: int | str = option(
         "1GiB",
@@ -30,7 +30,7 @@ class BatchLimits(Options):
     until_idle: float | None = option(
         None,
         seconds,
-        "Stop once no image has arrived for this many seconds. Default: run until Ctrl-C.",
+        "Stop once no image has arrived for this many seconds, from 0. Default: run until Ctrl-C.",
         metavar="SECONDS",
         normal=float,
     )

@@ -47,8 +47,7 @@ class BatchOptions(EpochOptions):
     seed: int | None = option(
         None,
         SEED,
-        "Seed of the order and of `augment`, 0 to 4294967295. Default: drawn at random; the "
-        "position keeps it.",
+        "Seed of the order and of `augment`. Default: drawn at random; the position keeps it.",
     )
     shard: tuple[int, int] | None = option(
         None,

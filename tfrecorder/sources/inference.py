@@ -125,7 +125,10 @@ def _guess(column: pd.Series) -> Kind:
 
 
 def _numbers(values: Any, dtype: str, shape: Any = ()) -> Kind:
-    sizes = np.abs(np.asarray(values, np.float64))
+    try:
+        sizes = np.abs(np.asarray(values, np.float64))
+    except OverflowError:  # an integer of more than 308 digits
+        return Ignore()
     beyond = (sizes >= (BEYOND_FLOAT32 if dtype == "float32" else 2.0**63)) & np.isfinite(sizes)
     return Ignore() if beyond.any() else Number(dtype=dtype, shape=shape)
 
@@ -161,7 +164,8 @@ def _guess_texts(cells: pd.Series) -> Kind:
     if len(filled) and filled.str.lower().isin(_TRUTHS).all():
         return Number(dtype="bool")
     numbers = pd.to_numeric(filled, errors="coerce")
-    if not len(filled) or numbers.isna().any():
+    beyond = np.isinf(numbers) & filled.str.contains("[0-9]")  # a number of too many digits
+    if not len(filled) or (numbers.isna() | beyond).any():
         return Text()
     whole = filled.str.fullmatch(r"-?[0-9]{1,18}").all()
     kind = _numbers(numbers, "int64" if whole else "float32")
