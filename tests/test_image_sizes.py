@@ -116,6 +116,6 @@ def test_a_bucket_that_is_down_is_noticed_soon_whoever_decides_the_shards(
         gcs.forget_requests()
         message = error_of(ImagesUnreachableError, frame, OUT, **more)
         assert "could not be reached for" in message
-        # Each thread asks some 25 times in this time, and for no other image.
-        assert gcs.count("*", IMAGES) < 32 * THREADS
+        # Each thread asks for one image as long as the patience lasts, and may begin another.
+        assert 0 < len(gcs.asked(IMAGES)) <= 2 * THREADS < ROWS
     assert gcs.names(OUT) == []

@@ -105,6 +105,10 @@ class Gcs:
         """All that was asked: operation, object, outcome, and how often."""
         return [tuple(row) for row in json.loads(self._ask("requests", {}))["answered"]]
 
+    def asked(self, object: str) -> set[str]:
+        """Which objects, by a pattern of "bucket/name", anything was asked of."""
+        return {name for _, name, *_ in self.requests() if matches(name, object)}
+
     def peak(self) -> int:
         """The most requests that were served at one time."""
         return json.loads(self._ask("requests", {}))["peak"]
