@@ -13,6 +13,7 @@ import pytest
 from support import (
     PHOTOS,
     done_shards,
+    end_by_ctrl_c,
     error_of,
     filenames,
     labelled,
@@ -110,8 +111,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
 
     wait_for(lambda: len(workers()) == 2)
     children = workers()
-    press_ctrl_c(process)
-    _, words = process.communicate(timeout=60)
+    words = end_by_ctrl_c(process)
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
     assert not psutil.wait_procs(children, timeout=5)[1]
     assert resume().records == ROWS

@@ -9,6 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tfrecorder import storage
+from tfrecorder.core.limits import address_space_left
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, is_installed
 from tfrecorder.options.convert import ConvertOptions
@@ -30,6 +31,10 @@ _WORKER = (
     "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "
     "from tfrecorder.runners.local_worker import main; main()"
 )
+
+#: Of address space, for the import of Beam (122 MB) and its threads.  Where they find less, C code
+#: of what it imports may end the process, or wait without end.
+BEAM_BYTES = 160 * 2**20
 
 #: In a Dask graph: its grouping step turns 128 into 4,000 tasks, and a thousand into 70,000.
 MOST_PARTITIONS = 128
@@ -64,6 +69,9 @@ def _run_on_beam(
 ) -> DataflowJob | None:
     launch, runner = uuid.uuid4().hex, options.runner or DIRECT
     try:
+        left = address_space_left()
+        if left is not None and left < BEAM_BYTES:
+            raise MemoryError
         with quiet_beam(), as_in_a_script():
             if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
