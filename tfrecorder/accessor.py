@@ -76,7 +76,7 @@ class TensorFlowAccessor:
         self,
         output_dir: str | os.PathLike[str],
         append: bool = False,
-        duplicates: str = "skip",
+        duplicates: str = "name",
         retry_rejects: bool = False,
         *,
         runner: str | None = None,
@@ -108,6 +108,6 @@ class TensorFlowAccessor:
         from tfrecorder.conversion.convert import convert
 
         for name, value in (("duplicates", duplicates), ("retry_rejects", retry_rejects)):
-            if value not in ("skip", False):
+            if value not in ("name", False):
                 raise OptionError.of(name, value, "it has no effect without `append=True`.")
         return convert(self._frame, output_dir, runner=runner, **options)

@@ -10,7 +10,8 @@ import click
 from tfrecorder.cli.options import SharingCommand, at_option, given_options, option_of, options_of
 from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
-from tfrecorder.options.convert import DUPLICATES, ConvertOptions
+from tfrecorder.options.append import AppendOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
@@ -61,6 +62,14 @@ def opened(source: str) -> Any:
     return sys.stdin.buffer if source == "-" else source
 
 
+dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Run every check that comes first, and show what would be written: splits, shards, "
+    "estimated bytes, classes and warnings. Nothing is written.",
+)
+
+
 @click.command(
     help=f"""Write SOURCE as a TFRecord dataset into OUTPUT_DIR.
 
@@ -72,12 +81,7 @@ def opened(source: str) -> Any:
 @click.argument("source")
 @click.argument("output_dir")
 @options_of(ConvertOptions)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Run every check that a conversion runs first, and show what it would write: splits, "
-    "shards, estimated bytes, classes and warnings. Nothing is written.",
-)
+@dry_run_option
 @json_option
 @quiet_option
 def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **options: Any) -> None:
@@ -110,19 +114,9 @@ stage_only_option = click.option(
 )
 @click.argument("source")
 @click.argument("directory")
-@click.option(
-    "--duplicates",
-    type=click.Choice(DUPLICATES),
-    default="skip",
-    show_default=True,
-    help="Rows whose images are already in the dataset: skip leaves them out, keep adds them.",
-)
-@click.option(
-    "--retry-rejects",
-    is_flag=True,
-    help="Also add rows that the dataset has only as rejects: their images may exist now.",
-)
+@options_of(AppendOptions)
 @stage_only_option
+@dry_run_option
 @options_of(ConvertOptions, without=NOT_APPENDED, appends=True, shared=True)
 @json_option
 @quiet_option

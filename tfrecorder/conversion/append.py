@@ -14,17 +14,18 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder import storage
-from tfrecorder.conversion import job
+from tfrecorder.conversion import dry_run as trial, job
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
-from tfrecorder.core.checks import OneOf, flag
-from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.options.convert import DUPLICATES, ConvertOptions
+from tfrecorder.core.checks import flag
+from tfrecorder.errors import DatasetError
+from tfrecorder.options.append import AppendOptions
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords
-from tfrecorder.options.option import require
+from tfrecorder.options.option import names_of, require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_APPENDED
 from tfrecorder.output.path import output_path
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
-    from tfrecorder.options.keywords import AppendOn, OnDataflow, Path, Source
+    from tfrecorder.conversion.dry_run import DryRun
+    from tfrecorder.options.keywords import OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -55,27 +57,30 @@ _EARLY = ("runner_options", "progress")
 
 @overload
 def append(  # type: ignore[overload-overlap]
-    source: Source, directory: Path, *, runner: OnDataflow, **options: Unpack[AppendOn]
+    source: Source, directory: Path, *, runner: OnDataflow, **options: Unpack[AppendKeywords]
 ) -> DataflowJob: ...
 @overload
 def append(
-    source: Source, directory: Path, *, stage_only: Literal[True], **options: Unpack[AppendOn]
+    source: Source, directory: Path, *, stage_only: Literal[True], **options: Unpack[AppendKeywords]
 ) -> ConversionStatus: ...
 @overload
 def append(
-    source: Source, directory: Path, *, runner: str | None = None, **options: Unpack[AppendOn]
+    source: Source, directory: Path, *, dry_run: Literal[True], **options: Unpack[AppendKeywords]
+) -> DryRun: ...
+@overload
+def append(
+    source: Source, directory: Path, *, runner: str | None = None, **options: Unpack[AppendKeywords]
 ) -> ConversionResult: ...
-@takes(AppendKeywords, ConvertOptions)
+@takes(AppendKeywords, AppendOptions, ConvertOptions)
 def append(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     directory: str | os.PathLike[str],
     *,
     runner: str | None = None,
-    duplicates: str = "skip",
-    retry_rejects: bool = False,
     stage_only: bool = False,
+    dry_run: bool = False,
     **options: Unpack[AppendKeywords],
-) -> ConversionResult | DataflowJob | ConversionStatus:
+) -> ConversionResult | DataflowJob | ConversionStatus | DryRun:
     """Add rows to a finished dataset, as a new generation; no record in it is rewritten.
 
     All readers then see the old records and the new ones as one dataset.  Rows whose images are
@@ -88,18 +93,16 @@ def append(
         source: as for `tfrecorder.convert`.  The columns must be those of the dataset; labels may
             be new, and get the next integers.
         directory: a finished dataset.
-        duplicates: "skip" skips rows whose images are in the dataset, as a record or as a reject;
-            "keep" adds all rows.
-        retry_rejects: also add rows that are in the dataset only as rejects.
         stage_only: only check and plan; `tfrecorder.parts.work` writes the shards, on any number of
             machines, and `tfrecorder.parts.commit` makes them part of the dataset.
+        dry_run: run every check, and return what would be added; nothing is written.
         **options: of `tfrecorder.convert`.  Options that decide on the records, such as image_size,
             schema or seed, are by default as they were for the dataset.
 
     Returns:
         What `tfrecorder.convert` returns, for the new generation; `generation` is its number, and
         `rows_there` says how many rows were skipped.  If no row is left, nothing is written.  With
-        stage_only, what `tfrecorder.parts.stage` returns.
+        stage_only, what `tfrecorder.parts.stage` returns; with dry_run, what would be added.
 
     Raises:
         OptionError: an option's name or value is wrong, or does not fit the dataset.
@@ -112,12 +115,10 @@ def append(
     Example:
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
-    require(OneOf(*DUPLICATES), duplicates=duplicates)
-    require(flag, retry_rejects=retry_rejects, stage_only=stage_only)
-    if retry_rejects and duplicates == "keep":
-        words = "it has no effect with `duplicates='keep'`, which adds all rows; leave one out."
-        raise OptionError.of("retry_rejects", True, words)
+    require(flag, stage_only=stage_only, dry_run=dry_run)
     given: dict[str, Any] = {"runner": runner, **options}
+    own = {name: given.pop(name) for name in names_of(AppendOptions) if name in given}
+    adding = AppendOptions.of(own)
     # The others need the dataset, which is not opened yet.
     early = {name: given[name] for name in (*_EARLY, *NOT_APPENDED) if name in given}
     chosen = ConvertOptions.of(early, NOT_APPENDED)
@@ -125,8 +126,10 @@ def append(
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
         own_dataset(where)  # otherwise the claim would make a directory
-    rows = partial(_rows, source, where, duplicates == "keep", retry_rejects, given)
+    rows = partial(_rows, source, where, adding, given, dry_run)
     work = job.Job("append", path, chosen, rows, source, adds=True)
+    if dry_run:
+        return trial.of_job(work)
     return job.stage_only(work) if stage_only else job.run(work)
 
 
@@ -147,21 +150,28 @@ def own_dataset(where: str) -> Commit:
 
 
 def _rows(
-    source: Any, where: str, keeps: bool, retry_rejects: bool, given: dict[str, Any], say: Say
+    source: Any,
+    where: str,
+    adding: AppendOptions,
+    given: dict[str, Any],
+    dry_run: bool,
+    say: Say,
 ) -> PlannedRows | ConversionResult:
     """The rows that are not in the dataset yet, planned to be added to it."""
-    complete(where)
+    if not dry_run:
+        complete(where)
     stored, newest = open_dataset(where), own_dataset(where)
     options = inherited_options(where, newest, given)
     check_runner(options)
     say("reading the table")
     table = fit_texts(read_source(source, options), stored.fields, source)
     rows_there, numbers = 0, None
-    if not keeps:
+    if adding.duplicates != "keep":
         say("looking for images already there")
-        merge_rows(where, newest)
+        if not dry_run:
+            merge_rows(where, newest)
         table, rows_there, numbers = pass_over_known(
-            table, where, newest, stored.fields, retry_rejects
+            table, where, newest, stored.fields, adding.retry_rejects
         )
     if rows_there and not len(table.frame):
         return _nothing(stored, newest, rows_there, dict(table.passed_over))

@@ -1,4 +1,4 @@
-"""What a conversion would write, before it writes it: what `tfrecorder convert --dry-run` shows."""
+"""What a job would write, before it writes it: what `--dry-run` shows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import find, pending_shards, with_shards
+from tfrecorder.conversion.job import Job
+from tfrecorder.conversion.staged import PlannedRows, find, pending_shards, with_shards
 from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
@@ -27,11 +29,13 @@ from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
+from tfrecorder.output.result import ConversionResult, skipped_words, there_words
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import (
     ValidationReport,
+    build_report,
     count_warnings,
     problems,
 )
@@ -59,16 +63,18 @@ class PlannedSplit:
 
 @dataclass(frozen=True)
 class DryRun(Report):
-    """What a conversion would write.
+    """What a job would write.
 
     Attributes:
         output_dir: the dataset directory, as it was given.
         splits: by name, TRAIN first.
         class_names: by integer; for integer labels the numbers as text; None without labels.
-        pending: for a conversion that was begun, the shards still to write; None if it is new.
+        pending: for a job that was begun, the shards still to write; None if it is new.
         passed_over: for a folder source, the files that made no row, by kind.
         report: what `tfrecorder.validate` says.
         free: bytes that the disk of the directory has left; None if that is not known.
+        verb: "conversion" or "append".
+        rows_there: for an append, rows that it would skip, because they are already there.
     """
 
     output_dir: str
@@ -78,6 +84,8 @@ class DryRun(Report):
     passed_over: Mapping[str, int]
     report: ValidationReport
     free: int | None = None
+    verb: str = "conversion"
+    rows_there: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -89,6 +97,7 @@ class DryRun(Report):
             "pending_shards": self.pending,
             "passed_over": dict(self.passed_over),
             "free_bytes": self.free,
+            "rows_there": self.rows_there,
             "notes": list(self.report.notes),
             "warnings": count_warnings(self.report),
             "problems": problems(self.report),
@@ -96,14 +105,17 @@ class DryRun(Report):
 
     def _headline(self) -> str:
         rows = counted(sum(split.rows for split in self.splits.values()), "row")
+        if not self.splits:
+            return f"dry run: {self.output_dir}: {there_words(self.rows_there)}"
         if self.pending is None:
-            return f"dry run: {rows} would go to {self.output_dir}; nothing was written"
+            how = "be added" if self.verb == "append" else "go"
+            return f"dry run: {rows} would {how} to {self.output_dir}; nothing was written"
         if not self.pending:
             return f"dry run: {self.output_dir} is finished; nothing would be written"
         shards = sum(split.shards for split in self.splits.values())
         return (
-            f"dry run: the conversion in {self.output_dir} would continue with {self.pending:,} of "
-            f"{counted(shards, 'shard')}; nothing was written"
+            f"dry run: the {self.verb} in {self.output_dir} would continue with {self.pending:,} "
+            f"of {counted(shards, 'shard')}; nothing was written"
         )
 
     def _tables(self) -> list[Table]:
@@ -114,7 +126,9 @@ class DryRun(Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        notes = [] if self.class_names is None else [f"classes: {class_words(self.class_names)}"]
+        notes = [skipped_words(self.rows_there)] if self.rows_there and self.splits else []
+        if self.class_names is not None:
+            notes.append(f"classes: {class_words(self.class_names)}")
         if words := passed_over_words(self.passed_over):
             notes.append(words)
         notes += self.report.notes
@@ -145,14 +159,38 @@ def dry_run(
     """
     chosen = ConvertOptions.of(options)
     path = output_path(output_dir, chosen)
-    with storage.acting_as(chosen.account):
-        return _dry_run(source, path, chosen)
+    rows = partial(rows_of_source, source, storage.absolute(path), chosen)
+    return of_job(Job("conversion", path, chosen, rows, source))
 
 
-def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
-    where = storage.absolute(path)
-    with stage_line(is_shown(options.progress)) as say:
-        rows = rows_of_source(source, where, options, say)
+def of_job(job: Job) -> DryRun:
+    """What a job would write, after the same checks; nothing is written.
+
+    Raises:
+        TfrecorderError: what the job raises before its launch.
+    """
+    with storage.acting_as(job.options.account):
+        with stage_line(is_shown(job.options.progress)) as say:
+            rows = job.rows(say)
+        return _nothing(job, rows) if isinstance(rows, ConversionResult) else _of_rows(job, rows)
+
+
+def _nothing(job: Job, result: ConversionResult) -> DryRun:
+    """For a job that has nothing to write."""
+    return DryRun(
+        output_dir=job.path,
+        splits={},
+        class_names=result.class_names,
+        pending=None,
+        passed_over=result.passed_over,
+        report=ValidationReport.of(build_report(()), result.rows_there, result.notes),
+        verb=job.verb,
+        rows_there=result.rows_there,
+    )
+
+
+def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
+    where = job.where
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
         _, staged, whole = find(rows)
@@ -160,20 +198,22 @@ def _dry_run(source: Any, path: str, options: ConvertOptions) -> DryRun:
         if whole is not None:
             pending, staged = 0, Plan.of(whole.manifest)
         elif staged is not None:
-            pending = len(pending_shards(where, staged, options))
+            pending = len(pending_shards(where, staged, rows.options))
     sizes = rows.sizes()
     rows.check()
     plan = staged or with_shards(rows, sizes)
     labels = class_field(plan.fields)
     assert rows.summary.report is not None
     return DryRun(
-        output_dir=path,
-        splits=_splits(plan, () if options.transforms else sizes),
+        output_dir=job.path,
+        splits=_splits(plan, () if rows.options.transforms else sizes),
         class_names=labels.class_names if labels else None,
         pending=pending,
         passed_over=rows.summary.passed_over,
         report=rows.summary.report,
         free=_free_bytes(where),
+        verb=job.verb,
+        rows_there=rows.summary.rows_there,
     )
 
 

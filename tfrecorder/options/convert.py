@@ -27,10 +27,6 @@ from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema, to_plain
 from tfrecorder.schema.splits import Division
 
-#: What `append` does with rows that are already in the dataset.
-DUPLICATES = ("skip", "keep")
-
-
 DEFAULT_SHARD_SIZE = "128MiB"
 
 

@@ -56,18 +56,19 @@ class _Runners(TypedDict, total=False):
     progress: bool | None
 
 
-class AppendKeywords(_Records, _Runners, total=False):
+class _Converted(_Records, _Runners, total=False):
     base: Path | None
     warnings: str | Sequence[str]
     max_reject_fraction: float
 
 
-class AppendOn(AppendKeywords, total=False):
+class AppendKeywords(_Converted, total=False):
     duplicates: str
+    new_classes: str
     retry_rejects: bool
 
 
-class ConvertKeywords(AppendKeywords, total=False):
+class ConvertKeywords(_Converted, total=False):
     name: str | None
     overwrite: bool
 

@@ -32,6 +32,16 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
+def there_words(rows: int) -> str:
+    """That an append finds all its rows in the dataset."""
+    return f"nothing to append, {counted(rows, 'row is', 'rows are')} already there"
+
+
+def skipped_words(rows: int) -> str:
+    """That an append finds some of its rows in the dataset."""
+    return f"skipped: {counted(rows, 'row')} that are already there"
+
+
 @dataclass(frozen=True)
 class SplitResult:
     """One split of a finished dataset.
@@ -126,8 +136,7 @@ class ConversionResult(SplitSums, Report):
 
     def _headline(self) -> str:
         if not self.splits:
-            rows = counted(self.rows_there, "row is", "rows are")
-            return f"{self.output_dir}: nothing to append, {rows} already there"
+            return f"{self.output_dir}: {there_words(self.rows_there)}"
         what = f"{counted(self.records, 'record')} in {self.output_dir}"
         if self.was_finished:
             return f"{what}, which was finished before: nothing was written"
@@ -165,8 +174,7 @@ class ConversionResult(SplitSums, Report):
                 f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
             )
         if self.rows_there and self.splits:
-            rows = counted(self.rows_there, "row")
-            notes.append(f"skipped: {rows} that are already there")
+            notes.append(skipped_words(self.rows_there))
         if self.class_names is not None:
             notes.append(f"classes: {class_words(self.class_names)}")
         notes += self.notes
