@@ -175,8 +175,8 @@ def finished(output_dir: str, standing: Standing, wanted: Plan) -> Commit | None
     newest = standing.newest
     if newest is None:
         return None
-    since = newest.manifest["since"]
-    first = newest if newest.number == since else read_commit(output_dir, since)
+    chain = newest.manifest["chain"]
+    first = newest if newest.number == chain else read_commit(output_dir, chain)
     return None if describe_difference(Plan.of(first.manifest), wanted) else first
 
 
@@ -215,7 +215,7 @@ def plan_to_continue(
     in_place = wanted.kind is PlanKind.COMPACTION and wanted.base == output_dir
     if standing.newest is None or options.overwrite or wanted.is_added or in_place:
         return None
-    first = read_commit(output_dir, standing.newest.manifest["since"])
+    first = read_commit(output_dir, standing.newest.manifest["chain"])
     differences = describe_difference(Plan.of(first.manifest), wanted)
     raise OutputError(
         f"{'; '.join(differences)}; {output_dir} is a finished dataset. Give `overwrite=True` to "

@@ -7,6 +7,7 @@ a reader must know of the whole dataset then.  A generation is the number of a c
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,23 +128,75 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         require(Whole(0), at=at)
     if at is None or at == newest.number:
         return newest
-    first = newest.manifest["since"]
-    if not first <= at <= newest.number:
-        has = (
-            f"only generation {first}"
-            if first == newest.number
-            else (f"generations {first} to {newest.number}")
-        )
-        since = (
-            ""
-            if at > newest.number
-            else (
-                f" Generation {first} replaced what was there before it"
-                f" ({read_commit(directory, first).manifest['kind']})."
-            )
-        )
-        raise DatasetError(f"`at={at}`: {directory} has {has}.{since}")
-    return read_commit(directory, at)
+    numbers, chain = _readable(directory, newest), newest.manifest["chain"]
+    if at not in numbers:
+        first, last = numbers[0], newest.number
+        has = f"only generation {first}" if first == last else f"generations {first} to {last}"
+        why = f" Generation {at} was taken back by `tfrecorder.undo`." if first < at < last else ""
+        if at < first:
+            kind = f" ({read_commit(directory, first).manifest['kind']})" if first == chain else ""
+            why = f" Generation {first} replaced what was there before it{kind}."
+        raise DatasetError(f"`at={at}`: {directory} has {has}.{why}")
+    return read_commit(directory, at) if at >= chain else _earlier(directory, chain, at)
+
+
+def opened_commit(directory: str, number: int) -> Commit:
+    """The generation of this number, of a dataset that was opened as of it.
+
+    Raises:
+        DatasetError: it was replaced or taken back since.
+    """
+    newest = newest_commit(directory)
+    if newest is None:
+        raise DatasetError(f"{os.path.join(directory, layout.COMMIT)} was replaced; open it again.")
+    return commit_at(directory, newest, number)
+
+
+def _readable(directory: str, newest: Commit) -> list[int]:
+    """The numbers of the generations of a dataset, oldest first."""
+    manifest = newest.manifest
+    numbers = [*chain_before(newest), newest.number]
+    if manifest["since"] == manifest["chain"]:
+        return numbers
+    return sorted(map(int, read_commit(directory, manifest["chain"]).manifest["earlier"])) + numbers
+
+
+def _earlier(directory: str, chain: int, number: int) -> Commit:
+    """A generation before a correction, with the values as they are corrected.
+
+    Args:
+        chain: the number of the correction, whose manifest has the done-records of all its shards.
+    """
+    whole = read_commit(directory, chain)
+    then = whole.manifest["earlier"][str(number)]
+    own = {split: [whole.manifest["splits"][split][0], 0, n] for split, n in then["splits"].items()}
+    written = dict(zip(whole.own_shards, whole.manifest["done"], strict=True))
+    done = {shard: written[shard] for shard in layout.shards_of(own)}
+    classes: dict[str, Counter[str]] = {split: Counter() for split in own}
+    totals: dict[str, Any] = {"reasons": Counter(), "formats": Counter()}
+    for shard, record in done.items():
+        classes[shard.split].update(record["classes"])
+        for name, total in whole.manifest["totals"].items():
+            if isinstance(total, int):
+                totals[name] = totals.get(name, 0) + record[name]
+            else:
+                totals[name].update(record[name])
+    values = {
+        "splits": {split: [revision, n] for split, (revision, _, n) in own.items()},
+        "contents": then["contents"],
+        "own": own,
+        "done": [*done.values()],
+        "class_counts": classes,
+        "totals": totals,
+        "chain": number,
+    }
+    return Commit(number, {**whole.manifest, **values})
+
+
+def chain_before(upto: Commit) -> list[int]:
+    """The numbers of the commits before one that the records then come from, oldest first."""
+    numbers = range(upto.manifest["chain"], upto.number)
+    return [number for number in numbers if number not in upto.manifest["skips"]]
 
 
 def commits(directory: str, upto: Commit) -> list[Commit]:
@@ -152,19 +205,19 @@ def commits(directory: str, upto: Commit) -> list[Commit]:
     Raises:
         DatasetError: a manifest cannot be read.
     """
-    numbers = range(upto.manifest["since"], upto.number)
 
     def read(number: int) -> Commit:
         return read_commit(directory, number)
 
-    return [*storage.each(read, numbers, directory), upto]
+    return [*storage.each(read, chain_before(upto), directory), upto]
 
 
 def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[int]:
     """The numbers of the commits that `at=` can read a dataset as of, newest first.
 
     A conversion is generation 0; each append or batch of a stream that follows is one more.
-    Whatever replaces the records, such as an overwrite, begins again with its own number.
+    Whatever replaces the records, such as an overwrite, begins again with its own number.  What
+    `undo` took back is not among them.
 
     Args:
         directory: what `convert` and `append` wrote.
@@ -185,7 +238,8 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
         if newest is None:
             raise DatasetError(f"{where} is not a finished dataset that tfrecorder wrote.")
         last = commit_at(where, newest, at)
-    return list(range(last.number, last.manifest["since"] - 1, -1))
+        numbers = _readable(where, newest)
+    return [number for number in reversed(numbers) if number <= last.number]
 
 
 def is_own(names: Iterable[str], folders: Iterable[str]) -> bool:

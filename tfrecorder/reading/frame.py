@@ -18,7 +18,7 @@ from tfrecorder.format.example import Values, parse_features, text_of
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.boxes import stored_corners
-from tfrecorder.reading.commits import read_commit
+from tfrecorder.reading.commits import opened_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.open import open_dataset
@@ -90,7 +90,7 @@ def to_frame(
     splits, cells = _gather(stored, chosen, images)
     options = {}
     if stored.commit is not None:
-        options = read_commit(where, stored.commit).manifest["options"]
+        options = opened_commit(where, stored.commit).manifest["options"]
     frame = _frame(stored.fields, options, splits, cells)
     boxes = [field for field in stored.fields if isinstance(field.kind, Boxes) and field.gathered]
     return _one_row_a_box(frame, boxes[0]) if boxes else frame

@@ -16,7 +16,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
-from tfrecorder.reading.commits import Commit, commits, read_commit
+from tfrecorder.reading.commits import Commit, commits, opened_commit
 from tfrecorder.reading.dataset import Shape
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
@@ -253,8 +253,8 @@ def info(
     where, named = storage.given_path(directory), NamedKeys(image, label)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
-        own = stored.commit is not None
-        every = commits(where, read_commit(where, stored.commit or 0)) if own else []
+        number = stored.commit
+        every = [] if number is None else commits(where, opened_commit(where, number))
         totals = [commit.manifest["totals"] for commit in every]
         rejects = summed(counts["reasons"] for counts in totals)
         if at is None and rejects:  # a later commit may have won what an earlier one rejected

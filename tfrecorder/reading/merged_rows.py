@@ -126,7 +126,8 @@ def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozense
     note, types = (about.get(key, b"").decode(errors="replace") for key in (_UPTO, _SCHEMA))
     first = note.partition(" ")[0]
     number = int(first) if first.isdecimal() and types == str(schema) else -1
-    if not newest.manifest["since"] <= number <= newest.number:
+    manifest = newest.manifest
+    if not manifest["chain"] <= number <= newest.number or number in manifest["skips"]:
         return frozenset()
     upto = newest if number == newest.number else read_commit(directory, number)
     return frozenset(upto.shards) if note == _note(upto) else frozenset()

@@ -20,7 +20,7 @@ from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, done_of, list_folders
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.commits import Commit, is_own
+from tfrecorder.reading.commits import Commit, chain_before, is_own
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
@@ -72,13 +72,17 @@ class Expectation:
 
     def before(self, number: int) -> Mapping[str, Any] | None:
         """The manifest before that of a commit, or what is known of it where it was replaced."""
-        if number - 1 in self.commits:
-            return self.commits[number - 1].manifest
+        if (last := self.number_before(number)) in self.commits:
+            return self.commits[last].manifest
         manifest = self.commits[number].manifest if number in self.commits else {}
         if "replaced" not in manifest:
             return None
         major = int(manifest["stated"].partition(".")[0])
         return {"splits": manifest["replaced"], "stated": f"{major - 1}.0.0"}
+
+    def number_before(self, number: int) -> int:
+        """The commit that another follows, which was not taken back; -1 for the first."""
+        return max((n for n in self.numbers if n < number), default=-1)
 
     def path(self, name: str) -> str:
         """The path of a file of the dataset."""
@@ -130,19 +134,23 @@ def read_expectation(directory: str) -> Expectation:
             "or gone, so nothing says what the dataset holds. Get access, or copy one again."
         )
     listed = newest.shards if newest else _shards_there(directory, info or {})
-    since = newest.manifest["since"] if newest else _since(directory, note[0], {*listed})
+    # What is known of the commits before it.
+    known = newest or _older(directory, note[0], {*listed})
+    numbers = [note[0]]
+    if known is not None:
+        numbers = [*chain_before(known), *range(known.number, note[0] + 1)]
 
     def read(number: int) -> Commit | None:
         return _read_commit(directory, number, faults)
 
-    chain = [*storage.each(read, range(since, note[0]), directory), newest]
+    chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
     done = done_of(*(commit.manifest for commit in commits.values()))
     expected = Expectation(
         directory=directory,
         note=note,
         info=info,
-        numbers=range(since, note[0] + 1),
+        numbers=numbers,
         commits=commits,
         done=done,
         shards=[*done, *(shard for shard in listed if shard not in done)],
@@ -203,15 +211,15 @@ def _numbers(directory: str) -> list[int]:
     return sorted(number for number in numbers if number is not None)
 
 
-def _since(directory: str, last: int, shards: Collection[Shard]) -> int:
-    """The commit that began a dataset whose newest manifest is lost, by the newest of the others.
+def _older(directory: str, last: int, shards: Collection[Shard]) -> Commit | None:
+    """The newest commit with a manifest before one whose manifest is lost.
 
-    If none is of these shards, it is the newest itself, as far as anybody knows.
+    None if it is not of these shards: then the lost one came alone, as far as anybody knows.
     """
     for number in reversed(_numbers(directory)):
         if number < last and (commit := _read_commit(directory, number, [])):
-            return int(commit.manifest["since"]) if {*commit.shards} <= {*shards} else last
-    return last
+            return commit if {*commit.shards} <= {*shards} else None
+    return None
 
 
 def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | None:
@@ -220,7 +228,7 @@ def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | N
     def parsed(data: bytes) -> Commit:
         manifest = parse_manifest(data, os.path.join(directory, file))
         plan, commit = Plan.of(manifest), Commit(number, manifest)
-        is_whole = 0 <= manifest["since"] <= number == plan.commit
+        is_whole = 0 <= manifest["since"] <= manifest["chain"] <= number == plan.commit
         if not is_whole or plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
         done_of(manifest)
@@ -246,9 +254,11 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
             if (record.plan, record.shard) != (plan.digest, shard.name):
                 yield Fault(file, "damaged", f"what it says of {shard.file} is of another")
         before = expected.before(number)
-        if number - 1 in expected.lost:
+        last = expected.number_before(number)
+        if last in expected.lost:
             continue
-        if before is not None and manifest["previous"] != before.get("plan", plan.previous):
+        previous = (before or {}).get("plan", plan.previous)
+        if last in (-1, number - 1) and manifest["previous"] != previous:
             yield Fault(file, "differs", "it follows another commit than the one before it")
         made = json.loads(json.dumps(manifest_of(plan, done, before, manifest["lists"])))
         made["abandoned"] = manifest["abandoned"]

@@ -34,13 +34,17 @@ def manifest_of(
     """The values of a manifest.
 
     Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
-    first shard, shards]), "done" (the done-records), "class_counts", "totals", and for what
-    replaces a dataset "replaced", its "splits".  Of the dataset as of then: "splits" (split ->
-    [revision, shards]), "since" (the commit that began it), "stated" (its version for TFDS),
-    "image_shapes", "image_sides",
-    "positions" (source -> how far it was read), "lists" (sums of the two lists of rows) and
-    "contents" (split -> a checksum of all its shards) and "abandoned" (the "own" of an operation
-    that was given up, whose late workers may still write these names).
+    first shard, shards]), "done" (the done-records), "class_counts", "totals"; for what replaces
+    a dataset "replaced", its "splits"; for what replaces it and keeps the numbers of its records
+    "earlier" (generation before the chain -> "splits", how many shards each had, and "contents").
+
+    Of the dataset as of then: "splits" (split -> [revision, shards]), "since" (the commit that
+    began the numbers of its records), "chain" (the commit from which on the manifests have the
+    done-records of all shards), "skips" (the commits of that chain that were taken back), "stated"
+    (its version for TFDS), "image_shapes", "image_sides", "positions" (source -> how far it was
+    read), "lists" (sums of the two lists of rows), "contents" (split -> a checksum of all its
+    shards) and "abandoned" (shards of what was given up or taken back, whose late workers may still
+    write these names).
 
     Args:
         done: the done-records of all shards of the commit, in their order.
@@ -54,6 +58,7 @@ def manifest_of(
         name: [revision, first + count] for name, (revision, first, count) in plan.own.items()
     }
     stated = None if previous is None else {"version": previous["stated"]}
+    last: int = before.get("commit", plan.commit - 1)
     contents = dict(before.get("contents", {}))
     for shard, record in done.items():
         crc = record.crc32c.to_bytes(4, "big")
@@ -72,6 +77,9 @@ def manifest_of(
         "totals": asdict(add_up(records)),
         "splits": splits,
         "since": before.get("since", plan.commit),
+        "chain": before.get("chain", plan.commit),
+        # What is taken back lies between the commit that this one follows, and this one.
+        "skips": [*before.get("skips", ()), *range(last + 1, plan.commit)],
         "image_shapes": image_shapes(plan, records),
         "image_sides": image_sides(plan, records),
         "positions": before.get("positions", {}) | positions,
