@@ -22,6 +22,7 @@ from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.record_copies import all_rows, uris_of
+from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
@@ -73,7 +74,8 @@ def compact(
         output_dir: a directory that is new or empty, or that of the compaction to continue; None
             compacts the dataset in place.
         drop: image uris whose records are left out, or the path of a text file with one uri per
-            line.  Nothing of these records is left in the compacted dataset.
+            line.  Nothing of these records is left in the compacted dataset, and rows with the same
+            images do not come back by `append` or `stream`, unless `readmit` is given.
         at: the last generation to include, in another directory; None means the newest.
         stage_only: as for `tfrecorder.append`.
         **options: num_shards, shard_size, shuffle, seed, name, overwrite, and the options
@@ -138,13 +140,21 @@ def _rows(
     taken = _options(newest, options, elsewhere=where != target)
     if where == target and not drop and (not shards or _is_compacted(newest, taken)):
         return dataclasses.replace(read_result(where, newest.number), was_finished=True)
-    plan, planned = _plan(where, stored, newest, shards, drop, options)
+    marks = read_marks(where, own_dataset(where))
+    plan, planned, gone = _plan(where, stored, newest, shards, drop, options)
+    if drop:
+        marks = marks.marking(gone, stored.fields)
     plan = dataclasses.replace(plan, options=taken, kept=kept)
     records = sum(stored.records(split) or 0 for split in stored.splits)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(
-        folder=target, plan=plan, planned=planned, options=options, sizes=lambda: sizes
+        folder=target,
+        plan=plan,
+        planned=planned,
+        options=options,
+        sizes=lambda: sizes,
+        marks=marks if drop or (marks and where != target) else None,
     )
 
 
@@ -209,12 +219,13 @@ def _plan(
     shards: Sequence[Shard],
     drop: Collection[str],
     options: ConvertOptions,
-) -> tuple[Plan, pa.Table]:
-    """The plan that writes the rows of some shards again, and these rows in its order."""
+) -> tuple[Plan, pa.Table, pa.Table]:
+    """The plan that writes the rows of some shards again, these in its order; and those dropped."""
     rows, splits = all_rows(where, shards)
+    gone = rows.slice(0, 0)
     if drop:
         rest = ~_dropped(where, uris_of(rows, stored.fields), drop)
-        rows, splits = rows.filter(rest), splits[rest]
+        rows, gone, splits = rows.filter(rest), rows.filter(~rest), splits[rest]
         if not len(rows):
             raise OptionError("`drop` would leave no record; name fewer uris.")
     order, split_rows = order_of(splits, options)
@@ -241,7 +252,7 @@ def _plan(
         kind=PlanKind.COMPACTION,
         streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
     )
-    return plan, rows.take(order)
+    return plan, rows.take(order), gone
 
 
 def _missing(

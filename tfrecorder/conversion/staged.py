@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.conversion.removed import Marks
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -47,12 +48,13 @@ class Summary:
 
     Attributes:
         report: on the source; None if none was checked.
-        passed_over, rows_there: as in `ConversionResult`.
+        passed_over, rows_there, removed: as in `ConversionResult`.
     """
 
     report: ValidationReport | None = None
     passed_over: dict[str, int] = field(default_factory=dict)
     rows_there: int = 0
+    removed: int = 0
 
     @property
     def warnings(self) -> dict[str, int]:
@@ -72,6 +74,7 @@ class PlannedRows:
         sizes: sizes in bytes of some of the images, from which the number of shards follows.
         check: raises an error if the images are not there; called before anything is changed.
         spool: takes a folder and rows; puts those of their images there that came as bytes.
+        marks: of what was removed, if others hold from its commit on.
     """
 
     folder: str
@@ -81,6 +84,7 @@ class PlannedRows:
     sizes: Callable[[], Sequence[int]]
     check: Callable[[], None] = lambda: None
     spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
+    marks: Marks | None = None
     summary: Summary = field(default_factory=Summary)
 
 
@@ -194,6 +198,8 @@ def stage(rows: PlannedRows) -> Staged | Commit:
     if plan.spooled and pending:
         rows.spool(where, rows.planned.take(_numbers_of(plan, pending)))
     if staged is None:
+        if rows.marks is not None:
+            plan = rows.marks.publish(where, plan)
         stage_next(plan, rows.planned, where)
     else:
         plan = reopen(where, plan, rows.plan.base, pending)

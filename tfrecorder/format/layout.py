@@ -23,6 +23,7 @@ out/
     lock                            held by the operation that writes the directory
     tmp/                            files not complete yet
     spool/                          images that came as bytes, until their commit
+    removed/00003-….json            salted hashes of what was removed, as of commit 3
     rows.parquet                    the columns of many tables that an append searches, together
 """
 
@@ -57,11 +58,12 @@ DONE = f"{PRIVATE}/done"
 WAITING = f"{PRIVATE}/waiting"
 PROGRESS = f"{PRIVATE}/progress"
 SPOOL = f"{PRIVATE}/spool"
+REMOVED = f"{PRIVATE}/removed"
 WAITING_REJECTS = f"{WAITING}/{REJECTS}"
 WAITING_COMMIT = f"{WAITING}/{COMMIT}"
 ROWS = f"{PRIVATE}/rows.parquet"
 
-PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL)
+PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED)
 
 #: What an operation needs only until its commit; its plan goes after all of these.
 LEFTOVERS = (TMP, DONE, WAITING, PROGRESS, FAILURE, PARTS, PLAN_ROWS)
@@ -176,6 +178,15 @@ def manifest(commit: int) -> str:
     '_tfrecorder/commits/00003.json'
     """
     return f"{COMMITS}/{commit:05d}.json"
+
+
+def removed(commit: int, digest: str) -> str:
+    """The marks of what was removed, as of a commit.
+
+    >>> removed(3, "a1b2c3d4e5f6")
+    '_tfrecorder/removed/00003-a1b2c3d4.json'
+    """
+    return f"{REMOVED}/{commit:05d}-{digest[:8]}.json"
 
 
 def commit_of(name: str) -> int | None:

@@ -271,7 +271,11 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
         names |= {*_public_names(pending, ()), layout.manifest(pending.commit)}
-    private = _names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS)
+    if pending is not None and (
+        newest is None or pending.removed != newest.manifest.get("removed", "")
+    ):
+        names.add(pending.removed)
+    private = _names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
     names &= {*storage.names(output_dir), *private}
     remove_leftovers(output_dir, names, keep_spool)
 

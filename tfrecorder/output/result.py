@@ -42,6 +42,18 @@ def skipped_words(rows: int) -> str:
     return f"skipped: {counted(rows, 'row')} that are already there"
 
 
+def removed_words(rows: int) -> list[str]:
+    """What a result says of rows that were removed before; nothing without any.
+
+    >>> removed_words(1)
+    ['removed before: 1 row, which stays out; `readmit=True` of append or stream lets it in']
+    """
+    stay = "which stays out" if rows == 1 else "which stay out"
+    them = "it" if rows == 1 else "them"
+    words = f"removed before: {counted(rows, 'row')}, {stay}; `readmit=True` of append or stream"
+    return [f"{words} lets {them} in"] if rows else []
+
+
 @dataclass(frozen=True)
 class SplitResult:
     """One split of a finished dataset.
@@ -107,6 +119,7 @@ class ConversionResult(SplitSums, Report):
         rows_before: rows of these shards.
         generation: the number of the commit that these figures are for; 0 for the first.
         rows_there: for an append, rows skipped because their images are already in the dataset.
+        removed: rows left out because they were removed from the dataset before.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -127,6 +140,7 @@ class ConversionResult(SplitSums, Report):
     rows_before: int = 0
     generation: int = 0
     rows_there: int = 0
+    removed: int = 0
     name: str | None = None
     version: str | None = None
 
@@ -175,6 +189,7 @@ class ConversionResult(SplitSums, Report):
             )
         if self.rows_there and self.splits:
             notes.append(skipped_words(self.rows_there))
+        notes += removed_words(self.removed)
         if self.class_names is not None:
             notes.append(f"classes: {class_words(self.class_names)}")
         notes += self.notes

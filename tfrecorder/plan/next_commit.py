@@ -41,6 +41,7 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
         follows=follows if adds else None,
         starts={split: counts[split] for split in plan.split_rows if counts.get(split)},
         revisions={split: number for split, number in revisions.items() if number != 1},
+        removed=plan.removed or newest.get("removed", ""),
     )
 
 

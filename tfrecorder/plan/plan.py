@@ -41,6 +41,9 @@ from tfrecorder.validation.statistics import describe_columns
 
 SAMPLE_ROWS = 1000
 
+#: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
+_NOT_DECISIVE = ("base", "remote", "removed")
+
 
 class PlanKind(str, enum.Enum):
     """What a plan is for; the value is the word for it in messages.
@@ -92,6 +95,7 @@ class Plan:
             until the commit.
         stands_for: the digest of the plan that this one replaces: that plan was lost, and `repair`
             made this one from the records.  "" for all others.
+        removed: the file with the marks of what was removed, once it is committed; "" for none.
     """
 
     rows: int
@@ -114,6 +118,7 @@ class Plan:
     streams: dict[str, Any] | None = None
     spooled: int = 0
     stands_for: str = ""
+    removed: str = ""
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -156,7 +161,7 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides what the files hold."""
-        decides = {k: v for k, v in self.values().items() if k not in ("base", "remote")}
+        decides = {k: v for k, v in self.values().items() if k not in _NOT_DECISIVE}
         text = json.dumps(decides, sort_keys=True)
         return self.stands_for or hashlib.sha256(text.encode()).hexdigest()
 

@@ -179,6 +179,8 @@ def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
         number = layout.commit_of(name)
         if number is not None and number < manifest["commit"]:
             gone.add(layout.manifest(number))
+    marks = storage.names(os.path.join(output_dir, layout.REMOVED))
+    gone |= {f"{layout.REMOVED}/{name}" for name in marks} - {manifest.get("removed")}
     return {*gone, layout.ROWS}
 
 
