@@ -258,7 +258,7 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         if last in expected.lost:
             continue
         previous = (before or {}).get("plan", plan.previous)
-        if last in (-1, number - 1) and manifest["previous"] != previous:
+        if last in (-1, number - 1) and plan.previous != previous:
             yield Fault(file, "differs", "it follows another commit than the one before it")
         made = json.loads(json.dumps(manifest_of(plan, done, before, manifest["lists"])))
         made["abandoned"] = manifest["abandoned"]
