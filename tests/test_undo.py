@@ -1,10 +1,14 @@
-"""`undo`: what was begun and not committed is abandoned, and leaves nothing behind."""
+"""`undo` abandons what was begun and not committed, and leaves nothing of it behind.
+
+What was committed is taken back in `test_undo_committed.py`.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +77,6 @@ def check_is_old(out: str, before: dict[str, bytes]) -> None:
     assert private_files(out) == private_files("fresh") | {"_tfrecorder/commits/00002.json"}
     assert tfrecorder.status(out).committed
     assert tfrecorder.verify(out, progress=False).ok
-    with pytest.raises(DatasetError, match="nothing is pending"):
-        tfrecorder.undo(out)
 
 
 @pytest.mark.parametrize("operation", BEGUN)
@@ -86,7 +88,15 @@ def test_what_was_begun_is_abandoned_wherever_it_stopped(operation: str, parts: 
     begin("out")
     for part in range(parts):
         tfrecorder.parts.work("out", part=(part + 1, 2), progress=False)
+    pending = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
+    planned = tfrecorder.undo("out", dry_run=True)
+    assert str(planned) == (
+        f"out: would abandon an unfinished {kind}, {rows} rows in 2 shards; the dataset stays as it"
+        " was"
+    )
+    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == pending
     result = tfrecorder.undo("out")
+    assert replace(result, dry_run=True) == planned
     assert (result.output_dir, result.kind, result.rows) == ("out", kind, rows)
     assert (result.shards, result.generation) == (2, 1)
     assert str(result) == (
@@ -147,13 +157,9 @@ def test_who_wakes_up_late_commits_nothing(operation: str) -> None:
     assert not Path("out/_tfrecorder/plan.json").exists()
 
 
-def test_where_nothing_is_pending_nothing_is_changed() -> None:
-    old("out")
-    before = {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()}
-    for where in ("out", "nowhere"):
-        with pytest.raises(DatasetError, match=f"{where}: nothing is pending"):
-            tfrecorder.undo(where)
-    assert {path: path.read_bytes() for path in Path("out").rglob("*") if path.is_file()} == before
+def test_where_there_is_nothing_nothing_is_made() -> None:
+    with pytest.raises(DatasetError, match="nowhere: nothing is pending, and there is no dataset"):
+        tfrecorder.undo("nowhere")
     assert not Path("nowhere").exists()
 
 
@@ -212,8 +218,9 @@ def test_what_is_committed_is_completed_and_stays(verb: str) -> None:
     )
     assert Path("out/_tfrecorder/plan.json").exists()
     rows = content("out")
-    with pytest.raises(DatasetError, match="it was committed; nothing is pending any more"):
-        tfrecorder.undo("out")
+    for dry_run in (True, False):
+        with pytest.raises(DatasetError, match="it was committed; nothing is pending any more"):
+            tfrecorder.undo("out", dry_run=dry_run)
     assert content("out") == rows
     assert not Path("out/_tfrecorder/plan.json").exists()
     assert not Path("out/_tfrecorder/done").exists()
@@ -256,11 +263,11 @@ def test_the_command_says_what_it_abandoned() -> None:
         "rows": 8,
         "shards": 2,
         "generation": 2,
+        "taken_back": None,
+        "classes": [],
+        "streams": {},
+        "dry_run": False,
     }
-    again = invoke("undo", "out")
-    assert again.exit_code == 1
-    assert again.stderr.endswith("out: nothing is pending, so there is nothing to abandon.\n")
-    assert len(again.stderr.splitlines()) == 1
 
 
 def test_another_operation_names_it() -> None:

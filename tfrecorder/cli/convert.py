@@ -157,18 +157,22 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
 
 
 @click.command(
-    help="""Abandon what was begun in DIRECTORY and not committed.
+    help="""Abandon what was begun in DIRECTORY and not committed; else take the newest rows back.
 
-    What it wrote is removed. The dataset that was there before stays as it is.""",
+    What an operation that is not committed wrote is removed, and the dataset that was there before
+    stays as it is. If nothing was begun, the rows of the newest append, or of the newest batch of a
+    stream, go, with the classes that they brought; the stream goes on with these rows again.
+    Repeated, the command takes back the addition before.""",
     epilog="Example: tfrecorder undo out",
 )
 @click.argument("directory")
+@click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
 @json_option
 @quiet_option
-def undo(directory: str, as_json: bool) -> None:
+def undo(directory: str, dry_run: bool, as_json: bool) -> None:
     from tfrecorder.conversion.undo import undo as run
 
-    show(run(directory), as_json)
+    show(run(directory, dry_run=dry_run), as_json)
 
 
 @click.command(

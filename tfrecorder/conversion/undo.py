@@ -1,30 +1,45 @@
-"""`undo`: abandon what was begun in a dataset directory and not committed."""
+"""`undo`: abandon what was begun and not committed; else take the newest addition back."""
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.display.tables import Report, counted
+from tfrecorder.core.checks import flag
+from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
-from tfrecorder.output.directory import claim, clear, standing_of
-from tfrecorder.output.staging import read_plan
-from tfrecorder.writing.commit import abandon, complete
+from tfrecorder.options.option import require
+from tfrecorder.output.directory import Standing, claim, clear, stage_next, standing_of
+from tfrecorder.plan.plan import PlanKind
+from tfrecorder.reading.commits import Commit, chain_before, read_commit
+from tfrecorder.schema.fields import from_json
+from tfrecorder.writing.commit import abandon, complete, take_back
+from tfrecorder.writing.undo_plan import plan_without, taken_by
+
+#: How a message names what is taken back.
+_NAMES = {PlanKind.APPEND: "an append", PlanKind.BATCH: "a batch of a stream"}
 
 
 @dataclass(frozen=True)
 class UndoResult(Report):
-    """What `undo` abandoned.
+    """What `undo` abandoned or took back, or with `dry_run` would.
 
     Attributes:
         output_dir: the dataset directory.
-        kind: what was pending: "conversion", "append", "stream" (a batch) or "compaction".
-        rows: how many rows it had planned.
-        shards: into how many shards.
-        generation: the newest generation of the dataset, which stays as it is; None if there was no
-            dataset yet.
+        kind: what it was: "conversion", "append", "stream" (a batch) or "compaction".
+        rows: how many rows it had, or had planned.
+        shards: in how many shards.
+        generation: the newest generation: the one that stays as it is, or the one without what was
+            taken back; None if there was no dataset yet.
+        taken_back: the generation that was taken back; None if nothing was committed.
+        classes: the classes that went with it.
+        streams: for each source of a stream whose rows went, the position that it was read up to
+            before; None for its beginning.
+        dry_run: True if nothing was done.
     """
 
     output_dir: str
@@ -32,54 +47,156 @@ class UndoResult(Report):
     rows: int
     shards: int
     generation: int | None
+    taken_back: int | None = None
+    classes: tuple[str, ...] = ()
+    streams: Mapping[str, Any] = field(default_factory=dict)
+    dry_run: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return asdict(self)
 
     def _headline(self) -> str:
-        stays = "" if self.generation is None else "; the dataset stays as it was"
-        rows, shards = counted(self.rows, "row"), counted(self.shards, "shard")
-        return f"{self.output_dir}: abandoned an unfinished {self.kind}, {rows} in {shards}{stays}"
+        what = f"{counted(self.rows, 'row')} in {counted(self.shards, 'shard')}"
+        if self.taken_back is None:
+            stays = "" if self.generation is None else "; the dataset stays as it was"
+            done = "would abandon" if self.dry_run else "abandoned"
+            return f"{self.output_dir}: {done} an unfinished {self.kind}, {what}{stays}"
+        if self.classes:
+            what += f", {counted(len(self.classes), 'class', 'classes')}"
+        done = "would take back" if self.dry_run else "took back"
+        name = _NAMES[PlanKind(self.kind)]
+        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} of {what}"
+
+    def _notes(self) -> list[str]:
+        notes = [f"classes that go: {class_words(self.classes)}"] if self.classes else []
+        for name, position in self.streams.items():
+            behind = "its beginning" if position is None else json.dumps(position)
+            notes.append(f"stream from {name}: its rows come again; it is read on from {behind}")
+        return notes
 
 
-def undo(directory: str | os.PathLike[str]) -> UndoResult:
-    """Abandon an operation that was begun in a directory and not committed.
+def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoResult:
+    """Abandon what was begun in a directory and not committed; else take the newest addition back.
 
-    What it wrote is removed, and no later process can commit it.  The dataset that was there before
-    stays as it is.
+    What is abandoned or taken back is removed, and no later process can commit it.  If an operation
+    is pending, the dataset that was there before stays as it is.  If none is, the rows of the
+    newest append, or of the newest batch of a stream, go, with the classes that they brought; a
+    stream goes on with these rows again.  A second `undo` takes back the addition before.
 
     Args:
         directory: the dataset directory.
+        dry_run: only say what would go; nothing is changed.
 
     Returns:
-        What was abandoned.
+        What went.
 
     Raises:
-        DatasetError: nothing is pending there.
+        OptionError: `dry_run` is neither True nor False.
+        DatasetError: there is nothing to abandon, and the newest commit is no addition.
         OutputError: another process is writing the directory, or it cannot be written.
 
     Example:
         >>> tfrecorder.undo("out").kind  # doctest: +SKIP
         'append'
     """
-    where = storage.absolute(storage.given_path(directory))
+    require(flag, dry_run=dry_run)
+    given, where = os.fspath(directory), storage.absolute(storage.given_path(directory))
     with storage.failing_as(DatasetError, where):
-        if read_plan(where) is None:
-            raise DatasetError(f"{where}: nothing is pending, so there is nothing to abandon.")
+        standing = standing_of(where)
+        if standing == Standing(None, None):
+            raise DatasetError(
+                f"{where}: nothing is pending, and there is no dataset of tfrecorder from which an "
+                "addition could be taken back."
+            )
+        if dry_run:
+            if standing.is_committed and not _undoes(standing):
+                raise _committed(where)
+            return _result(given, where, standing, dry_run)
+    begun = standing.pending
     with claim(where):
         standing = standing_of(where)
         pending, newest = standing.pending, standing.newest
-        if pending is None or complete(where):
-            raise DatasetError(f"{where}: it was committed; nothing is pending any more.")
-        if newest is None:
+        if not _undoes(standing) and (complete(where) or (begun and not pending)):
+            raise _committed(where)
+        with storage.failing_as(DatasetError, where):
+            result = _result(given, where, standing)
+        if _undoes(standing):  # of a call that was killed
+            complete(where)
+        elif pending is None and newest is not None:
+            plan = plan_without(newest, *_newest_addition(where, newest))
+            stage_next(plan, None, where)
+            take_back(where, plan)
+        elif newest is None:
             clear(where, standing)
         elif not standing.is_overtaken:
             abandon(where, standing)
+    return result
+
+
+def _undoes(standing: Standing) -> bool:
+    """True if something is being taken back."""
+    return standing.pending is not None and standing.pending.kind is PlanKind.UNDO
+
+
+def _committed(where: str) -> DatasetError:
+    return DatasetError(
+        f"{where}: it was committed; nothing is pending any more. Call `tfrecorder.undo` again to "
+        "take back what was added."
+    )
+
+
+def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
+    """The newest addition that was not taken back, and the commit that it was added to.
+
+    Raises:
+        DatasetError: the newest commit that changed records is no addition.
+    """
+    commit = newest
+    for number in reversed(chain_before(newest)):
+        if commit.manifest["own"]:
+            break
+        commit = read_commit(where, number)
+    before = chain_before(commit)
+    if not before or PlanKind(commit.manifest["kind"]) not in _NAMES:
+        raise DatasetError(
+            f"{where}: nothing was added since generation {commit.number} "
+            f"({commit.manifest['kind']}), which is not taken back. `tfrecorder.update` corrects "
+            "and adds rows, and `tfrecorder.remove` removes records; to replace all of them, "
+            "convert with `overwrite=True`."
+        )
+    return commit, read_commit(where, before[-1])
+
+
+def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -> UndoResult:
+    """What `undo` does to a directory.
+
+    Args:
+        given: the directory as it was given.
+    """
+    pending, newest = standing.pending, standing.newest
+    if pending is not None and not _undoes(standing):
+        return UndoResult(
+            output_dir=given,
+            kind=pending.kind.value,
+            rows=pending.rows,
+            shards=len(pending.shards),
+            generation=None if newest is None else newest.number,
+            dry_run=dry_run,
+        )
+    assert newest is not None
+    taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
+    manifest = taken.manifest
+    fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)
+    names = [(now.class_names or (), len(was.class_names or ())) for now, was in fields]
     return UndoResult(
-        output_dir=os.fspath(directory),
-        kind=pending.kind.value,
-        rows=pending.rows,
-        shards=len(pending.shards),
-        generation=None if newest is None else newest.number,
+        output_dir=given,
+        kind=manifest["kind"],
+        rows=manifest["rows"],
+        shards=len(taken.own_shards),
+        generation=pending.commit if pending else newest.number + 1,
+        taken_back=taken.number,
+        classes=tuple(name for all_names, first in names for name in all_names[first:]),
+        streams={name: stream["from"] for name, stream in manifest.get("streams", {}).items()},
+        dry_run=dry_run,
     )

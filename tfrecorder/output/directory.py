@@ -223,7 +223,7 @@ def plan_to_continue(
     )
 
 
-def stage_next(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+def stage_next(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
     """Stage a plan, which claims the next commit, and look whether that is still the next.
 
     Raises:

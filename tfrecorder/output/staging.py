@@ -30,14 +30,18 @@ PLAN_OF_ROWS = "tfrecorder.plan.plan"
 URI_OF_ROWS = "tfrecorder.plan.uri"
 
 
-def stage_plan(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
     """Write the plan's two files; `plan.json` last, so that it is never there without its rows.
+
+    Args:
+        planned: its rows; None if it has none.
 
     Raises:
         OutputError: another plan was staged there in the meantime, in a bucket.
         OSError: they cannot be written.
     """
-    _stage_rows(plan, planned, output_dir)
+    if planned is not None:
+        _stage_rows(plan, planned, output_dir)
     if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
         raise OutputError(
             f"{output_dir}: another conversion started there at the same moment. Wait until it "

@@ -99,7 +99,7 @@ class ConversionStatus(SplitSums, Report):
         return {**values, **{name: getattr(self, name) for name in totals}}
 
     def _headline(self) -> str:
-        share = f"{self.rows_through / self.rows:.1%}"
+        share = f"{self.rows_through / max(1, self.rows):.1%}"
         rows = f"{self.rows_through:,} of {counted(self.rows, 'row')} ({share})"
         shards = f"{self.shards_done:,} of {counted(self.shards, 'shard')} done"
         return f"{self.output_dir}: {rows}, {shards}"

@@ -52,7 +52,7 @@ class PlanKind(str, enum.Enum):
     APPEND: they are added to one.
     BATCH: rows of a stream are added to one, or begin it.
     COMPACTION: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
-    UNDO: nothing: an operation that was pending is abandoned.
+    UNDO: nothing: an operation that was pending is abandoned, or an addition is taken back.
     """
 
     CONVERSION = "conversion"
@@ -81,8 +81,9 @@ class Plan:
         commit: the number of the commit that it becomes, from 0.
         previous: the digest of the plan of the commit that it replaces; "" for the first one.
         follows: for what adds to a dataset, what is known of it: "rows", of all sources so far;
-            "image_shapes" and "image_sides" as in its manifest.  None for what begins or replaces
-            one.
+            "image_shapes" and "image_sides" as in its manifest; for what takes an addition back
+            the state before that one, "undoes", its commit, and "version", what is stated then.
+            None for what begins or replaces a dataset.
         starts: the number of the first new shard of a split, where it is not 0.
         kept: for what replaces a dataset, the numbers of the shards of each split that stay as they
             are, under the first names of the next revision.

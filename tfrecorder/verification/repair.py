@@ -149,8 +149,9 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         late -= {*expected.shards, *under_way}
         storage.remove_all(directory, [shard.file for shard in late])
         with contextlib.suppress(DatasetError):  # of what is damaged: it is done at the end
-            if complete(directory):
-                expected = read_expectation(directory)
+            complete(directory)
+        if expected.pending is not None:
+            expected = read_expectation(directory)
     with byte_bar(expected, shown) as advance:
         findings, faults = check_all(expected, expected.shards, advance=advance)
     if not faults:

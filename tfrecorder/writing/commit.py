@@ -29,12 +29,12 @@ from tfrecorder.output.done_records import (
     list_output,
     shard_fault,
 )
-from tfrecorder.plan.next_commit import placed
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commit_named_by, commits, newest_commit
 from tfrecorder.writing.manifest import manifest_of, sums_of
-from tfrecorder.writing.row_lists import lists_of
+from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
+from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
 
 
 def commit(
@@ -135,6 +135,7 @@ def complete(output_dir: str) -> bool:
     """Do what is left after a commit; False if no plan is there that is committed.
 
     A plan that can never be committed is removed, for it may have been abandoned by who was killed.
+    What was to be taken back is taken back, which is no commit of who calls.
 
     Raises:
         OSError: a file cannot be written or removed; the next call continues.
@@ -142,6 +143,9 @@ def complete(output_dir: str) -> bool:
     standing = standing_of(output_dir)
     if standing.is_overtaken:
         clear(output_dir, standing)
+    elif standing.pending is not None and standing.pending.kind is PlanKind.UNDO:
+        take_back(output_dir, standing.pending)
+        return False
     if not standing.is_committed:
         return False
     assert standing.newest is not None
@@ -161,12 +165,19 @@ def _finish(
     Args:
         lists: those still to be written; None gathers them again.
     """
-    done = done_of(manifest)
-    files = dict(lists_of(plan, done, output_dir) if lists is None else lists)
-    gone: set[str] = set()
-    if plan.rewrites:
+    done, undoes = done_of(manifest), plan.kind is PlanKind.UNDO
+    if lists is None:
+        lists = lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
+    files, gone = dict(lists), set[str]()
+    if plan.rewrites or undoes:
         files |= _descriptions(plan, done)
-        gone = _replaced(output_dir, manifest)
+        gone = _outdated(output_dir, plan)
+    if plan.rewrites:
+        gone |= _replaced(output_dir, manifest)
+    elif undoes:
+        taken = {*layout.shards_of(manifest["abandoned"])}
+        taken -= {*layout.shards_of(manifest["splits"])}
+        gone |= {file for shard in taken for file in shard.files}
     _publish_all(output_dir, files)
     remove_leftovers(output_dir, gone)
 
@@ -174,7 +185,6 @@ def _finish(
 def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
     """The files of the dataset that a commit replaced."""
     gone = {file for shard in layout.shards_of(manifest["replaced"]) for file in shard.files}
-    gone |= _outdated(output_dir, Plan.of(manifest))
     for name in storage.names(os.path.join(output_dir, layout.COMMITS)):
         number = layout.commit_of(name)
         if number is not None and number < manifest["commit"]:
@@ -271,21 +281,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
         if pending.rewrites:
             _publish_all(output_dir, _descriptions(before, done_of(previous.manifest)))
             storage.remove_all(output_dir, _outdated(output_dir, before))
-        nothing = dataclasses.replace(
-            before,
-            kind=PlanKind.UNDO,
-            rows=0,
-            source_rows=0,
-            split_rows={},
-            split_shards={},
-            statistics={},
-            kept={},
-            fingerprint=pending.digest,
-            streams=None,
-            spooled=0,
-            stands_for="",
-        )
-        plan = placed(nothing, previous.manifest, adds=True)
+        plan = nothing_after(previous.manifest, pending.digest)
         lists = previous.manifest["lists"]
         manifest = manifest_of(plan, {}, previous.manifest, lists)
         manifest["abandoned"] = pending.own
@@ -293,6 +289,28 @@ def abandon(output_dir: str, standing: Standing) -> None:
         replace_commit(output_dir, manifest, info, version)
         _publish_all(output_dir, _descriptions(plan, {}))
     clear(output_dir, standing)
+
+
+def take_back(output_dir: str, plan: Plan) -> None:
+    """Commit a staged plan of `plan_without`, unless it is committed, and remove what goes.
+
+    Raises:
+        OutputError: another operation was committed in the meantime.
+    """
+    with storage.failing_as(OutputError, output_dir):
+        newest, version = _replaceable(output_dir, plan)
+        assert newest is not None
+        if newest.digest == plan.digest:
+            _finish(output_dir, plan, newest.manifest)
+            return
+        taken, before = taken_by(output_dir, plan)
+    lists = lists_as_of(before.manifest, output_dir)
+    sums = before.manifest["lists"] | {file: sums_of(data) for file, data in lists.items()}
+    manifest = manifest_of(plan, {}, before.manifest, sums)
+    manifest["abandoned"] = given_up(newest, taken)
+    info = dataset_info_json(plan, {}, info_without(newest.info, taken, before))
+    replace_commit(output_dir, manifest, info, version)
+    _finish(output_dir, plan, manifest, lists)
 
 
 def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
 
+from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.layout import Shard
@@ -80,6 +82,23 @@ def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[st
     lost = [row for number, row in sorted(rejects.items()) if number not in won]
     lists = {layout.REJECTS: lost, layout.SUSPECTS: [row for _, row in sorted(suspects.items())]}
     return {name: to_csv(_HEADERS[name], rows) for name, rows in lists.items()}
+
+
+def lists_as_of(manifest: Mapping[str, Any], output_dir: str) -> dict[str, bytes]:
+    """The lists of rows that are not as a commit had them, from the tables of its shards.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+
+    def is_other(name: str) -> bool:
+        wanted = manifest["lists"][name]
+        return storage.sums(os.path.join(output_dir, name)) != (wanted["bytes"], wanted["crc32c"])
+
+    if not (others := [*filter(is_other, manifest["lists"])]):
+        return {}
+    whole = whole_lists(Plan.of(manifest), layout.shards_of(manifest["splits"]), output_dir)
+    return {name: whole[name] for name in others}
 
 
 def _number(row: Row) -> int:

@@ -194,6 +194,8 @@ def dataset_info_json(
 
 def stated_version(plan: Plan, previous: Mapping[str, Any] | None) -> str:
     """The version after a commit: data that are added raise the minor number, others the major."""
+    if version := (plan.follows or {}).get("version"):
+        return str(version)
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
     if plan.follows is not None and not plan.own:

@@ -1,0 +1,87 @@
+"""The plan that takes an addition back, and what is left of the dataset without that addition.
+
+It follows the commit before the addition, as if nothing had come between, and adds no shard.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder.output.done_records import done_of
+from tfrecorder.plan.next_commit import placed
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit, chain_before, read_commit
+
+
+def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
+    """The plan of a commit that follows one and adds nothing to it.
+
+    Args:
+        undone: the digest of the plan that is given up or taken back.
+    """
+    nothing = dataclasses.replace(
+        Plan.of(manifest),
+        kind=PlanKind.UNDO,
+        rows=0,
+        source_rows=0,
+        split_rows={},
+        split_shards={},
+        statistics={},
+        kept={},
+        fingerprint=undone,
+        streams=None,
+        spooled=0,
+        stands_for="",
+    )
+    return placed(nothing, manifest, adds=True)
+
+
+def plan_without(newest: Commit, taken: Commit, before: Commit) -> Plan:
+    """The plan that takes an addition back: it follows the commit before that one.
+
+    Args:
+        newest: after which nothing was added but what was taken back.
+        taken: the addition.
+        before: what it was added to.
+    """
+    plan = nothing_after(before.manifest, taken.digest)
+    major = int(newest.manifest["stated"].partition(".")[0])
+    follows = {**(plan.follows or {}), "version": f"{major + 1}.0.0", "undoes": taken.number}
+    return dataclasses.replace(
+        plan, commit=newest.number + 1, previous=newest.digest, follows=follows
+    )
+
+
+def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
+    """The addition that a plan takes back, and the commit that it was added to."""
+    taken = read_commit(output_dir, (plan.follows or {})["undoes"])
+    return taken, read_commit(output_dir, chain_before(taken)[-1])
+
+
+def given_up(newest: Commit, taken: Commit) -> dict[str, list[int]]:
+    """The shards of an addition that is taken back, and those that were given up before."""
+    shards = dict(newest.manifest["abandoned"])
+    for split, (revision, first, count) in taken.manifest["own"].items():
+        ends = [first + count]
+        # These began where the addition did, or where it ended.
+        if split in shards and shards[split][0] == revision:
+            ends.append(sum(shards[split][1:]))
+            first = min(first, shards[split][1])
+        shards[split] = [revision, first, max(ends) - first]
+    return shards
+
+
+def info_without(info: Mapping[str, Any], taken: Commit, before: Commit) -> dict[str, Any]:
+    """What `dataset_info.json` says, without the shards of an addition to another commit."""
+    sizes, splits = Counter[str](), []
+    for shard, done in done_of(taken.manifest).items():
+        sizes[shard.split] += done.bytes
+    for split in info["splits"]:
+        name = split["name"].upper()
+        lengths = split["shardLengths"][: before.manifest["splits"].get(name, (1, 0))[1]]
+        size = str(int(split["numBytes"]) - sizes[name])
+        splits.append({**split, "numBytes": size, "shardLengths": lengths})
+    return {**info, "splits": splits}
