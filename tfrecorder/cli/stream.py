@@ -13,6 +13,7 @@ import click
 
 from tfrecorder.cli.options import SharingCommand, given_options, options_of, pairs
 from tfrecorder.cli.output import json_option, quiet_option, show
+from tfrecorder.options.append import Readmission
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
 from tfrecorder.options.stream import BatchLimits
@@ -52,6 +53,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 @click.argument("source")
 @click.argument("output_dir")
 @options_of(BatchLimits)
+@options_of(Readmission)
 @click.option(
     "--source-option",
     "source_options",

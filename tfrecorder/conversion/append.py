@@ -17,6 +17,7 @@ from tfrecorder import storage
 from tfrecorder.conversion import dry_run as trial, job
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, check_table, planned_rows
@@ -86,7 +87,8 @@ def append(
     All readers then see the old records and the new ones as one dataset.  Rows whose images are
     already in the dataset are skipped and counted: appending a longer table adds the rest, and
     appending the same table again adds nothing.  Images are compared by their places, however
-    their uris are spelled; rows without images by all their values.  To continue an interrupted
+    their uris are spelled; rows without images by all their values.  Rows that were removed from
+    the dataset stay out.  To continue an interrupted
     append, repeat the call.
 
     Args:
@@ -173,15 +175,20 @@ def _rows(
         table, rows_there, numbers = pass_over_known(
             table, where, newest, stored.fields, adding.retry_rejects
         )
-    if rows_there and not len(table.frame):
-        return _nothing(stored, newest, rows_there, dict(table.passed_over))
+    marks = read_marks(where, newest)
+    stays, left = marks.sift(table, adding.readmit)
+    table, numbers = table.only(stays), None if numbers is None else numbers[stays]
+    there = {"rows_there": rows_there, "removed": int((~stays).sum())}
+    if any(there.values()) and not len(table.frame):
+        return _nothing(stored, newest, dict(table.passed_over), **there)
     say("checking the table")
     refuse_other_schema(where, stored.fields, table)
     checked, report = check_table(table, where, options, stored.fields)
     refuse_other_schema(where, stored.fields, table, checked.fields)
     checked = numbered(checked, table, rows_of(newest.manifest), numbers)
     kind = PlanKind.APPEND
-    rows = planned_rows(where, table, checked, report, options, kind, rows_there=rows_there)
+    rows = planned_rows(where, table, checked, report, options, kind, **there)
+    rows = dataclasses.replace(rows, marks=None if left == marks else left)
     if numbers is None or (checked.frame.index >= rows_of(newest.manifest)).any():
         return rows
     # Rejects alone: their rows were counted before, and may fail again.
@@ -190,9 +197,13 @@ def _rows(
 
 
 def _nothing(
-    stored: StoredDataset, newest: Commit, rows_there: int, passed_over: dict[str, int]
+    stored: StoredDataset,
+    newest: Commit,
+    passed_over: dict[str, int],
+    rows_there: int,
+    removed: int,
 ) -> ConversionResult:
-    """The result of an append that found no new row."""
+    """The result of an append that found no row to add."""
     return ConversionResult(
         output_dir=stored.directory,
         splits={},
@@ -201,4 +212,5 @@ def _nothing(
         was_finished=True,
         generation=newest.number,
         rows_there=rows_there,
+        removed=removed,
     )

@@ -29,7 +29,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
-from tfrecorder.output.result import ConversionResult, skipped_words, there_words
+from tfrecorder.output.result import ConversionResult, removed_words, skipped_words, there_words
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.schema.fields import class_field
@@ -75,6 +75,7 @@ class DryRun(Report):
         free: bytes that the disk of the directory has left; None if that is not known.
         verb: "conversion" or "append".
         rows_there: for an append, rows that it would skip, because they are already there.
+        removed: rows that it would leave out, because they were removed before.
     """
 
     output_dir: str
@@ -86,6 +87,7 @@ class DryRun(Report):
     free: int | None = None
     verb: str = "conversion"
     rows_there: int = 0
+    removed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -98,6 +100,7 @@ class DryRun(Report):
             "passed_over": dict(self.passed_over),
             "free_bytes": self.free,
             "rows_there": self.rows_there,
+            "removed": self.removed,
             "notes": list(self.report.notes),
             "warnings": count_warnings(self.report),
             "problems": problems(self.report),
@@ -127,6 +130,7 @@ class DryRun(Report):
 
     def _notes(self) -> list[str]:
         notes = [skipped_words(self.rows_there)] if self.rows_there and self.splits else []
+        notes += removed_words(self.removed)
         if self.class_names is not None:
             notes.append(f"classes: {class_words(self.class_names)}")
         if words := passed_over_words(self.passed_over):
@@ -186,6 +190,7 @@ def _nothing(job: Job, result: ConversionResult) -> DryRun:
         report=ValidationReport.of(build_report(()), result.rows_there, result.notes),
         verb=job.verb,
         rows_there=result.rows_there,
+        removed=result.removed,
     )
 
 
@@ -214,6 +219,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
         free=_free_bytes(where),
         verb=job.verb,
         rows_there=rows.summary.rows_there,
+        removed=rows.summary.removed,
     )
 
 

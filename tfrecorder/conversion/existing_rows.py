@@ -6,7 +6,6 @@ from.  They stay in Arrow, where a million of them are searched in a second.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -93,7 +92,7 @@ def pass_over_known(
         keys = _joined([column_places(table, field.column) for field in files])
         matches = _matches(keys, compared)
         there = _are_there(keys, matches)
-        _warn_of_values(_part(table, there), keys, compared, fields)
+        _warn_of_values(table.only(there), keys, compared, fields)
     elif (checked := _checked(table, fields)) is not None:
         keys = _joined([*checked.values.values()])
         matches = _matches(keys, compared._replace(values=(*checked.values,)))
@@ -102,12 +101,7 @@ def pass_over_known(
         return nothing
     a_row_each = not any(field.gathered for field in fields)
     retried = _retried_numbers(keys.filter(~there), matches, a_row_each)
-    return Sifted(_part(table, ~there), int(there.sum()), retried)
-
-
-def _part(table: Source, rows: np.ndarray) -> Source:
-    groups = None if table.groups is None else table.groups[rows]
-    return dataclasses.replace(table, frame=table.frame[rows], groups=groups)
+    return Sifted(table.only(~there), int(there.sum()), retried)
 
 
 def _checked(table: Source, fields: Sequence[Field]) -> Checked | None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -20,6 +21,7 @@ from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
 from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
+from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.source import read_source
@@ -33,20 +35,24 @@ Say = Callable[[str], None]
 
 
 def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -> PlannedRows:
-    """The rows of a source, planned for a directory.
+    """The rows of a source, planned for a directory, but for those that were removed there.
 
     Raises:
         SourceError: the source cannot be read as a table.
         ValidationError: the table has faults.
         OutputError: the directory is inside of another dataset.
+        DatasetError: the dataset that is there is damaged.
     """
     refuse_nested(where, options)
     check_runner(options)
     say("reading the table")
     table = read_source(source, options)
+    stays, _ = read_marks(where, newest_commit(where)).sift(table)
+    table = table.only(stays)
     say("checking the table")
     checked, report = check_table(table, where, options)
-    return planned_rows(where, table, checked, report, options)
+    removed = int((~stays).sum())
+    return planned_rows(where, table, checked, report, options, removed=removed)
 
 
 def planned_rows(

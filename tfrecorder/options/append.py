@@ -10,7 +10,18 @@ from tfrecorder.options.option import Options
 
 
 @dataclass(frozen=True, kw_only=True)
-class AppendOptions(Options):
+class Readmission(Options):
+    """What is done with rows that were removed from the dataset before."""
+
+    readmit: bool = option(
+        False,
+        help="Let rows in again whose images were removed from the dataset, by their places or "
+        "their bytes. Default: they stay out, and are counted.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendOptions(Readmission):
     """What an append does with rows that are in the dataset, and with classes that are not.
 
     Raises:

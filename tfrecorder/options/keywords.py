@@ -66,6 +66,7 @@ class AppendKeywords(_Converted, total=False):
     duplicates: str
     new_classes: str
     retry_rejects: bool
+    readmit: bool
 
 
 class ConvertKeywords(_Converted, total=False):
@@ -88,6 +89,7 @@ class StreamKeywords(_Records, total=False):
     every_seconds: float
     spool_size: int | str
     until_idle: float | None
+    readmit: bool
 
 
 class CompactKeywords(_Shards, _Runners, total=False):

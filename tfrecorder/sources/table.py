@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -115,3 +115,8 @@ class Source:
     text: TextFile | None = None
     cells: Mapping[str, Cells] = field(default_factory=dict)
     contents: Mapping[str, Contents] = field(default_factory=dict)
+
+    def only(self, rows: np.ndarray) -> Source:
+        """Those of its rows for which this is True, under their numbers."""
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, frame=self.frame[rows], groups=groups)

@@ -7,12 +7,17 @@ import posixpath
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from tfrecorder import storage
+from tfrecorder.conversion.removed import Marks, Picture
 from tfrecorder.display.tables import escaped
 from tfrecorder.output.spool import Spool
 from tfrecorder.sources.cells import Content, File, file_in, name_of
+from tfrecorder.sources.places import places
 from tfrecorder.streaming.stream_source import Unusable
 
 #: How many images have their sizes looked up to decide on the shards of an unspooled batch.
@@ -45,6 +50,23 @@ def _name_fault(name: str) -> str | None:
 
 
 @dataclass
+class Removed:
+    """What was removed from the dataset of a batch.
+
+    Attributes:
+        marks: of these rows.
+        images: the columns of images, as the source names them.
+        readmit: such rows are let in.
+        came: the marks of those that came.
+    """
+
+    marks: Marks
+    images: list[str]
+    readmit: bool
+    came: frozenset[str] = frozenset()
+
+
+@dataclass
 class Batch:
     """The rows of a batch as they come.
 
@@ -53,6 +75,7 @@ class Batch:
         number: the number of the generation that it becomes.
         columns: the columns of images and masks, as the source names them.
         base: the folder of relative uris; None makes them absolute as they come.
+        removed: what of the dataset was removed.
         began: when its first row came, by `time.monotonic`.
     """
 
@@ -60,11 +83,12 @@ class Batch:
     number: int
     columns: list[str]
     base: str | None
+    removed: Removed
     began: float = field(default_factory=time.monotonic)
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, cells: Mapping[str, Any], position: str) -> None:
-        """Add a row; its images are spooled if they came as bytes.
+    def add(self, cells: Mapping[str, Any], position: str) -> bool:
+        """Add a row; its images are spooled if they came as bytes.  False if it was removed before.
 
         Args:
             position: as in `Row`.
@@ -72,7 +96,36 @@ class Batch:
         Raises:
             OSError: an image cannot be spooled.
         """
+        removed = self.removed
+        if removed.marks and not isinstance(cells, Unusable):
+            found = removed.marks.found(self._pictures(cells), every=removed.readmit)
+            if found and not removed.readmit:
+                return False
+            removed.came |= found
         self.rows.append(self._row(cells, position))
+        return True
+
+    def _pictures(self, cells: Mapping[str, Any]) -> list[Picture]:
+        """The images of a row; those of a row that becomes a reject have no place."""
+        pictures = []
+        for column in self.removed.images:
+            cell = self._cell(cells.get(column))
+            if isinstance(cell, File):
+                read = partial(bytes, cell.data)
+                pictures.append(Picture(name_of(cell.data), read, len(cell.data)))
+            else:
+                uri = cell if isinstance(cell, str) else None
+                uris = pa.array([uri], pa.large_string())
+                place = places(uris, self.base or os.getcwd())[0].as_py()
+                pictures.append(Picture(place or ""))
+        return pictures
+
+    def _cell(self, cell: Any) -> Any:
+        """What a cell of a column of images holds, as `file_in` gives it."""
+        cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
+        if self.base is None or not isinstance(cell, str):  # a file may be called "data:…"
+            return file_in(cell)
+        return cell
 
     def _row(self, cells: Mapping[str, Any], position: str) -> Row:
         name = f"{self.number:05d}/{len(self.rows):08d}"  # if it has no image
@@ -80,10 +133,7 @@ class Batch:
             return Row(cells, position, escaped(cells.name) or name)
         kept = dict(cells)
         for column in self.columns:
-            cell = kept.get(column)
-            cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
-            if self.base is None or not isinstance(cell, str):  # a file may be called "data:…"
-                cell = file_in(cell)
+            cell = self._cell(kept.get(column))
             if isinstance(cell, File):
                 if cell.name and (fault := _name_fault(cell.name)) is not None:
                     return Row(Unusable(name, fault), position, name)

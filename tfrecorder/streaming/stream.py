@@ -24,6 +24,7 @@ from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
+from tfrecorder.options.append import Readmission
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords
 from tfrecorder.options.option import names_of
@@ -32,7 +33,7 @@ from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
-from tfrecorder.output.result import counts_in_words
+from tfrecorder.output.result import counts_in_words, removed_words
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
@@ -63,6 +64,7 @@ class StreamResult(Report):
         rows: how many rows these generations hold, as records or rejects.
         records: how many of them are records.
         rejects: how many of them are rejects, by "stage/code".
+        removed: how many rows were left out because they were removed from the dataset before.
         seconds: how long the call took.
     """
 
@@ -74,6 +76,7 @@ class StreamResult(Report):
     records: int
     rejects: dict[str, int]
     seconds: float
+    removed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -84,10 +87,11 @@ class StreamResult(Report):
         return f"{self.output_dir}, from {self.source}: {written} ({self.seconds:.1f} s)"
 
     def _notes(self) -> list[str]:
-        return [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
+        rejects = [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
+        return [*rejects, *removed_words(self.removed)]
 
 
-@takes(StreamKeywords, BatchLimits, ConvertOptions)
+@takes(StreamKeywords, BatchLimits, Readmission, ConvertOptions)
 def stream(
     source: StreamSource | str | os.PathLike[str],
     output_dir: str | os.PathLike[str],
@@ -99,7 +103,8 @@ def stream(
 
     It runs until Ctrl-C, or until no row has come for `until_idle` seconds.  The same call
     continues where the last one ended, however it ended: each row becomes one record or one reject,
-    once.  A row that cannot be a record is listed as a reject, and the stream continues.
+    once.  A row that cannot be a record is listed as a reject, and the stream continues.  Rows
+    that were removed from the dataset before stay out.
 
     Args:
         source: a local folder that images are put into; `kafka://host:port/topic`; or an object
@@ -127,6 +132,7 @@ def stream(
     of_batches = names_of(BatchLimits)
     given = dict(options)
     limits = BatchLimits.of({name: given.pop(name) for name in of_batches if name in given})
+    readmit = Readmission.of({"readmit": given.pop("readmit", False)}).readmit
     chosen = ConvertOptions.of(given, NOT_STREAMED)
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
@@ -137,7 +143,7 @@ def stream(
         stack.callback(opened.close)
         stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
-        dataset = open_streamed(where, opened, given)
+        dataset = open_streamed(where, opened, given, readmit)
         try:
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
@@ -154,6 +160,7 @@ def stream(
         records=dataset.records,
         rejects=dict(dataset.rejects),
         seconds=time.perf_counter() - started,
+        removed=dataset.removed,
     )
 
 
@@ -217,6 +224,8 @@ def _written(
     Args:
         last: no further row will come that could join those of the batch.
     """
+    if not batch.rows:  # all of them were removed before
+        return None
     say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
     while (fault := _through_outages(lambda: dataset.stage(batch))) is None:
         if _through_outages(dataset.complete):

@@ -12,6 +12,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.removed import Marks, read_marks
 from tfrecorder.conversion.staged import following
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
@@ -30,7 +31,7 @@ from tfrecorder.runners import in_process
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.streaming.batch import Batch
+from tfrecorder.streaming.batch import Batch, Removed
 from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
 from tfrecorder.streaming.stream_source import OpenedSource
@@ -50,6 +51,8 @@ class StreamedDataset:
         reached: how far the source was read, rows of the current batch included.
         staged: the digest of the batch that was staged last.
         committed, rows, records, rejects: counts for what was committed since it was opened.
+        readmit: rows that were removed from it before are let in.
+        removed: how many such rows came, and stay out.
     """
 
     where: str
@@ -62,6 +65,9 @@ class StreamedDataset:
     rows: int = 0
     records: int = 0
     rejects: Counter[str] = field(default_factory=Counter)
+    readmit: bool = False
+    removed: int = 0
+    _marks: Marks | None = None
     _inherited: ConvertOptions | None = None
     _types: Mapping[str, Any] = field(default_factory=dict)
 
@@ -87,11 +93,15 @@ class StreamedDataset:
     def new_batch(self) -> Batch:
         options = self.options
         schema, columns = options.schema, options.columns or {}
-        ours = [URI_COLUMN] if schema is None else [*schema.of(Image), *schema.of(Mask)]
+        images = [URI_COLUMN] if schema is None else [*schema.of(Image)]
+        masks = [] if schema is None else [*schema.of(Mask)]
         theirs = {name: given for given, name in columns.items()}
-        named = [theirs.get(name, name) for name in ours]
+        named = [theirs.get(name, name) for name in (*images, *masks)]
         number = 0 if self.newest is None else self.newest.number + 1
-        return Batch(Spool(self.where), number, named, self.source.base)
+        of_images = [theirs.get(name, name) for name in sorted(images)]
+        self._marks = read_marks(self.where, self.newest) if self._marks is None else self._marks
+        removed = Removed(self._marks, of_images, self.readmit)
+        return Batch(Spool(self.where), number, named, self.source.base, removed)
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
@@ -107,7 +117,7 @@ class StreamedDataset:
             raise SourceError(
                 f"source {self.source.name} gave a row that is not a dict of columns: {cells!r}."
             )
-        batch.add(cells, saved(self.source, position))
+        self.removed += not batch.add(cells, saved(self.source, position))
         self.reached.add(position)
 
     def stage(self, batch: Batch) -> str | None:
@@ -133,6 +143,9 @@ class StreamedDataset:
         batch.spool.flush()
         self.staged = plan.digest
         staged = read_plan(self.where)
+        if staged is None and batch.removed.came:
+            self._marks = batch.removed.marks.without(batch.removed.came)
+            plan = self._marks.publish(self.where, plan)
         if staged is None:
             stage_next(plan, planned, self.where)
         elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
@@ -218,11 +231,13 @@ class StreamedDataset:
         return Target(self.where, from_json(manifest["fields"]), self._types, rows_of(manifest))
 
 
-def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> StreamedDataset:
+def open_streamed(
+    where: str, source: OpenedSource, given: dict[str, Any], readmit: bool
+) -> StreamedDataset:
     """The dataset of a stream, as an earlier call left it: a batch that was staged is committed.
 
     Args:
-        where, source, given: as in `StreamedDataset`.
+        where, source, given, readmit: as in `StreamedDataset`.
 
     Raises:
         DatasetError: what is there is damaged, or another tool wrote it.
@@ -230,7 +245,7 @@ def open_streamed(where: str, source: OpenedSource, given: dict[str, Any]) -> St
         OptionError: an option does not fit the dataset.
     """
     newest = own_dataset(where) if storage.exists(os.path.join(where, layout.COMMIT)) else None
-    dataset = StreamedDataset(where, source, given, newest)
+    dataset = StreamedDataset(where, source, given, newest, readmit=readmit)
     dataset.complete()
     dataset.reached = reached(source, where, dataset.newest)
     storage.remove(where, layout.SPOOL)  # what is in it was never planned

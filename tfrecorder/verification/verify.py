@@ -12,6 +12,7 @@ from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
 from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
+from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.verification.expectation import (
     LISTS,
@@ -134,6 +135,13 @@ def _check_common(expected: Expectation) -> Iterator[Fault]:
                 fault = unread(file, error)
             if fault:
                 yield fault
+        if marks := expected.last.manifest.get("removed"):
+            try:
+                unseal(expected.read(marks))
+            except storage.UnreadableError as error:
+                yield unread(marks, error)
+            except ValueError as error:
+                yield Fault(marks, "damaged", str(error))
     yield from _check_names(expected)
 
 

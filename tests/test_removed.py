@@ -1,0 +1,169 @@
+"""What was removed from a dataset does not come back, unless it is asked for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from growing_cases import QUIET, drawn
+from support import invoke
+
+import tfrecorder
+from tfrecorder.errors import DatasetError
+
+#: The options of a stream that ends when its folder is read.
+ONCE = {"until_idle": 0.4, "source_options": {"settle": 0.1}, "progress": False}
+
+
+@pytest.fixture(autouse=True)
+def images(tmp_path, monkeypatch) -> None:
+    """Six images, each of its own bytes."""
+    monkeypatch.chdir(tmp_path)
+    drawn("img", 6, (9, 9))
+
+
+def frame(*names: str) -> pd.DataFrame:
+    return pd.DataFrame({"split": "TRAIN", "image_uri": [f"img/{n}.png" for n in names]})
+
+
+def uris(out: str) -> list[str]:
+    return sorted(tfrecorder.to_frame(out)["image_uri"])
+
+
+def without_two(out: str = "out") -> str:
+    """A dataset of the images 0 to 5, of which 2 and 3 were removed."""
+    tfrecorder.convert(frame(*"012345"), out, **QUIET)
+    result = tfrecorder.compact(out, drop=["img/2.png", "img/3.png"], **QUIET)
+    assert result.records == 4
+    return out
+
+
+def marks(out: str) -> list[Path]:
+    return sorted(Path(out, "_tfrecorder/removed").glob("*"))
+
+
+def test_append_leaves_out_what_was_removed_and_says_so() -> None:
+    out = without_two()
+    drawn("img", 7, (9, 9))
+    would = tfrecorder.append(frame(*"0123456"), out, dry_run=True, **QUIET)
+    result = tfrecorder.append(frame(*"0123456"), out, **QUIET)
+    assert (result.records, result.rows_there, result.removed) == (1, 4, 2)
+    words = (
+        "removed before: 2 rows, which stay out; `readmit=True` of append or stream lets them in"
+    )
+    assert words in str(result)
+    assert words in str(would)
+    assert uris(out) == [f"img/{n}.png" for n in "01456"]
+    again = tfrecorder.append(frame(*"0123456"), out, **QUIET)
+    assert (again.was_finished, again.rows_there, again.removed) == (True, 5, 2)
+    assert tfrecorder.verify(out, progress=False).ok
+
+
+def test_a_removed_image_is_known_by_its_bytes_wherever_it_lies() -> None:
+    out = without_two()
+    shutil.copy("img/2.png", "img/new name.png")
+    named = pd.DataFrame({"split": ["TRAIN"], "image_uri": ["img/new name.png"]})
+    in_cells = pd.DataFrame({"split": ["TRAIN"], "image_uri": [Path("img/3.png").read_bytes()]})
+    for table in (named, in_cells):
+        for duplicates in ("name", "keep"):
+            result = tfrecorder.append(table, out, duplicates=duplicates, **QUIET)
+            assert (result.removed, result.splits) == (1, {})
+    assert uris(out) == [f"img/{n}.png" for n in "0145"]
+
+
+def test_images_that_came_as_bytes_are_known_again() -> None:
+    cells = [Path(f"img/{n}.png").read_bytes() for n in range(3)]
+    table = pd.DataFrame({"split": "TRAIN", "image_uri": cells})
+    tfrecorder.convert(table, "out", **QUIET)
+    tfrecorder.compact("out", drop=uris("out")[:1], **QUIET)
+    assert tfrecorder.append(table, "out", **QUIET).removed == 1
+
+
+def test_no_name_and_no_byte_of_it_is_kept() -> None:
+    tfrecorder.compact(without_two(), "elsewhere", **QUIET)
+    for out in ("out", "elsewhere"):
+        for path in Path(out).rglob("*"):
+            data = path.read_bytes() if path.is_file() else b""
+            assert b"img/2.png" not in data
+            assert Path("img/2.png").read_bytes() not in data
+    kept, copied = (json.loads(marks(out)[0].read_text()) for out in ("out", "elsewhere"))
+    assert kept == copied
+    assert tfrecorder.append(frame(*"23"), "elsewhere", **QUIET).removed == 2
+    without_two("other")
+    assert not {*kept["places"]} & {*json.loads(marks("other")[0].read_text())["places"]}
+
+
+def test_readmit_lets_it_in_for_good() -> None:
+    out = without_two()
+    result = tfrecorder.append(frame(*"0123"), out, readmit=True, **QUIET)
+    assert (result.records, result.rows_there, result.removed) == (2, 2, 0)
+    assert uris(out) == [f"img/{n}.png" for n in "012345"]
+    tfrecorder.compact(out, drop=["img/0.png"], **QUIET)
+    assert len(marks(out)) == 1
+    shutil.copy("img/2.png", "img/9.png")
+    assert tfrecorder.append(frame(*"029"), out, **QUIET).removed == 1
+    assert uris(out) == sorted(f"img/{n}.png" for n in "123459")
+
+
+def test_a_readmission_that_is_abandoned_leaves_the_marks() -> None:
+    out = without_two()
+    before = marks(out)
+    tfrecorder.append(frame(*"23"), out, readmit=True, stage_only=True, **QUIET)
+    assert len(marks(out)) == 2
+    tfrecorder.undo(out)
+    assert marks(out) == before
+    assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
+
+
+def test_overwrites_and_compactions_keep_the_marks() -> None:
+    out = without_two()
+    result = tfrecorder.convert(frame(*"01234"), out, overwrite=True, **QUIET)
+    assert (result.records, result.removed) == (3, 2)
+    again = tfrecorder.convert(frame(*"01234"), out, **QUIET)
+    assert (again.was_finished, again.removed) == (True, 2)
+    tfrecorder.append(frame(*"5"), out, **QUIET)
+    tfrecorder.compact(out, num_shards=1, **QUIET)
+    assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
+    assert uris(out) == [f"img/{n}.png" for n in "0145"]
+
+
+def test_damaged_marks_let_nothing_in() -> None:
+    out = without_two()
+    file = marks(out)[0]
+    file.write_bytes(file.read_bytes().replace(b'"sizes"', b'"sizez"'))
+    report = tfrecorder.verify(out, progress=False)
+    assert [fault.code for fault in report.found] == ["damaged"]
+    with pytest.raises(DatasetError, match="says which rows were removed and must not come back"):
+        tfrecorder.append(frame(*"23"), out, **QUIET)
+    file.unlink()
+    assert [f.code for f in tfrecorder.verify(out, progress=False).found] == ["missing"]
+
+
+@pytest.mark.slow
+def test_a_stream_passes_over_what_was_removed() -> None:
+    tfrecorder.stream("img", "out", **ONCE)
+    tfrecorder.compact("out", drop=["2.png", "3.png"], **QUIET)
+    shutil.copy("img/2.png", "img/9.png")
+    result = tfrecorder.stream("img", "out", **ONCE)
+    assert (result.records, result.generations, result.removed) == (0, 0, 3)
+    assert "removed before: 3 rows" in str(result)
+    drawn("more", 7, (9, 9))
+    shutil.copy("more/6.png", "img/6.png")
+    result = tfrecorder.stream("img", "out", **ONCE)
+    assert (result.records, result.removed) == (1, 3)
+    assert uris("out") == [f"{n}.png" for n in "01456"]
+    result = tfrecorder.stream("img", "out", readmit=True, **ONCE)
+    assert (result.records, result.removed) == (3, 0)
+    assert tfrecorder.stream("img", "out", **ONCE).removed == 0
+    assert uris("out") == [f"{n}.png" for n in "01234569"]
+    assert tfrecorder.verify("out", progress=False).ok
+
+
+def test_on_the_command_line() -> None:
+    without_two()
+    frame(*"23").to_csv("two.csv", index=False)
+    assert "removed before: 2 rows" in invoke("append", "two.csv", "out").output
+    assert "2 records in out" in invoke("append", "two.csv", "out", "--readmit").output
