@@ -167,3 +167,47 @@ def test_on_the_command_line() -> None:
     frame(*"23").to_csv("two.csv", index=False)
     assert "removed before: 2 rows" in invoke("append", "two.csv", "out").output
     assert "2 records in out" in invoke("append", "two.csv", "out", "--readmit").output
+
+
+ODD = 'img/Jürgen\'s "photo", 1.png'
+
+
+def files_naming(out: str, *uris: str) -> dict[str, set[str]]:
+    """Which of these uris each file names, as `verify` says."""
+    found: dict[str, set[str]] = {}
+    for fault in tfrecorder.verify(out, progress=False, absent=uris).found:
+        assert fault.code == "named"
+        named = [uri for uri in uris if f"it names {uri!r}," in fault.message]
+        found.setdefault(fault.file, set()).update(named)
+    return found
+
+
+def test_verify_finds_every_file_that_names_what_must_be_gone() -> None:
+    shutil.copy("img/1.png", ODD)
+    Path("img/4.png").write_bytes(b"no image")
+    table = pd.concat([frame(*"01234"), pd.DataFrame({"split": ["TRAIN"], "image_uri": [ODD]})])
+    tfrecorder.convert(table, "out", num_shards=1, max_reject_fraction=0.5, **QUIET)
+    shard, rows = "train-00000.tfrecord", "_tfrecorder/tables/train-00000.parquet"
+    assert files_naming("out", ODD, "img/0.png") == {
+        shard: {ODD, "img/0.png"},
+        rows: {ODD, "img/0.png"},
+    }
+    assert files_naming("out", "img/4.png") == {"rejects.csv": {"img/4.png"}, rows: {"img/4.png"}}
+    assert files_naming("out", "0.png") == files_naming("out", "0.png", "mg/0.png")
+    assert not files_naming("out", "img/0.pn", "mg/0.png", "img/00.png")
+    tfrecorder.compact("out", drop=[ODD, "img/4.png"], **QUIET)
+    assert files_naming("out", ODD, "img/4.png") == {}
+    Path("out/_tfrecorder/note.json").write_text(json.dumps({"position": json.dumps([ODD, 1])}))
+    assert files_naming("out", ODD, "img/4.png") == {"_tfrecorder/note.json": {ODD}}
+
+
+def test_verify_searches_for_a_list_of_uris_on_the_command_line() -> None:
+    without_two()
+    Path("gone.txt").write_text("img/2.png\nimg/3.png\n")
+    good = invoke("verify", "out", "--absent", "gone.txt")
+    assert good.exit_code == 0
+    assert "no file names any of 2 uris" in good.output
+    Path("gone.txt").write_text("img/0.png\nimg/3.png\n")
+    bad = invoke("verify", "out", "--absent", "gone.txt")
+    assert bad.exit_code == 1
+    assert "named: it names 'img/0.png', which must be absent" in bad.output

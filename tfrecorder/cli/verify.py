@@ -23,6 +23,11 @@ from tfrecorder.format.csv_cells import csv_of
 )
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
+@click.option(
+    "--absent",
+    metavar="FILE",
+    help="A text file with one image uri per line: prove that no file names any of them.",
+)
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
 @json_option
 @option_of("progress")
@@ -30,6 +35,7 @@ from tfrecorder.format.csv_cells import csv_of
 def verify(
     directory: str,
     decode: bool,
+    absent: str | None,
     as_csv: bool,
     as_json: bool,
     progress: bool | None,
@@ -47,7 +53,7 @@ def verify(
             refuse(where)  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decode_check  # noqa: F401
-    report = run(directory, decode, progress)
+    report = run(directory, decode, progress, absent=absent)
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)
     else:

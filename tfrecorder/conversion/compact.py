@@ -43,6 +43,7 @@ from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.statistics import merged
+from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
 from tfrecorder.writing.commit import complete
@@ -113,7 +114,7 @@ def compact(
         raise OptionError.of(
             "output_dir", target, f"give a directory outside of {where}, or leave it out."
         )
-    rows = partial(_rows, where, target, _uris(drop), at, chosen)
+    rows = partial(_rows, where, target, uri_list("drop", drop), at, chosen)
     work = job.Job("compaction", path, chosen, rows, adds=in_place)
     return job.stage_only(work) if stage_only else job.run(work)
 
@@ -170,26 +171,6 @@ def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int
         if numbers:
             large[split] = numbers
     return large
-
-
-def _uris(drop: Iterable[str] | str | os.PathLike[str] | None) -> Collection[str]:
-    """The uris to drop, each once."""
-    if drop is None:
-        return ()
-    if isinstance(drop, (str, os.PathLike)):
-        path = storage.given_path(drop)
-        try:
-            text = storage.read_bytes(path).decode("utf-8-sig")
-        except (storage.UnreadableError, UnicodeDecodeError) as error:
-            raise OptionError.of("drop", path, f"it cannot be read: {error}.") from error
-        # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
-        return dict.fromkeys(filter(None, text.replace("\r\n", "\n").split("\n")))
-    uris = list(drop)
-    wrong = [uri for uri in uris if not isinstance(uri, str)]
-    if wrong:
-        words = f"`drop` names {wrong[0]!r}, which is not a uri; give texts, or the path of a file."
-        raise OptionError(words)
-    return dict.fromkeys(uris)
 
 
 def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:

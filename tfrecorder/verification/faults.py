@@ -13,6 +13,7 @@ The codes:
     rows_lost         records and rejects together are not the rows that were planned
     damaged           a file of metadata cannot be what was written
     differs           a file contradicts another one, or a shard its index
+    named             a file names what must be absent (only if asked)
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class VerificationReport(Report):
         seconds: how long it took.
         decoded: True if every image was decoded.
         found: the faults, grouped by file.
+        absent: of how many uris it was asked whether any file names them.
     """
 
     directory: str
@@ -92,6 +94,7 @@ class VerificationReport(Report):
     seconds: float
     decoded: bool
     found: tuple[Fault, ...]
+    absent: int = 0
 
     @property
     def ok(self) -> bool:
@@ -117,6 +120,8 @@ class VerificationReport(Report):
             f"{self.bytes:,} bytes in shards "
             f"({self.seconds:.1f} s, {rate:,.0f} MB/s){', every image decoded' * self.decoded}"
         )
+        if self.absent and not any(fault.code == "named" for fault in self.found):
+            checked += f"; no file names any of {counted(self.absent, 'uri')}"
         if self.ok:
             return f"{self.directory}: all is well: {checked}"
         faults, files = len(self.found), len(self._by_file())

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
@@ -14,6 +14,8 @@ from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
+from tfrecorder.sources.uri_list import uri_list
+from tfrecorder.verification.absence import named
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
@@ -35,6 +37,8 @@ def verify(
     directory: str | os.PathLike[str],
     decode: bool = False,
     progress: bool | None = None,
+    *,
+    absent: Iterable[str] | str | os.PathLike[str] | None = None,
 ) -> VerificationReport:
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
@@ -49,6 +53,8 @@ def verify(
         decode: also decode every image as `load` does; this needs TensorFlow and takes many times
             as long.
         progress: show a bar; None shows it only in a terminal or a notebook.
+        absent: image uris, or the path of a text file with one per line, that no file below the
+            directory may name any more, as after a removal: every file is read whole.
 
     Returns:
         The faults, each with its file and, for a shard, its record and byte offset; `.ok` is True
@@ -66,6 +72,7 @@ def verify(
     """
     started = time.perf_counter()
     where = storage.given_path(directory)
+    gone = uri_list("absent", absent)
     with storage.failing_as(DatasetError, where):
         expected = read_expectation(where)
         if decode:
@@ -73,6 +80,7 @@ def verify(
         with byte_bar(expected, is_shown(progress)) as advance:
             decoder = _decoder(expected) if decode else None
             shards, faults = check_all(expected, expected.shards, decoder, advance)
+        faults += at_most(named(where, gone))
     common = {*common_files(expected), *LISTS}
     return VerificationReport(
         directory=where,
@@ -82,6 +90,7 @@ def verify(
         seconds=time.perf_counter() - started,
         decoded=decode,
         found=tuple(faults),
+        absent=len(gone),
     )
 
 

@@ -1,0 +1,33 @@
+"""Uris that a call names, or a text file of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from tfrecorder import storage
+from tfrecorder.errors import OptionError
+
+
+def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) -> list[str]:
+    """The uris that an option names, or the lines of the file whose path it is, each once.
+
+    Raises:
+        OptionError: the file cannot be read, or what is given are no uris.
+    """
+    if given is None:
+        return []
+    if isinstance(given, (str, os.PathLike)):
+        path = storage.given_path(given)
+        try:
+            text = storage.read_bytes(path).decode("utf-8-sig")
+        except (storage.UnreadableError, UnicodeDecodeError) as error:
+            raise OptionError.of(option, path, f"it cannot be read: {error}.") from error
+        # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
+        return list(dict.fromkeys(filter(None, text.replace("\r\n", "\n").split("\n"))))
+    uris = list(given)
+    wrong = [uri for uri in uris if not isinstance(uri, str)]
+    if wrong:
+        words = f"`{option}` names {wrong[0]!r}, which is not a uri; give texts, or a file's path."
+        raise OptionError(words)
+    return list(dict.fromkeys(uris))
