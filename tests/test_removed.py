@@ -211,3 +211,12 @@ def test_verify_searches_for_a_list_of_uris_on_the_command_line() -> None:
     bad = invoke("verify", "out", "--absent", "gone.txt")
     assert bad.exit_code == 1
     assert "named: it names 'img/0.png', which must be absent" in bad.output
+
+
+def test_undo_of_a_readmission_takes_the_rows_out_again_for_good() -> None:
+    out = without_two()
+    tfrecorder.append(frame(*"23"), out, readmit=True, **QUIET)
+    tfrecorder.undo(out)
+    assert uris(out) == [f"img/{n}.png" for n in "0145"]
+    assert tfrecorder.verify(out, progress=False).ok
+    assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
