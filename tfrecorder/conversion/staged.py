@@ -119,7 +119,8 @@ def find(
     """
     standing, options = standing_of(rows.folder), rows.options
     anew = options.overwrite and not is_completed
-    if standing.newest is not None and not (rows.plan.is_added or anew):
+    adds_or_changes = rows.plan.is_added or rows.plan.changes
+    if standing.newest is not None and not (adds_or_changes or anew):
         whole = finished(rows.folder, standing, rows.plan)
         if whole is not None and (standing.pending is None or standing.is_committed):
             return standing, None, whole
@@ -132,7 +133,8 @@ def with_shards(rows: PlannedRows, sizes: Sequence[int]) -> Plan:
     Args:
         sizes: file sizes in bytes of some of the images.
     """
-    counts = shard_counts(rows.plan.split_rows, sizes, rows.options)
+    new = {split: count for split, count in rows.plan.new_rows.items() if count}
+    counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
     return dataclasses.replace(rows.plan, split_shards=counts)
 
 
@@ -153,7 +155,7 @@ def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
                 f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
                 f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."
             )
-    if plan.follows is not None and not storage.replaces_conditionally(where):
+    if (plan.follows is not None or plan.changes) and not storage.replaces_conditionally(where):
         raise OutputError(
             f"{where} cannot be added to: {storage.scheme(where)}:// cannot replace a file only if "
             "nobody else did meanwhile, so two writers could lose each other's rows. Convert all "

@@ -24,6 +24,7 @@ out/
     tmp/                            files not complete yet
     spool/                          images that came as bytes, until their commit
     removed/00003-….json            salted hashes of what was removed, as of commit 3
+    before/                         shards that an update replaced, for undo, until the next commit
     rows.parquet                    the columns of many tables that an append searches, together
 """
 
@@ -59,11 +60,12 @@ WAITING = f"{PRIVATE}/waiting"
 PROGRESS = f"{PRIVATE}/progress"
 SPOOL = f"{PRIVATE}/spool"
 REMOVED = f"{PRIVATE}/removed"
+BEFORE = f"{PRIVATE}/before"
 WAITING_REJECTS = f"{WAITING}/{REJECTS}"
 WAITING_COMMIT = f"{WAITING}/{COMMIT}"
 ROWS = f"{PRIVATE}/rows.parquet"
 
-PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED)
+PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED, BEFORE)
 
 #: What an operation needs only until its commit; its plan goes after all of these.
 LEFTOVERS = (TMP, DONE, WAITING, PROGRESS, FAILURE, PARTS, PLAN_ROWS)
@@ -187,6 +189,15 @@ def removed(commit: int, digest: str) -> str:
     '_tfrecorder/removed/00003-a1b2c3d4.json'
     """
     return f"{REMOVED}/{commit:05d}-{digest[:8]}.json"
+
+
+def before(name: str) -> str:
+    """Where a file of a replaced shard is kept for `undo`.
+
+    >>> before("_tfrecorder/tables/train-00000.parquet")
+    '_tfrecorder/before/train-00000.parquet'
+    """
+    return f"{BEFORE}/{os.path.basename(name)}"
 
 
 def commit_of(name: str) -> int | None:

@@ -79,12 +79,19 @@ RECORD_OF = RecordOf(*(f"{_PREFIX}record/{name}" for name in RecordOf._fields))
 REJECT_OF = RejectOf(*(f"{_PREFIX}reject/{name}" for name in RejectOf._fields))
 POSITION_OF = PositionOf(*(f"{_PREFIX}stream/{name}" for name in PositionOf._fields))
 
+#: The column of a plan that changes records: what becomes of the record of a row.  SAME: it is
+#: copied.  VALUES: it gets other values, but for its images, masks and boxes.  MADE: it is made
+#: again around the images that it holds.  READ: it is made again from the source's images, as is
+#: that of a new row.
+CHANGE = f"{_PREFIX}copy/change"
+SAME, VALUES, MADE, READ = range(4)
+
 #: The folder that a row's relative uris start from; "" if nobody noted it.  Where all rows have the
 #: same, it is metadata of the table, or the plan's `base`.
 BASE = f"{_PREFIX}source/base"
 
 #: Columns of a plan that belong to no record.
-OF_PLAN_ALONE = frozenset((*COPY_OF, *REJECT_OF, *POSITION_OF, BASE))
+OF_PLAN_ALONE = frozenset((*COPY_OF, CHANGE, *REJECT_OF, *POSITION_OF, BASE))
 
 
 def source_of(field: Field) -> SourceOf:
@@ -92,9 +99,14 @@ def source_of(field: Field) -> SourceOf:
     return SourceOf(*(f"{_PREFIX}source.{name}/{field.key}" for name in SourceOf._fields))
 
 
+def is_fact(name: str) -> bool:
+    """True for a column that belongs to no record."""
+    return name.startswith(_PREFIX)
+
+
 def value_columns(names: Iterable[str]) -> list[str]:
     """Those of these columns that hold values of a record."""
-    return [name for name in names if name != SOURCE_ID and not name.startswith(_PREFIX)]
+    return [name for name in names if name != SOURCE_ID and not is_fact(name)]
 
 
 def spool_columns(names: Iterable[str]) -> list[str]:

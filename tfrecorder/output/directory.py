@@ -212,7 +212,8 @@ def plan_to_continue(
             f"{'; '.join(differences)}. Give the same source and options to continue it, "
             f"`overwrite=True` to start again, or another `output_dir`; {undo}."
         )
-    in_place = wanted.kind is PlanKind.COMPACTION and wanted.base == output_dir
+    compacts = wanted.kind is PlanKind.COMPACTION and wanted.base == output_dir
+    in_place = compacts or wanted.changes
     if standing.newest is None or options.overwrite or wanted.is_added or in_place:
         return None
     first = read_commit(output_dir, standing.newest.manifest["chain"])

@@ -26,7 +26,10 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
         revisions |= {split: revisions[split] + 1 for split in again}
         counts = {split: count for split, (_, count) in splits.items()}
     else:
-        written = {**plan.split_rows, **plan.kept}
+        # A split whose shards all stay keeps their names.
+        all_of = {split: list(range(count)) for split, (_, count) in splits.items()}
+        stays = {split for split, kept in plan.kept.items() if kept == all_of.get(split)}
+        written = {*plan.split_rows, *plan.kept} - stays
         revisions |= dict.fromkeys(written, max(revisions.values()) + 1)
         counts = {split: len(kept) for split, kept in plan.kept.items()}
     follows = {

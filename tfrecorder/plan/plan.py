@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,13 +53,17 @@ class PlanKind(str, enum.Enum):
     APPEND: they are added to one.
     BATCH: rows of a stream are added to one, or begin it.
     COMPACTION: records are copied from the dataset in `base`; the rows say from where (`CopyOf`).
-    UNDO: nothing: an operation that was pending is abandoned, or an addition is taken back.
+    UPDATE: records of the dataset get other values, and rows are added; with removed rows too.
+    REMOVAL: records of the dataset are left out.
+    UNDO: an operation that was pending is abandoned, or the newest one is taken back.
     """
 
     CONVERSION = "conversion"
     APPEND = "append"
     BATCH = "stream"
     COMPACTION = "compaction"
+    UPDATE = "update"
+    REMOVAL = "removal"
     UNDO = "undo"
 
 
@@ -85,8 +90,10 @@ class Plan:
             the state before that one, "undoes", its commit, and "version", what is stated then.
             None for what begins or replaces a dataset.
         starts: the number of the first new shard of a split, where it is not 0.
-        kept: for what replaces a dataset, the numbers of the shards of each split that stay as they
-            are, under the first names of the next revision.
+        kept: for what replaces a dataset, the number of the shard of each split that stays as it
+            is, for each of the first names of the next revision; -1 for one that is written again.
+        rewritten: the rows of each shard of a split that is written again.
+        renumbers: whether records change their numbers.
         revisions: the revision of a split, where it is not 1; also of those without a row here,
             since no name of a shard may come again.
         streams: for a batch of a stream, and for what was compacted from such batches: under the
@@ -115,6 +122,8 @@ class Plan:
     follows: dict[str, Any] | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
     kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    renumbers: bool = True
     revisions: dict[str, int] = dataclasses.field(default_factory=dict)
     streams: dict[str, Any] | None = None
     spooled: int = 0
@@ -123,12 +132,33 @@ class Plan:
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """All new shards, in the order of the row groups of `plan.parquet`."""
+        """All shards to write, in the order of the row groups of `plan.parquet`."""
         return [
-            Shard(split, self.starts.get(split, 0) + index, self.revisions.get(split, 1))
-            for split, count in self.split_shards.items()
-            for index in range(count)
+            Shard(split, index, self.revisions.get(split, 1))
+            for split in self.split_shards
+            for index in self._parts_of[split]
         ]
+
+    def _parts(self, split: str) -> dict[int, tuple[int, int]]:
+        """The rows (start, stop) of each shard of a split to write, by its number."""
+        again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
+        ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
+        parts = dict(zip(again, itertools.pairwise(ends), strict=True))
+        count, first = self.split_shards[split], self.starts.get(split, 0)
+        for number in range(count):
+            start, stop = balanced_part(self.new_rows[split], number, count)
+            parts[first + number] = ends[-1] + start, ends[-1] + stop
+        return parts
+
+    @cached_property
+    def _parts_of(self) -> dict[str, dict[int, tuple[int, int]]]:
+        return {split: self._parts(split) for split in self.split_shards}
+
+    @property
+    def new_rows(self) -> dict[str, int]:
+        """The rows of each split that go to further shards, divided evenly."""
+        again = {split: sum(self.rewritten.get(split, ())) for split in self.split_rows}
+        return {split: rows - again[split] for split, rows in self.split_rows.items()}
 
     @cached_property
     def own(self) -> dict[str, list[int]]:
@@ -137,7 +167,7 @@ class Plan:
         for split in SPLITS:
             kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
             if kept or new:
-                first = self.starts.get(split, 0) - (kept if new else 0)
+                first = self.starts.get(split, 0) - kept if new else 0
                 own[split] = [self.revisions.get(split, 1), first, kept + new]
         return own
 
@@ -145,6 +175,11 @@ class Plan:
     def is_added(self) -> bool:
         """True if its shards are added to those of a dataset, or can be its first."""
         return self.kind in (PlanKind.APPEND, PlanKind.BATCH)
+
+    @property
+    def changes(self) -> bool:
+        """True if it changes the records of a dataset in their places."""
+        return self.kind in (PlanKind.UPDATE, PlanKind.REMOVAL)
 
     @property
     def rewrites(self) -> bool:
@@ -198,9 +233,7 @@ class Plan:
 
     def part_of(self, shard: Shard) -> tuple[int, int]:
         """The rows (start, stop) of a shard, counted from the first one of its split."""
-        index = shard.index - self.starts.get(shard.split, 0)
-        rows = self.split_rows[shard.split]
-        return balanced_part(rows, index, self.split_shards[shard.split])
+        return self._parts_of[shard.split][shard.index]
 
     def to_json(self) -> bytes:
         return seal({"version": PLAN_VERSION, **self.values()})
@@ -208,7 +241,7 @@ class Plan:
     def values(self) -> dict[str, Any]:
         """It as JSON values, without those that are as in most plans."""
         usual: dict[str, Any] = {
-            item.name: {} if item.name in ("starts", "kept", "revisions") else item.default
+            item.name: {} if item.name in _MAPPINGS else item.default
             for item in dataclasses.fields(self)
         }
         own = {name: getattr(self, name) for name in usual}
@@ -248,6 +281,10 @@ class Plan:
         if others := plan.split_shards.keys() - SPLITS:  # files are named for them
             raise ValueError(f"it has other splits than ours: {', '.join(others)}")
         return plan
+
+
+#: Values of a plan that are empty in most.
+_MAPPINGS = ("starts", "kept", "rewritten", "revisions")
 
 
 class PlannedRow(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import google_crc32c
@@ -31,7 +31,7 @@ from tfrecorder.output.done_records import (
 )
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commit_named_by, commits, newest_commit
-from tfrecorder.writing.manifest import manifest_of, sums_of
+from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
 from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
@@ -58,14 +58,17 @@ def commit(
     # A batch may have no good image.  Rejects that are tried again were accepted as such before.
     if plan.kind is not PlanKind.BATCH and plan.source_rows:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
-    before = None if previous is None else previous.manifest
+    before, earlier = None if previous is None else previous.manifest, None
     if plan.kept:
-        by_shard = _with_kept(plan, by_shard, previous, output_dir)
+        assert previous is not None
+        every = commits(output_dir, previous)
+        by_shard = _with_kept(plan, by_shard, every, output_dir)
+        earlier = None if plan.renumbers else earlier_of(every)
     with storage.failing_as(OutputError, output_dir):
         lists = lists_of(plan, by_shard, output_dir)
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
     sums = sums | {file: sums_of(data) for file, data in lists.items()}
-    manifest = manifest_of(plan, by_shard, before, sums)
+    manifest = manifest_of(plan, by_shard, before, sums, earlier)
     _check_standing(plan, by_shard, output_dir)
     described: dict[str, bytes] = {}
     narrows = before is not None and plan.rewrites and not covers(manifest, before)
@@ -178,20 +181,41 @@ def _finish(
         taken = {*layout.shards_of(manifest["abandoned"])}
         taken -= {*layout.shards_of(manifest["splits"])}
         gone |= {file for shard in taken for file in shard.files}
+    if plan.kind is PlanKind.UPDATE:
+        _keep_for_undo(output_dir, plan, manifest)
+    elif plan.rewrites or manifest["ends_undo"]:
+        gone |= _before(output_dir, manifest)
     _publish_all(output_dir, files)
     remove_leftovers(output_dir, gone)
 
 
 def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
     """The files of the dataset that a commit replaced."""
-    gone = {file for shard in layout.shards_of(manifest["replaced"]) for file in shard.files}
-    for name in storage.names(os.path.join(output_dir, layout.COMMITS)):
-        number = layout.commit_of(name)
-        if number is not None and number < manifest["commit"]:
-            gone.add(layout.manifest(number))
-    marks = storage.names(os.path.join(output_dir, layout.REMOVED))
-    gone |= {f"{layout.REMOVED}/{name}" for name in marks} - {manifest.get("removed")}
+    stays = {*layout.shards_of(manifest["splits"])}
+    replaced = (shard for shard in layout.shards_of(manifest["replaced"]) if shard not in stays)
+    gone = {file for shard in replaced for file in shard.files}
     return {*gone, layout.ROWS}
+
+
+def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> None:
+    """Put the shards that an update wrote again where nobody reads them, until the next commit."""
+    names: dict[str, str] = {}
+    for split, (revision, count) in manifest["replaced"].items():
+        kept = {*plan.kept.get(split, ())}
+        for shard in layout.shards_of({split: (revision, count)}):
+            if shard.index not in kept:
+                names |= {name: layout.before(name) for name in shard.files}
+    storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
+
+
+def _before(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
+    """What is needed no more to take back the commit before one, or to read as of it."""
+    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
+    old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
+    for folder in (layout.BEFORE, layout.REMOVED):
+        names = storage.names(os.path.join(output_dir, folder))
+        old |= {f"{folder}/{name}" for name in names} - {manifest.get("removed")}
+    return old
 
 
 def _outdated(output_dir: str, plan: Plan) -> set[str]:
@@ -216,22 +240,25 @@ def _publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
 
 
 def _with_kept(
-    plan: Plan, done: Mapping[Shard, DoneRecord], previous: Commit | None, output_dir: str
+    plan: Plan, done: Mapping[Shard, DoneRecord], every: Sequence[Commit], output_dir: str
 ) -> dict[Shard, DoneRecord]:
-    """The done-records of all shards of a plan that keeps some, which get their new names here."""
-    assert previous is not None
-    written = done_of(*(commit.manifest for commit in commits(output_dir, previous)))
+    """The done-records of all shards of a plan that keeps some, which get their new names here.
+
+    Args:
+        every: the commits of what it replaces.
+    """
+    written = done_of(*(commit.manifest for commit in every))
+    splits = every[-1].manifest["splits"]
     names: dict[str, str] = {}
     whole: dict[Shard, DoneRecord] = {}
     for shard in layout.shards_of(plan.own):
-        kept = plan.kept.get(shard.split, ())
-        if shard.index < len(kept):
-            revision = previous.manifest["splits"][shard.split][0]
-            old = Shard(shard.split, kept[shard.index], revision)
-            names |= dict(zip(old.files, shard.files, strict=True))
-            whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
-        else:
+        if shard in done:
             whole[shard] = done[shard]
+            continue
+        old = Shard(shard.split, plan.kept[shard.split][shard.index], splits[shard.split][0])
+        if old != shard:
+            names |= dict(zip(old.files, shard.files, strict=True))
+        whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
     storage.each(lambda name: storage.link(output_dir, name, names[name]), names, output_dir)
     return whole
 
@@ -385,7 +412,11 @@ def _check_rejects(
     plan: Plan, done: Mapping[Shard, DoneRecord], max_reject_fraction: float, output_dir: str
 ) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
+    # Not of shards written again, whose rejects were accepted before.
+    done = {s: d for s, d in done.items() if s.index >= len(plan.kept.get(s.split, ()))}
     totals = add_up(done.values())
+    if not totals.rows:
+        return
     share = totals.rejects / totals.rows
     if share <= max_reject_fraction and totals.records:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tfrecorder.format.example import Values, parse_example
@@ -21,27 +21,41 @@ from tfrecorder.writing.rows import Loaded, LoadRow, Rejected, planned_reject
 
 def record_copier(plan: Plan) -> LoadRow:
     """The function that copies the record of a row; threads share it and its open files."""
-    files = OpenFiles()
+    read = record_reader(plan.base)
     images = [field for field in plan.fields if isinstance(field.kind, Image)]
 
     def copy(row: PlannedRow) -> Loaded | Rejected:
         if (reject := planned_reject(row)) is not None:
             return reject
-        file, offset, size, warning = (row.values[name] for name in COPY_OF)
-        shard = ShardFile(os.path.join(plan.base, file), None, 0)
-        framed = files.read(shard, offset, size)
-        try:
-            features = parse_example(unframe(framed))
-        except ValueError as error:
-            raise damaged_record(shard, offset, error) from error
+        framed, features = read(row)
         parts = [
             framed[:HEADER_BYTES],
             framed[HEADER_BYTES:-FOOTER_BYTES],
             framed[-FOOTER_BYTES:],
         ]
-        return loaded(row, parts, features, images, warning)
+        return loaded(row, parts, features, images, row.values[COPY_OF.warning])
 
     return copy
+
+
+def record_reader(directory: str) -> Callable[[PlannedRow], tuple[bytes, dict[str, Values]]]:
+    """The function that reads the record of a row from a dataset: framed, and its features.
+
+    Raises:
+        DatasetError: the record is damaged.
+    """
+    files = OpenFiles()
+
+    def read(row: PlannedRow) -> tuple[bytes, dict[str, Values]]:
+        file, offset, size, _ = (row.values[name] for name in COPY_OF)
+        shard = ShardFile(os.path.join(directory, file), None, 0)
+        framed = files.read(shard, offset, size)
+        try:
+            return framed, parse_example(unframe(framed))
+        except ValueError as error:
+            raise damaged_record(shard, offset, error) from error
+
+    return read
 
 
 def loaded(

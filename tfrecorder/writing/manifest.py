@@ -7,7 +7,7 @@ opening it nor committing to it reads any manifest but the newest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +16,8 @@ import google_crc32c
 from tfrecorder.format.documents import MANIFEST_VERSION
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, add_up
-from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit
 from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 
@@ -30,6 +31,7 @@ def manifest_of(
     done: Mapping[Shard, DoneRecord],
     previous: Mapping[str, Any] | None,
     lists: Mapping[str, Mapping[str, int]],
+    earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The values of a manifest.
 
@@ -50,6 +52,7 @@ def manifest_of(
         done: the done-records of all shards of the commit, in their order.
         previous: the manifest before it, if there is one.
         lists: size and CRC32C of the lists of rejects and suspects.
+        earlier: for what keeps the numbers of the records it replaces, as `earlier_of` gives it.
     """
     records = list(done.values())
     before = (previous or {}) if plan.follows is not None else {}
@@ -59,8 +62,11 @@ def manifest_of(
     }
     stated = None if previous is None else {"version": previous["stated"]}
     last: int = before.get("commit", plan.commit - 1)
-    contents = dict(before.get("contents", {}))
+    numbering = before if plan.renumbers else (previous or {})
+    contents = dict(numbering.get("contents", {}))
     for shard, record in done.items():
+        if not plan.renumbers and shard.index < len(plan.kept.get(shard.split, ())):
+            continue  # corrected records have the numbers that they had
         crc = record.crc32c.to_bytes(4, "big")
         contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
     positions = {name: stream["to"] for name, stream in (plan.streams or {}).items()}
@@ -76,7 +82,7 @@ def manifest_of(
         "class_counts": _class_counts(done),
         "totals": asdict(add_up(records)),
         "splits": splits,
-        "since": before.get("since", plan.commit),
+        "since": numbering.get("since", plan.commit),
         "chain": before.get("chain", plan.commit),
         # What is taken back lies between the commit that this one follows, and this one.
         "skips": [*before.get("skips", ()), *range(last + 1, plan.commit)],
@@ -86,7 +92,26 @@ def manifest_of(
         "lists": lists,
         "contents": contents,
         "abandoned": before.get("abandoned", {}),
+        "ends_undo": previous is not None and previous["kind"] == PlanKind.UPDATE.value,
+        **({"earlier": earlier} if earlier else {}),
         **({"replaced": (previous or {})["splits"]} if plan.rewrites and previous else {}),
+    }
+
+
+def earlier_of(every: Sequence[Commit]) -> dict[str, Any]:
+    """The generations of a dataset that `at=` can read after a correction of it, by number.
+
+    Args:
+        every: its commits.
+    """
+    first = every[0].manifest
+    before = first.get("earlier", {})
+    return before | {
+        str(commit.number): {
+            "splits": {split: count for split, (_, count) in commit.manifest["splits"].items()},
+            "contents": commit.manifest["contents"],
+        }
+        for commit in every
     }
 
 

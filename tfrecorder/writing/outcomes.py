@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfrecorder.format.plan_columns import (
     BASE,
+    CHANGE,
     COPY_OF,
     RECORD_OF,
     REJECT_OF,
@@ -53,6 +55,15 @@ class Outcomes:
         self._cells += (offset, size, warning, "", "")
         self._add_sources(sources)
 
+    def add_all(self, sizes: Sequence[int], rows: pa.Table) -> None:
+        """Rows that were copied, with the sizes of their records now; -1 for a reject."""
+        columns = [rows.column(name).to_pylist() for name in (COPY_OF.warning, *REJECT_OF)]
+        offset = 0
+        for size, *others in zip(sizes, *columns, strict=True):
+            self._cells += (offset if size >= 0 else -1, size, *others)
+            offset += max(0, size)
+        self._facts += [None] * (len(self._sources) * len(sizes))
+
     def add_reject(self, stage: str, reason: str, sources: Sources) -> None:
         self._cells += (-1, -1, "", stage, reason)
         self._add_sources(sources)
@@ -70,14 +81,16 @@ class Outcomes:
     def table(self, plan: Plan, rows: pa.Table) -> bytes:
         """The table of the shard, given the rows that were planned; the same for the same rows."""
         planned = dict(zip(rows.column_names, rows.columns, strict=True))
-        columns = {name: column for name, column in planned.items() if name not in COPY_OF}
+        left_out = (*COPY_OF, CHANGE)
+        columns = {name: column for name, column in planned.items() if name not in left_out}
         for at, name in enumerate(_OF_ROW):
             cells = self._cells[at :: len(_OF_ROW)]
             kind = pa.large_string() if isinstance(cells[0], str) else pa.int64()
             columns[name] = pa.array(cells, kind)
         for at, name in enumerate(self._sources):
-            if name not in columns:  # else the row is copied, and its source known from before
-                columns[name] = pa.array(self._facts[at :: len(self._sources)], pa.int64())
+            facts = pa.array(self._facts[at :: len(self._sources)], pa.int64())
+            # Of a row that is copied, the source is known from before.
+            columns[name] = pc.coalesce(facts, columns[name]) if name in columns else facts
         bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
         if len(bases) == 1:
             columns.pop(BASE, None)

@@ -40,6 +40,9 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     Raises:
         DatasetError: a table cannot be read, or a list to which rows are added.
     """
+    if plan.changes or (plan.kind is PlanKind.UNDO and plan.kept):
+        listed = any(record.rejects or record.suspects for record in done.values())
+        return whole_lists(plan, [*done] if listed else [], output_dir)
     rejects = [shard for shard, record in done.items() if record.rejects]
     suspects = [shard for shard, record in done.items() if record.suspects]
     streams = plan.kind is PlanKind.BATCH  # it tries no reject again

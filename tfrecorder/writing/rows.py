@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
-from tfrecorder.format.plan_columns import OF_PLAN_ALONE, REJECT_OF
+from tfrecorder.format.plan_columns import REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
@@ -19,7 +19,7 @@ from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
-from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_image
 from tfrecorder.schema.kinds import Boxes, Image, Mask
 from tfrecorder.writing.outcomes import Sources
 
@@ -72,16 +72,17 @@ def planned_reject(row: PlannedRow) -> Rejected | None:
     return Rejected(row, Reject(row.values[REJECT_OF.stage], code, detail))
 
 
-def streamed(load: LoadRow) -> LoadRow:
-    """`load` for the rows of a stream, whose plan has columns that belong to no record."""
+def without_facts(load: LoadRow) -> LoadRow:
+    """`load` for the rows of a plan that has columns that belong to no record."""
 
-    def load_streamed(row: PlannedRow) -> Loaded | Rejected:
+    def load_values(row: PlannedRow) -> Loaded | Rejected:
         if (reject := planned_reject(row)) is not None:
             return reject
-        values = {key: value for key, value in row.values.items() if key not in OF_PLAN_ALONE}
+        of_record = (key for key in row.values if not is_fact(key) or key.startswith(SPOOLED))
+        values = {key: row.values[key] for key in of_record}
         return load(row._replace(values=values))
 
-    return load_streamed
+    return load_values
 
 
 #: The last part of the keys of an image, in the order of a record.
@@ -107,7 +108,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     ]
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
-    arrays = _array_dtypes(fields)
+    arrays = array_dtypes(fields)
     check, max_pixels = plan.options["check"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
     first = primary_image(fields)
@@ -187,7 +188,7 @@ def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
     return stored
 
 
-def _array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
+def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
     """The type of each planned key with an array of numbers that an Example takes from NumPy."""
     return {
         feature.key: _DTYPES[feature.kind]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Semaphore
 from typing import Any
 
 import google_crc32c
+import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
@@ -19,6 +21,7 @@ from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
@@ -30,9 +33,10 @@ from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
+from tfrecorder.writing.changing import old_of, row_changer, write_again
 from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.outcomes import Outcomes
-from tfrecorder.writing.rows import Loaded, Rejected, row_loader, streamed
+from tfrecorder.writing.rows import Loaded, Rejected, row_loader, without_facts
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -54,6 +58,9 @@ REMOTE_SECONDS = 5
 #: Shards that a process writes at a time if the output is remote.  To start and end one takes a
 #: dozen requests that wait for each other; meanwhile the other one's images are loaded.
 SIDE_BY_SIDE = 2
+
+
+NOTHING: Mapping[str, DoneRecord] = {}
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,7 @@ def write_shard(
     pool: Pool,
     report: Callable[[int], None] = lambda rows: None,
     footer: Any = None,
+    before: Mapping[str, DoneRecord] = NOTHING,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
 
@@ -101,6 +109,7 @@ def write_shard(
         pool: loads rows; its threads limit how far loading runs ahead of writing.
         report: called every so often with the number of rows that are done.
         footer: the footer of the plan's rows, from `staging.read_footer`.
+        before: as `done_before` gives it.
 
     Raises:
         UnreachableError: the store or disk of an image, or of the output, is away.
@@ -126,10 +135,12 @@ def write_shard(
 
     if plan.kind is PlanKind.COMPACTION:
         load = record_copier(plan)
+    elif plan.changes:
+        load = row_changer(plan, output_dir, pool.budget.room, read)
     else:
         load = row_loader(plan, pool.budget.room, read)
         if plan.kind is PlanKind.BATCH:
-            load = streamed(load)
+            load = without_facts(load)
     rows = read_row_group(output_dir, group, footer)
     with storage.publish(output_dir, plan.unfinished(shard, is_local), attempt) as file:
 
@@ -143,7 +154,10 @@ def write_shard(
                     tally.add_reject(outcome)
             storage.write_all(file, *parts)
 
-        for block in row_blocks(rows):
+        old = old_of(plan, rows, before)
+        if old is not None:
+            tally.add_again(old, rows, write_again(rows, output_dir, old, load, file))
+        for block in row_blocks(rows) if old is None else ():
             run_in_order(
                 pool.executor,
                 pool.threads,
@@ -250,6 +264,35 @@ class Tally:
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
         self.outcomes.add_reject(reject.stage, str(reject), outcome.sources)
         self.note()
+
+    def add_again(
+        self, old: DoneRecord, rows: pa.Table, written: Iterable[tuple[bytes, int]]
+    ) -> None:
+        """Count a shard that is written again with some other values.
+
+        Args:
+            old: its done-record.
+            rows: as they are planned.
+            written: as `write_again` gives it.
+        """
+        sizes = rows.column(COPY_OF.size).to_numpy().copy()
+        changed = np.flatnonzero((rows.column(CHANGE).to_numpy() != SAME) & (sizes >= 0))
+        now = []
+        for data, size in written:
+            self.crc = google_crc32c.extend(self.crc, data)
+            self.bytes += len(data)
+            now += [size] if size >= 0 else []
+        sizes[changed] = now
+        self.outcomes.add_all(sizes.tolist(), rows)
+        if self._labels is not None:
+            of_rows = rows.column(self._labels.label_key).filter(pa.array(sizes >= 0)).to_pylist()
+            is_one = isinstance(self._labels.kind, Label)
+            self.classes.update(of_rows if is_one else chain.from_iterable(map(set, of_rows)))
+        self.records, self.suspects, self.oriented = old.records, old.suspects, old.oriented
+        self.input_bytes, self.formats = old.input_bytes, Counter(old.formats)
+        self.reasons = Counter(old.reasons)
+        self.shapes = {key: tuple(map(tuple, of_key)) for key, of_key in old.shapes.items()}
+        self.sides = tuple(map(tuple, old.sides))
 
     def note(self) -> None:
         """Report how far the shard is, every so often, even while it waits for its images."""

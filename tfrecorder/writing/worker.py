@@ -19,6 +19,7 @@ from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.writing.attempt import Attempt, settled
+from tfrecorder.writing.changing import done_before
 from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
 from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
@@ -69,6 +70,7 @@ class Worker:
             self._plan = self._staged.read()
             self._shards = self._plan.shards
             self._footer = read_footer(task.output_dir)
+            self._before = done_before(task.output_dir, self._plan)
             if rows_plan(self._footer) != task.digest:
                 raise OutputError(
                     f"{task.output_dir} holds the rows of another conversion, which started at the "
@@ -97,7 +99,8 @@ class Worker:
                 note_progress(task.output_dir, shard, rows)
 
         def write(attempt: Attempt) -> DoneRecord:
-            return write_shard(self._plan, number, attempt, self._pool, note, self._footer)
+            pool, footer = self._pool, self._footer
+            return write_shard(self._plan, number, attempt, pool, note, footer, self._before)
 
         def settle() -> DoneRecord:
             return settled(task.output_dir, shard, task.digest, write)

@@ -1,0 +1,168 @@
+"""A shard written again in its place: some of its records get other values, or are left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from tfrecorder import storage
+from tfrecorder.errors import SourceError
+from tfrecorder.format.example import encode_parts
+from tfrecorder.format.plan_columns import CHANGE, COPY_OF, READ, SAME, VALUES
+from tfrecorder.format.tfrecord import frame
+from tfrecorder.images.memory import Room
+from tfrecorder.output.done_records import DoneRecord, done_of
+from tfrecorder.output.staging import row_blocks
+from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
+from tfrecorder.reading.commits import commits, newest_commit
+from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.kinds import Boxes, Image, Mask
+from tfrecorder.writing.copying import loaded, record_copier, record_reader
+from tfrecorder.writing.rows import (
+    Loaded,
+    LoadRow,
+    Read,
+    Rejected,
+    array_dtypes,
+    planned_reject,
+    row_loader,
+    without_facts,
+)
+
+
+def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
+    """The function that does what a row of a plan says of its record; see `CHANGE`.
+
+    Args:
+        directory: of the dataset.
+        room, read: as for `row_loader`.
+    """
+    copy, record_of = record_copier(replace(plan, base=directory)), record_reader(directory)
+    load = without_facts(row_loader(plan, room, read))
+    images = [field for field in plan.fields if isinstance(field.kind, Image)]
+    plain = [field for field in plan.fields if not isinstance(field.kind, (Image, Mask, Boxes))]
+    arrays = array_dtypes(plan.fields)
+    keys = {feature.key for field in plain for feature in field.features}
+
+    def change(row: PlannedRow) -> Loaded | Rejected:
+        how, is_new = row.values[CHANGE], not row.values[COPY_OF.file]
+        if is_new:
+            return load(row)
+        if (reject := planned_reject(row)) is not None:
+            return reject
+        if how == SAME:
+            return copy(row)
+        if how == READ:
+            return _sound(load(row))
+        _, features = record_of(row)
+        if how == VALUES:
+            given = {key: row.values[key] for key in keys & row.values.keys()}
+            given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
+            parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
+            return loaded(row, parts, features, images, row.values[COPY_OF.warning])
+        return _made(row, features)
+
+    def _made(row: PlannedRow, features: dict[str, Any]) -> Loaded:
+        held = {row.values[one.uri_key]: bytes(features[one.encoded_key][0]) for one in images}
+
+        def held_or_read(uri: str, file: str, note: Callable[[], None]) -> bytes:
+            return held.get(uri) or read(uri, file, note)
+
+        made = _sound(without_facts(row_loader(plan, room, held_or_read))(row))
+        stored = {one.key for one in images}
+        facts = {key: fact for key, fact in made.sources.items() if key not in stored}
+        return replace(made, sources=facts)
+
+    return change
+
+
+def _sound(outcome: Loaded | Rejected) -> Loaded:
+    """A record made again; a reject in its place would move all records behind it."""
+    if isinstance(outcome, Loaded):
+        return outcome
+    raise SourceError(
+        f"row {outcome.row.row}, image {outcome.row.image_uri!r}, cannot be written with what the "
+        f"table has for it: {outcome.reject}. Correct the row, or leave it out, and run the same "
+        "call again. Nothing was changed."
+    )
+
+
+def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
+    """The done-records of the dataset that an update changes, by the names of the shards' files."""
+    newest = newest_commit(output_dir) if plan.kind is PlanKind.UPDATE else None
+    if newest is None or newest.digest != plan.previous:  # it was committed meanwhile
+        return {}
+    done = done_of(*(commit.manifest for commit in commits(output_dir, newest)))
+    return {shard.file: record for shard, record in done.items()}
+
+
+def old_of(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> DoneRecord | None:
+    """The done-record of the shard whose rows are all there, beside some with other values.
+
+    None if rows were removed, added or read again: then each record is copied by itself.
+    """
+    if plan.kind is not PlanKind.UPDATE:
+        return None
+    files = rows.column(COPY_OF.file).unique().to_pylist()
+    old = done.get(files[0]) if len(files) == 1 else None
+    read = (rows.column(CHANGE).to_numpy() == READ).any()
+    return None if old is None or old.rows != len(rows) or read else old
+
+
+def write_again(
+    rows: pa.Table, directory: str, old: DoneRecord, change: LoadRow, file: BinaryIO
+) -> Iterator[tuple[bytes, int]]:
+    """Write a shard with the changed records, and the others as they are, many at a time.
+
+    Args:
+        old: its done-record.
+        change: as `row_changer` gives it.
+
+    Yields:
+        What was written, and for a changed record its size; -1 for others.
+
+    Raises:
+        DatasetError: the old shard is damaged.
+    """
+    shard = ShardFile(os.path.join(directory, rows.column(COPY_OF.file)[0].as_py()), None, 0)
+    files, crc = OpenFiles(), 0
+
+    def read(start: int, stop: int) -> bytes:
+        nonlocal crc
+        data = files.read(shard, start, stop - start)
+        crc = google_crc32c.extend(crc, data)
+        return data
+
+    sizes = rows.column(COPY_OF.size).to_numpy()
+    numbers = np.flatnonzero((rows.column(CHANGE).to_numpy() != SAME) & (sizes >= 0))
+    offsets = rows.column(COPY_OF.offset).to_numpy()[numbers]
+    at = 0
+    changed = (row for block in row_blocks(rows.take(numbers)) for row in block)
+    for row, offset, size in zip(changed, offsets.tolist(), sizes[numbers].tolist(), strict=True):
+        yield from _copied(read, at, offset, file)
+        read(offset, offset + size)
+        outcome = change(row)
+        assert isinstance(outcome, Loaded)
+        storage.write_all(file, *outcome.parts)
+        yield b"".join(outcome.parts), outcome.size
+        at = offset + size
+    yield from _copied(read, at, old.bytes, file)
+    if crc != old.crc32c:
+        raise damaged_record(shard, 0, f"its CRC32C is {crc:08x}, not {old.crc32c:08x}")
+
+
+def _copied(
+    read: Callable[[int, int], bytes], start: int, stop: int, file: BinaryIO
+) -> Iterator[tuple[bytes, int]]:
+    for at in range(start, stop, MOST_TOGETHER):
+        data = read(at, min(at + MOST_TOGETHER, stop))
+        storage.write_all(file, data)
+        yield data, -1
