@@ -28,15 +28,31 @@ def all_rows(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, pd.Series]:
     Raises:
         DatasetError: a table cannot be read, or does not fit its shard.
     """
+    rows, places = every_row(where, shards)
+    kept = newest_of_each(rows)
+    splits = splits_of(shards, places[kept])
+    return rows.filter(pa.array(kept)), splits.set_axis(np.flatnonzero(kept))
+
+
+def splits_of(shards: Sequence[Shard], places: np.ndarray) -> pd.Series:
+    """The split of each row, given the place of its shard among some."""
+    names = np.array([shard.split for shard in shards], dtype=object)
+    return pd.Series(names[places], dtype=SPLIT_TYPE)
+
+
+def every_row(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, np.ndarray]:
+    """The same with each attempt at a reject; and the place among the shards of that of each row.
+
+    Raises:
+        DatasetError: as `all_rows`.
+    """
     with storage.failing_as(DatasetError, where):
         written = storage.sizes(where)
-    tables, splits = [], []
-    for shard, table in each_table(where, shards, lambda schema: schema.names):
-        tables.append(_with_copies(where, shard.file, written.get(shard.file), table))
-        splits += [shard.split] * len(table)
-    rows = joined(tables)
-    kept = _newest_of_each(rows)
-    return rows.filter(pa.array(kept)), pd.Series(splits, dtype=SPLIT_TYPE)[kept]
+    tables = [
+        _with_copies(where, shard.file, written.get(shard.file), table)
+        for shard, table in each_table(where, shards, lambda schema: schema.names)
+    ]
+    return joined(tables), np.repeat(np.arange(len(tables)), [*map(len, tables)])
 
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
@@ -61,7 +77,7 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
     return table.append_column(COPY_OF.file, names)
 
 
-def _newest_of_each(rows: pa.Table) -> np.ndarray:
+def newest_of_each(rows: pa.Table) -> np.ndarray:
     """True for one row of each number: the one with a record, else the last one."""
     has_record = rows.column(COPY_OF.size).to_numpy() >= 0
     attempts = pd.DataFrame({"number": rows.column(SOURCE_ID).to_numpy(), "has": has_record})

@@ -64,6 +64,7 @@ class Checked:
             row of the source.
         contents: for those of these columns whose images came as bytes.
         missing: for columns with a default, which rows have it because their value is missing.
+        unassigned: which rows came without a split.
         source_rows: rows in the source; more than records if boxes have a row each.
         assigned: how rows that came without a split got one, in words.
     """
@@ -77,6 +78,20 @@ class Checked:
     assigned: str = ""
     contents: Mapping[str, Contents] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    unassigned: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, bool))
+
+    def part(self, rows: np.ndarray) -> Checked:
+        """Those of its rows for which the mask is true."""
+        frame, keep = self.frame[rows], pa.array(rows)
+        return dataclasses.replace(
+            self,
+            frame=frame,
+            values={key: column.filter(keep) for key, column in self.values.items()},
+            files=tuple(column.loc[frame.index] for column in self.files),
+            missing={name: of_rows[rows] for name, of_rows in self.missing.items()},
+            unassigned=self.unassigned[rows],
+            source_rows=len(frame),
+        )
 
     @cached_property
     def report(self) -> pd.DataFrame:
@@ -162,6 +177,7 @@ def check_source(
             for outcome in outcomes
             if outcome.missing is not None
         },
+        unassigned=was_open,
     )
 
 

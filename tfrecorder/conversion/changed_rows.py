@@ -1,0 +1,160 @@
+"""The rows of a dataset of which some change: which shards are written again, and with what.
+
+A shard without a changed row stays as it is.  The rows of the others keep their order and, unless
+some are removed, their records keep their numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrecorder import storage
+from tfrecorder.conversion.record_copies import every_row, newest_of_each, splits_of
+from tfrecorder.errors import OptionError
+from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME, spool_columns
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.next_commit import rows_of
+from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
+from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.reading.commits import Commit, commits
+from tfrecorder.reading.shard_tables import joined
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+
+
+@dataclass
+class StoredRows:
+    """All rows of a dataset, in the order of its shards.
+
+    Attributes:
+        shards: of the dataset.
+        rows: as `every_row` gives them.
+        shard: for each row, the place of its shard in `shards`.
+        is_newest: False for a reject that was tried again later: that attempt stands for the row.
+    """
+
+    where: str
+    newest: Commit
+    shards: Sequence[Shard] = field(init=False)
+    rows: pa.Table = field(init=False)
+    shard: np.ndarray = field(init=False)
+    is_newest: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shards = self.newest.shards
+        self.rows, self.shard = every_row(self.where, self.shards)
+        self.is_newest = newest_of_each(self.rows)
+
+    @property
+    def splits(self) -> pd.Series:
+        """The split of each row."""
+        return splits_of(self.shards, self.shard)
+
+    def all_of(self, rows: np.ndarray) -> np.ndarray:
+        """True for every attempt at one of some rows, which a mask names."""
+        numbers = self.rows.column(SOURCE_ID).to_numpy()
+        return np.isin(numbers, numbers[rows])
+
+
+@dataclass(frozen=True)
+class Added:
+    """Rows that are added at the end of their splits.
+
+    Attributes:
+        rows: with the columns of the rows of the dataset.
+        splits: of each.
+    """
+
+    rows: pa.Table
+    splits: pd.Series
+
+
+def changed_plan(
+    stored: StoredRows,
+    gone: np.ndarray,
+    change: np.ndarray,
+    added: Added,
+    fields: Sequence[Field],
+    options: ConvertOptions,
+    kind: PlanKind,
+    base: str,
+    statistics: Mapping[str, Any],
+) -> tuple[Plan, pa.Table, set[int]]:
+    """The plan of a dataset with some rows changed, and its rows.
+
+    Args:
+        gone: the rows that are left out of their places.
+        change: for each row, what becomes of its record; see `CHANGE`.
+        added: further rows.
+        fields: the columns, with their classes from now on.
+        base: the folder that relative uris of new rows start from.
+        statistics: of the values of all rows from now on.
+
+    Returns:
+        The plan, its rows, and the places in `stored.shards` of those that are written again.
+    """
+    rows = stored.rows.append_column(CHANGE, pa.array(change, pa.int8()))
+    touched = {*np.unique(stored.shard[gone | (change != SAME)]).tolist()}
+    is_touched = np.isin(stored.shard, [*touched])
+    left = np.bincount(stored.shard[~gone], minlength=len(stored.shards))
+    kept: dict[str, list[int]] = {shard.split: [] for shard in stored.shards}
+    rewritten: dict[str, list[int]] = {}
+    for place, shard in enumerate(stored.shards):
+        if place not in touched:
+            kept[shard.split].append(shard.index)
+        elif left[place]:
+            kept[shard.split].append(-1)
+            rewritten.setdefault(shard.split, []).append(int(left[place]))
+    again = rows.filter(pa.array(is_touched & ~gone))
+    of_split = stored.splits[is_touched & ~gone]
+    order, new_rows = np.arange(0), {}
+    if len(added.rows):
+        order, new_rows = order_of(added.splits, options)
+    parts, split_rows = [], {}
+    new, start = added.rows.take(order), 0
+    for split in SPLITS:
+        count = new_rows.get(split, 0)
+        total = sum(rewritten.get(split, ())) + count
+        if total:
+            split_rows[split] = total
+            mask = pa.array((of_split == split).to_numpy())
+            parts += [again.filter(mask), new.slice(start, count)]
+            start += count
+    if not any(kept.values()) and not split_rows:
+        raise OptionError("this would leave no record; remove the directory instead.")
+    planned = joined([part for part in parts if len(part)] or [again])
+    everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
+    columns = {name: planned.column(name).combine_chunks() for name in planned.column_names}
+    digest = hashlib.sha256(fingerprint(everything, columns).encode())
+    digest.update(repr((kept, rewritten)).encode())
+    positions = stored.newest.manifest["positions"]
+    new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
+    plan = Plan(
+        rows=len(planned),
+        source_rows=rows_of(stored.newest.manifest) + new_ones,
+        split_rows=split_rows,
+        split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
+        fields=tuple(fields),
+        statistics=dict(statistics),
+        base=base,
+        fingerprint=digest.hexdigest(),
+        options=options.content_options(),
+        remote=not storage.is_local(base),
+        kind=kind,
+        kept=kept,
+        rewritten=rewritten,
+        renumbers=bool(gone.any()),
+        streams={name: {"to": to} for name, to in positions.items()} or None,
+    )
+    return plan, planned, touched

@@ -1,0 +1,86 @@
+"""What changes the records of a dataset did, or would do, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfrecorder.display.tables import counted, readable_bytes
+
+#: Kinds of a change that are named.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an update or a removal changes.
+
+    Attributes:
+        corrected: records that get other values.
+        columns: of these, how many differ in each column.
+        labels: how many go from one class to another, by "cat → dog".
+        read_again: of these, those whose images are read again from the source.
+        moved: rows that go to another split, by "TRAIN → TEST".
+        added: new rows.
+        removed: rows that go.
+        kept_out: rows of the source that were removed before, and stay out.
+        shards: how many of the dataset's shards are written again.
+        of_shards: how many it has.
+        bytes: of these shards.
+    """
+
+    corrected: int = 0
+    columns: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict)
+    read_again: int = 0
+    moved: Mapping[str, int] = field(default_factory=dict)
+    added: int = 0
+    removed: int = 0
+    kept_out: int = 0
+    shards: int = 0
+    of_shards: int = 0
+    bytes: int = 0
+
+    @property
+    def words(self) -> str:
+        """All of it in a line.
+
+        >>> Changes(corrected=1, columns={"label": 1}, labels={"cat → dog": 1}, of_shards=8,
+        ...         shards=1, bytes=2048).words
+        '1 record is corrected (label 1: cat → dog 1), 1 of 8 shards (2 KiB) is written again'
+        """
+        parts = []
+        if self.corrected:
+            shown = _most(self.columns)
+            if self.labels:
+                shown += f": {_most(self.labels)}"
+            shown = f" ({shown})" if shown else ""
+            parts.append(f"{counted(self.corrected, 'record is', 'records are')} corrected{shown}")
+        if self.read_again:
+            parts.append(f"{counted(self.read_again, 'image is', 'images are')} read again")
+        if moved := sum(self.moved.values()):
+            parts.append(f"{counted(moved, 'row moves', 'rows move')} ({_most(self.moved)})")
+        for count, verb in ((self.added, "added"), (self.removed, "removed")):
+            if count:
+                parts.append(f"{counted(count, 'row is', 'rows are')} {verb}")
+        if self.shards:
+            is_or_are = "is" if self.shards == 1 else "are"
+            parts.append(
+                f"{self.shards:,} of {counted(self.of_shards, 'shard')} "
+                f"({readable_bytes(self.bytes)}) {is_or_are} written again"
+            )
+        if self.kept_out:
+            rows = counted(self.kept_out, "row was", "rows were")
+            parts.append(f"{rows} removed before and stay out; `readmit=True` lets them in")
+        return ", ".join(parts) or "nothing changes"
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    """The most frequent of some counts, by name.
+
+    >>> _most({"a": 1, "b": 2})
+    'b 2, a 1'
+    """
+    ordered: Sequence[tuple[str, int]] = sorted(counts.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{name} {count:,}" for name, count in ordered[:_NAMED])
+    return f"{shown}, …" if len(ordered) > _NAMED else shown
