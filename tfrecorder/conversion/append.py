@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 #: Options that must be known before the dataset is opened.
-_EARLY = ("runner_options", "progress")
+EARLY = ("runner_options", "progress")
 
 
 @overload
@@ -122,7 +122,7 @@ def append(
     own = {name: given.pop(name) for name in names_of(AppendOptions) if name in given}
     adding = AppendOptions.of(own)
     # The others need the dataset, which is not opened yet.
-    early = {name: given[name] for name in (*_EARLY, *NOT_APPENDED) if name in given}
+    early = {name: given[name] for name in (*EARLY, *NOT_APPENDED) if name in given}
     chosen = ConvertOptions.of(early, NOT_APPENDED)
     path = output_path(directory, chosen, "directory")
     where = storage.absolute(path)

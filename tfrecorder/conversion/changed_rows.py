@@ -7,7 +7,6 @@ some are removed, their records keep their numbers.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +20,12 @@ from tfrecorder import storage
 from tfrecorder.conversion.record_copies import every_row, newest_of_each, splits_of
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME, spool_columns
+from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.reading.commits import Commit, commits
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.shard_tables import joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID
@@ -60,6 +59,11 @@ class StoredRows:
     def splits(self) -> pd.Series:
         """The split of each row."""
         return splits_of(self.shards, self.shard)
+
+    def size_of(self, place: int) -> int:
+        """The size of a shard in bytes."""
+        sizes = self.rows.column(COPY_OF.size).to_numpy()[self.shard == place]
+        return int(sizes[sizes > 0].sum())
 
     def all_of(self, rows: np.ndarray) -> np.ndarray:
         """True for every attempt at one of some rows, which a mask names."""
@@ -118,7 +122,7 @@ def changed_plan(
             rewritten.setdefault(shard.split, []).append(int(left[place]))
     again = rows.filter(pa.array(is_touched & ~gone))
     of_split = stored.splits[is_touched & ~gone]
-    order, new_rows = np.arange(0), {}
+    order, new_rows = np.arange(0), dict[str, int]()
     if len(added.rows):
         order, new_rows = order_of(added.splits, options)
     parts, split_rows = [], {}

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.append import own_dataset
-from tfrecorder.conversion.record_copies import all_rows, uris_of
+from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
@@ -41,11 +39,8 @@ from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
-from tfrecorder.schema.fields import Field
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.uri_list import uri_list
-from tfrecorder.validation.statistics import describe_columns
-from tfrecorder.validation.values import default_of
 from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
@@ -213,10 +208,7 @@ def _plan(
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     every = commits(where, newest)
     if drop:
-        keys = [feature.key for feature in stored.record if feature.key in columns]
-        values = {key: columns[key] for key in keys}
-        missing = _missing(stored.fields, values, splits, every)
-        statistics = describe_columns(stored.fields, values, splits, missing)
+        statistics = statistics_of(stored.fields, columns, splits, every)
     else:
         statistics = merged(commit.manifest["statistics"] for commit in every)
     plan = Plan(
@@ -234,31 +226,6 @@ def _plan(
         streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
     )
     return plan, rows.take(order), gone
-
-
-def _missing(
-    fields: Sequence[Field],
-    values: Mapping[str, pa.Array],
-    splits: pd.Series,
-    every: Sequence[Commit],
-) -> dict[str, np.ndarray]:
-    """Which rows have a default, by column.
-
-    Manifests say how many these are in each split.  Which of the rows with this value they are
-    makes no difference to the statistics: the first ones.
-    """
-    missing = {}
-    for field in fields:
-        counts = Counter[str]()
-        for commit in every:
-            of_split = commit.manifest["statistics"].get(field.column, {})
-            counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
-        if counts.total():
-            key, default = default_of(field)
-            same = pd.Series([value == default for value in values[key].to_pylist()])
-            number = same.groupby(splits.to_numpy(object)).cumsum()
-            missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
-    return missing
 
 
 def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.ndarray:

@@ -89,12 +89,12 @@ def pass_over_known(
         return nothing
     compared = _Compared(directory, newest, files, (), retry_rejects)
     if files:
-        keys = _joined([column_places(table, field.column) for field in files])
+        keys = joined_texts([column_places(table, field.column) for field in files])
         matches = _matches(keys, compared)
         there = _are_there(keys, matches)
         _warn_of_values(table.only(there), keys, compared, fields)
     elif (checked := _checked(table, fields)) is not None:
-        keys = _joined([*checked.values.values()])
+        keys = joined_texts([*checked.values.values()])
         matches = _matches(keys, compared._replace(values=(*checked.values,)))
         there = _are_there(keys, matches)
     else:
@@ -120,7 +120,7 @@ def _warn_of_values(
     of_files = {name for field in compared.files for name in (field.uri_key, field.spool_key)}
     values = {name: field for name, field in checked.values.items() if name not in of_files}
     rows = checked.frame.index.to_numpy()
-    keys = _joined([places_of_all.take(rows), *values.values()])
+    keys = joined_texts([places_of_all.take(rows), *values.values()])
     matches = _matches(keys, compared._replace(values=(*values,)))
     others = checked.frame[~_are_there(keys, matches)]
     if len(others):
@@ -187,22 +187,22 @@ def _keys(rows: pa.Table, base: str, compared: _Compared) -> pa.Table:
             "images were, as after a repair from the records alone. So nobody knows which rows are "
             "already there. Copy it again, or give only new rows, with `duplicates='keep'`."
         )
-    of_files = [_joined(columns)] if columns else []
-    keys = _joined([*of_files, *(of[name] for name in compared.values)])
+    of_files = [joined_texts(columns)] if columns else []
+    keys = joined_texts([*of_files, *(of[name] for name in compared.values)])
     is_new = pc.equal(of[REJECT_OF.reason], "") if compared.retry_rejects else True
     return pa.table({_KEY: keys, _NUMBER: pc.if_else(is_new, pa.scalar(-1), of[SOURCE_ID])})
 
 
-def _joined(columns: Sequence[pa.Array]) -> pa.Array:
+def joined_texts(columns: Sequence[pa.Array]) -> pa.Array:
     """The values of each row as one text, which rows with other values do not have."""
-    texts = list(map(_texts, columns))
+    texts = list(map(texts_of, columns))
     if len(texts) == 1:
         return texts[0]
-    parts = [part for text in texts for part in (_texts(pc.binary_length(text)), text)]
+    parts = [part for text in texts for part in (texts_of(pc.binary_length(text)), text)]
     return pc.binary_join_element_wise(*parts, pa.scalar(" ", pa.large_string()))
 
 
-def _texts(column: pa.Array) -> pa.Array:
+def texts_of(column: pa.Array) -> pa.Array:
     """Values as texts, equal for equal values."""
     if pa.types.is_nested(column.type):
         cells = map(_without_minus_zero, column.to_pylist())

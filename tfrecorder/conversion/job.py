@@ -124,6 +124,7 @@ def _result(where: str, staged: Staged | Commit, summary: Summary) -> Conversion
         warnings=summary.warnings,
         passed_over=summary.passed_over,
         rows_there=summary.rows_there,
+        changes=summary.changes,
         removed=summary.removed,
         was_finished=isinstance(staged, Commit),
         shards_before=len(before),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +16,13 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, RECORD_OF
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.shard_tables import each_table, joined
-from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.fields import Field, primary_image, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
+from tfrecorder.validation.statistics import describe_columns
+from tfrecorder.validation.values import default_of
 
 
 def all_rows(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, pd.Series]:
@@ -53,6 +58,48 @@ def every_row(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, np.ndarray
         for shard, table in each_table(where, shards, lambda schema: schema.names)
     ]
     return joined(tables), np.repeat(np.arange(len(tables)), [*map(len, tables)])
+
+
+def statistics_of(
+    fields: Sequence[Field],
+    columns: Mapping[str, pa.Array],
+    splits: pd.Series,
+    every: Sequence[Commit],
+) -> dict[str, Any]:
+    """Statistics of some rows of a dataset, as `describe_columns` makes them.
+
+    Args:
+        columns: of the rows, by name.
+        splits: of each row.
+        every: the commits of the dataset.
+    """
+    values = {key.key: columns[key.key] for key in record_features(fields) if key.key in columns}
+    return describe_columns(tuple(fields), values, splits, _missing(fields, values, splits, every))
+
+
+def _missing(
+    fields: Sequence[Field],
+    values: Mapping[str, pa.Array],
+    splits: pd.Series,
+    every: Sequence[Commit],
+) -> dict[str, np.ndarray]:
+    """Which rows have a default, by column.
+
+    Manifests say how many these are in each split.  Which of the rows with this value they are
+    makes no difference to the statistics: the first ones.
+    """
+    missing = {}
+    for field in fields:
+        counts = Counter[str]()
+        for commit in every:
+            of_split = commit.manifest["statistics"].get(field.column, {})
+            counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
+        if counts.total():
+            key, default = default_of(field)
+            same = pd.Series([value == default for value in values[key].to_pylist()])
+            number = same.groupby(splits.to_numpy(object)).cumsum()
+            missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
+    return missing
 
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:

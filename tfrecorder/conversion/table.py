@@ -62,7 +62,7 @@ def planned_rows(
     report: ValidationReport,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    **summary: int,
+    **summary: Any,
 ) -> PlannedRows:
     """The rows of a table without errors, planned for a folder.
 

@@ -21,7 +21,38 @@ class Readmission(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AppendOptions(Readmission):
+class NewClasses(Options):
+    """What is done with classes that the dataset does not have."""
+
+    new_classes: str = option(
+        "warn",
+        OneOf("warn", "refuse", "allow"),
+        "Classes that the dataset does not have. warn: name them, and which look like one that it "
+        "has; refuse: an error; allow: add them.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateOptions(NewClasses, Readmission):
+    """What an update does with rows that one of the two does not have.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    missing: str = option(
+        "keep",
+        OneOf("keep", "remove"),
+        "Rows of the dataset that the table does not have. keep: they stay; remove: they go.",
+    )
+    reread: bool = option(
+        False,
+        help="Also read images again whose files have changed since they were converted.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendOptions(NewClasses, Readmission):
     """What an append does with rows that are in the dataset, and with classes that are not.
 
     Raises:
@@ -33,12 +64,6 @@ class AppendOptions(Readmission):
         OneOf("name", "content", "keep"),
         "Rows whose images are already in the dataset. name: skip those of the same place, warn of "
         "the same bytes under another name; content: skip both; keep: add all.",
-    )
-    new_classes: str = option(
-        "warn",
-        OneOf("warn", "refuse", "allow"),
-        "Classes that the dataset does not have. warn: name them, and which look like one that it "
-        "has; refuse: an error; allow: add them.",
     )
     retry_rejects: bool = option(
         False,

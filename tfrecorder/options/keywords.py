@@ -69,6 +69,12 @@ class AppendKeywords(_Converted, total=False):
     readmit: bool
 
 
+class UpdateKeywords(_Converted, total=False):
+    missing: str
+    reread: bool
+    new_classes: str
+
+
 class ConvertKeywords(_Converted, total=False):
     name: str | None
     overwrite: bool

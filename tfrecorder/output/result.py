@@ -17,6 +17,7 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
+from tfrecorder.output.changes import Changes
 from tfrecorder.output.done_records import add_up, done_of
 from tfrecorder.reading.commits import read_commit
 from tfrecorder.schema.fields import class_field, from_json as fields_from_json
@@ -121,6 +122,8 @@ class ConversionResult(SplitSums, Report):
         rows_there: for an append, rows skipped because their images are already in the dataset.
         removed: rows left out because they were removed from the dataset before.
         name, version: the dataset's, for TFDS; None if none was given.
+        changes: for an update or a removal, what it changed; the figures are those of the whole
+            dataset then.
     """
 
     output_dir: str
@@ -143,6 +146,7 @@ class ConversionResult(SplitSums, Report):
     removed: int = 0
     name: str | None = None
     version: str | None = None
+    changes: Changes | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""

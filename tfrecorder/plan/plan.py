@@ -359,21 +359,21 @@ def make_plan(
         split_rows=split_rows,
         split_shards=shard_counts(split_rows, (), options),
         fields=checked.fields,
-        statistics=_statistics(checked, splits),
+        statistics=described(checked),
         base=base,
         fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         kind=kind,
         streams=streams,
-        spooled=_spooled(checked.values),
+        spooled=spooled_images(checked.values),
     )
     return plan, planned
 
 
-def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
+def described(checked: Checked) -> dict[str, Any]:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
-    values, missing = checked.values, checked.missing
+    values, missing, splits = checked.values, checked.missing, checked.frame[SPLIT_COLUMN]
     if REJECT_OF.reason in values:
         sound = pc.equal(values[REJECT_OF.reason], "")
         values = {name: column.filter(sound) for name, column in values.items()}
@@ -383,7 +383,7 @@ def _statistics(checked: Checked, splits: pd.Series) -> dict[str, Any]:
     return describe_columns(checked.fields, values, splits, missing)
 
 
-def _spooled(values: Mapping[str, pa.Array]) -> int:
+def spooled_images(values: Mapping[str, pa.Array]) -> int:
     """How many different images came as bytes."""
     columns = [values[name] for name in spool_columns(values)]
     if not columns:

@@ -37,7 +37,12 @@ from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
-from tfrecorder.verification.expectation import LISTS, Expectation, common_files
+from tfrecorder.verification.expectation import (
+    LISTS,
+    Expectation,
+    common_files,
+    said_by_commit,
+)
 from tfrecorder.verification.public_fields import (
     arrow_type,
     empty_value,
@@ -127,7 +132,7 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
                 done[shard] = replace(done[shard], beside=beside)
         manifest = json.loads(json.dumps(manifest_of(plan, done, before, lists)))
         if commit is not None:
-            manifest["abandoned"] = commit.manifest["abandoned"]
+            manifest |= {name: commit.manifest[name] for name in said_by_commit(plan)}
         commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
         made.expected = replace(
             made.expected,

@@ -92,7 +92,7 @@ def manifest_of(
         "lists": lists,
         "contents": contents,
         "abandoned": before.get("abandoned", {}),
-        "ends_undo": previous is not None and previous["kind"] == PlanKind.UPDATE.value,
+        "ends_undo": (previous or {}).get("kind") == PlanKind.UPDATE.value,
         **({"earlier": earlier} if earlier else {}),
         **({"replaced": (previous or {})["splits"]} if plan.rewrites and previous else {}),
     }

@@ -31,6 +31,8 @@ def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
         split_shards={},
         statistics={},
         kept={},
+        rewritten={},
+        renumbers=True,
         fingerprint=undone,
         streams=None,
         spooled=0,
