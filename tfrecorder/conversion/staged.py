@@ -19,6 +19,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.changes import Changes
 from tfrecorder.output.directory import (
     Standing,
     clear,
@@ -48,13 +49,14 @@ class Summary:
 
     Attributes:
         report: on the source; None if none was checked.
-        passed_over, rows_there, removed: as in `ConversionResult`.
+        passed_over, rows_there, removed, changes: as in `ConversionResult`.
     """
 
     report: ValidationReport | None = None
     passed_over: dict[str, int] = field(default_factory=dict)
     rows_there: int = 0
     removed: int = 0
+    changes: Changes | None = None
 
     @property
     def warnings(self) -> dict[str, int]:

@@ -242,8 +242,8 @@ def _rows(
         plan=dataclasses.replace(plan, spooled=spooled),
         planned=planned,
         options=options,
-        sizes=partial(sizes_of_some, new, table.base, options) if len(new.frame) else list,
-        check=partial(open_some, new, table.base, options) if len(new.frame) else list,
+        sizes=partial(sizes_of_some, new, table.base, options),
+        check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
         summary=Summary(report, dict(table.passed_over), changes=changes),
     )
