@@ -12,12 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from growing_cases import QUIET, table
+from growing_cases import QUIET, drawn, table
 from PIL import Image
-from support import PHOTOS, SAMPLES, filenames, public_files, rejects
+from support import PHOTOS, SAMPLES, filenames, public_files, rejects, shorten_patience
 
 import tfrecorder
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
 from tfrecorder.output.done_records import DoneRecord, list_output, read_done, shard_fault
@@ -25,10 +25,12 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading import merged_rows
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.reading.shard_tables import read_tables
+from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID
+from tfrecorder.verification.sources import other_sources
 from tfrecorder.writing.row_lists import lists_of
 
-OF_IMAGE = SourceOf("tfrecorder.source.bytes/image", "tfrecorder.source.crc32c/image")
+OF_IMAGE = SourceOf(*(f"tfrecorder.source.{name}/image" for name in SourceOf._fields))
 ALL = {**QUIET, "max_reject_fraction": 1.0}
 
 
@@ -307,6 +309,41 @@ def test_a_compaction_in_place_leaves_no_merged_rows(copied: Path) -> None:
     tfrecorder.compact(copied, **QUIET)
     assert not (copied / layout.ROWS).exists()
     assert known(copied) == 34
+
+
+# ---------------------------------------------------------------------------------------------
+# Source files that are not what they were.
+
+
+def test_the_rows_whose_files_changed_are_named_for_an_update() -> None:
+    with_faults("photos")
+    tfrecorder.convert("photos/all.csv", "out", num_shards=2, **ALL)
+    shutil.copy(PHOTOS[20], "photos/3.jpg")
+    newest = newest_commit("out")
+    (other,) = other_sources("out", newest.shards, from_json(newest.manifest["fields"]))
+    assert (other.row, other.key, other.uri) == (3, "image", "3.jpg")
+    assert other.fault.code == "source_changed"
+    assert (other.shard.file, other.fault.record) in [
+        (shard.file, filenames("out", shard.name).index("3.jpg"))
+        for shard in newest.shards
+        if "3.jpg" in filenames("out", shard.name)
+    ]
+
+
+@pytest.mark.slow
+def test_a_disk_that_goes_away_meanwhile_is_an_error(monkeypatch) -> None:
+    shorten_patience(monkeypatch)
+    images = drawn("disk", 1200, (1, 1), "L")
+    tfrecorder.convert(pd.DataFrame({"split": "TRAIN", "image_uri": images}), "out", **QUIET)
+    newest = newest_commit("out")
+    fields = from_json(newest.manifest["fields"])
+
+    def unmount(files: int) -> None:
+        if Path("disk").exists():
+            Path("disk").rename("away")
+
+    with pytest.raises(UnreachableError, match=r"its folder .*/disk was there before"):
+        list(other_sources("out", newest.shards, fields, advance=unmount))
 
 
 # ---------------------------------------------------------------------------------------------

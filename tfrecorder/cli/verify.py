@@ -24,6 +24,9 @@ from tfrecorder.format.csv_cells import csv_of
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
 @click.option(
+    "--sources", is_flag=True, help="Also list source files that changed or vanished since."
+)
+@click.option(
     "--absent",
     metavar="FILE",
     help="A text file with one image uri per line: prove that no file names any of them.",
@@ -36,6 +39,7 @@ def verify(
     directory: str,
     decode: bool,
     absent: str | None,
+    sources: bool,
     as_csv: bool,
     as_json: bool,
     progress: bool | None,
@@ -53,7 +57,7 @@ def verify(
             refuse(where)  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decode_check  # noqa: F401
-    report = run(directory, decode, progress, absent=absent)
+    report = run(directory, decode, progress, sources=sources, absent=absent)
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)
     else:

@@ -68,10 +68,12 @@ class SourceOf(NamedTuple):
 
     Attributes:
         bytes, crc32c: its size, and the CRC32C of its bytes as they were read.
+        modified: when it had last been written then, in ns since 1970; null if not on a disk.
     """
 
     bytes: str
     crc32c: str
+    modified: str
 
 
 COPY_OF = CopyOf(*(f"{_PREFIX}copy/{name}" for name in CopyOf._fields))

@@ -22,6 +22,7 @@ from tfrecorder.storage.files import (
     files_below,
     is_folder,
     local_copy,
+    modified,
     names,
     open_seekable,
     read_bytes,

@@ -151,6 +151,13 @@ def version(path: str) -> str | None:
     return retried(lambda: store_of(path).version(path), path)
 
 
+def modified(path: str) -> int | None:
+    """When a local file was last written, in ns since 1970; None if remote, or not to be known."""
+    with contextlib.suppress(OSError, ValueError):  # reading it says what is wrong
+        return os.stat(path).st_mtime_ns if is_local(path) else None
+    return None
+
+
 def sums(path: str) -> tuple[int, int]:
     """A file's size and CRC32C: as the store keeps them, else computed by reading the file.
 

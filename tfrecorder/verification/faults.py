@@ -14,13 +14,19 @@ The codes:
     damaged           a file of metadata cannot be what was written
     differs           a file contradicts another one, or a shard its index
     named             a file names what must be absent (only if asked)
+
+Those of source files, each with the record that was made from one (only if asked):
+
+    source_changed    it has other bytes than were converted
+    source_vanished   there is no file under its name any more
+    source_unreadable nothing says if it changed: it may not be read
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,6 +39,15 @@ FAULT_COLUMNS = ("file", "record", "offset", "code", "message")
 
 #: For one code in one file; otherwise a shard that was exchanged would list each of its records.
 MAX_FAULTS = 1000
+
+#: The faults of source files, with their remedies.
+OF_SOURCES = {
+    "source_changed": "`tfrecorder.update(source, {directory!r}, reread=True)` converts source "
+    "files that changed again; until then, the records hold the images of before.",
+    "source_vanished": "The records keep the images of source files that vanished. If it is their "
+    "disk that is away, mount it and check again.",
+    "source_unreadable": "Get access to the source files that cannot be read, and check again.",
+}
 
 _SHOWN_FILES, _SHOWN_FAULTS = 10, 3
 
@@ -85,6 +100,9 @@ class VerificationReport(Report):
         decoded: True if every image was decoded.
         found: the faults, grouped by file.
         absent: of how many uris it was asked whether any file names them.
+        sources: how many source files were `compared`, and of these `changed`, `vanished` or are
+            `unreadable`; how many images came `from_bytes`, without a file; of how many the file is
+            `unknown`, because a table was lost.  None if this was not asked for.
     """
 
     directory: str
@@ -95,6 +113,7 @@ class VerificationReport(Report):
     decoded: bool
     found: tuple[Fault, ...]
     absent: int = 0
+    sources: Mapping[str, int] | None = None
 
     @property
     def ok(self) -> bool:
@@ -119,6 +138,7 @@ class VerificationReport(Report):
             f"{counted(self.files, 'file')}, {counted(self.records, 'record')}, "
             f"{self.bytes:,} bytes in shards "
             f"({self.seconds:.1f} s, {rate:,.0f} MB/s){', every image decoded' * self.decoded}"
+            f"{self._source_words()}"
         )
         if self.absent and not any(fault.code == "named" for fault in self.found):
             checked += f"; no file names any of {counted(self.absent, 'uri')}"
@@ -129,6 +149,13 @@ class VerificationReport(Report):
             f"{self.directory}: {counted(faults, 'fault')} in {counted(files, 'file')}; "
             f"checked {checked}"
         )
+
+    def _source_words(self) -> str:
+        if self.sources is None:
+            return ""
+        counts = self.sources.items()
+        words = [f"{n:,} {name.replace('_', ' ')}" for name, n in counts if n or name == "compared"]
+        return f"; source files: {', '.join(words)}"
 
     def _by_file(self) -> dict[str, list[Fault]]:
         files = itertools.groupby(self.found, key=lambda fault: fault.file)
@@ -147,10 +174,11 @@ class VerificationReport(Report):
     def _notes(self) -> list[str]:
         if self.ok:
             return []
-        remedy = (
-            f"`{command('repair', self.directory)}` rewrites the damaged files from each other "
-            "and the sources."
-        )
+        codes, directory = {fault.code for fault in self.found}, self.directory
+        remedies = [of.format(directory=directory) for c, of in OF_SOURCES.items() if c in codes]
+        if codes - {*OF_SOURCES}:
+            words = "rewrites the damaged files from each other and the sources."
+            remedies.insert(0, f"`{command('repair', directory)}` {words}")
         more = len(self._by_file()) - _SHOWN_FILES
         files = counted(more, "more file has", "more files have")
-        return [f"{files} faults; --csv lists all.", remedy] if more > 0 else [remedy]
+        return [*[f"{files} faults; --csv lists all."] * (more > 0), *remedies]

@@ -6,7 +6,9 @@ import contextlib
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores, map_ahead
@@ -14,6 +16,8 @@ from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
+from tfrecorder.plan.plan import Plan
+from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.verification.absence import named
 from tfrecorder.verification.expectation import (
@@ -26,6 +30,7 @@ from tfrecorder.verification.expectation import (
 )
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
+from tfrecorder.verification.sources import COUNTED, other_sources
 from tfrecorder.writing.tfds import image_shape
 
 
@@ -38,6 +43,7 @@ def verify(
     decode: bool = False,
     progress: bool | None = None,
     *,
+    sources: bool = False,
     absent: Iterable[str] | str | os.PathLike[str] | None = None,
 ) -> VerificationReport:
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
@@ -53,6 +59,11 @@ def verify(
         decode: also decode every image as `load` does; this needs TensorFlow and takes many times
             as long.
         progress: show a bar; None shows it only in a terminal or a notebook.
+        sources: also compare the source file of each record's images and masks with what was read
+            from it, and list those that changed, vanished or cannot be read.  On a disk, a file
+            with the size and the time of modification that it had is taken for unchanged; in a
+            bucket, one with the size and CRC32C.  All others are read.  Images that came as bytes
+            have no file, and are only counted.
         absent: image uris, or the path of a text file with one per line, that no file below the
             directory may name any more, as after a removal: every file is read whole.
 
@@ -64,6 +75,7 @@ def verify(
         DatasetError: the directory holds no committed dataset, or one that another tool wrote, or
             cannot be read.
         PackageError: with `decode`, TensorFlow is not installed.
+        UnreachableError: with `sources`, their store or disk is away, so nobody knows.
 
     Example:
         >>> report = tfrecorder.verify("out")  # doctest: +SKIP
@@ -80,6 +92,7 @@ def verify(
         with byte_bar(expected, is_shown(progress)) as advance:
             decoder = _decoder(expected) if decode else None
             shards, faults = check_all(expected, expected.shards, decoder, advance)
+        compared = _compare_sources(expected, faults, is_shown(progress)) if sources else None
         faults += at_most(named(where, gone))
     common = {*common_files(expected), *LISTS}
     return VerificationReport(
@@ -91,7 +104,25 @@ def verify(
         decoded=decode,
         found=tuple(faults),
         absent=len(gone),
+        sources=compared,
     )
+
+
+def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) -> dict[str, int]:
+    """Add the faults of the source files; return how many there are, as `other_sources` counts.
+
+    What a damaged table says of its files, whose fault is among the others, is not asked.
+    """
+    damaged = {fault.file for fault in faults}
+    shards = [shard for shard in expected.shards if shard.table not in damaged]
+    fields = Plan.of(expected.last.manifest).fields if expected.last else ()
+    files = sum(isinstance(field.kind, (Image, Mask)) for field in fields)
+    total = files * sum(expected.done[s].records for s in shards if s in expected.done)
+    counts = Counter(dict.fromkeys(COUNTED, 0))
+    with _bar(shown, total, unit=" source files") as advance:
+        others = other_sources(expected.directory, shards, fields, counts, advance)
+        faults[:] = _sorted([*faults, *at_most(other.fault for other in others)])
+    return dict(counts)
 
 
 def _decoder(expected: Expectation) -> Decode:
@@ -186,9 +217,15 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
 @contextlib.contextmanager
 def byte_bar(expected: Expectation, shown: bool) -> Iterator[Advance]:
     """A progress bar over the bytes of all shards; yields the function that moves it."""
+    total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
+    with _bar(shown, total, unit="B", unit_scale=True) as advance:
+        yield advance
+
+
+@contextlib.contextmanager
+def _bar(shown: bool, total: int, **form: Any) -> Iterator[Advance]:
     if not shown:
         yield no_bar
         return
-    total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
-    with bar_class()(total=total, unit="B", unit_scale=True, dynamic_ncols=True) as bar:
+    with bar_class()(total=total, dynamic_ncols=True, **form) as bar:
         yield bar.update

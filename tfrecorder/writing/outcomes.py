@@ -31,8 +31,8 @@ COMMIT = "tfrecorder.table/commit"
 #: What the table says of each row.
 _OF_ROW = (*RECORD_OF, *REJECT_OF)
 
-#: Size and CRC32C of the files of a row that were read, by the keys of their columns.
-Sources = Mapping[str, tuple[int, int]]
+#: What is known of the files of a row that were read, as `SourceOf`, by the keys of their columns.
+Sources = Mapping[str, tuple[int, int, int | None]]
 
 
 class Outcomes:
@@ -70,7 +70,7 @@ class Outcomes:
 
     def _add_sources(self, sources: Sources) -> None:
         for key in self._keys:
-            self._facts += sources.get(key, (None, None))
+            self._facts += sources.get(key, (None, None, None))
 
     def index(self) -> bytes:
         """A line `offset size` for each record."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import google_crc32c
 import numpy as np
 
+from tfrecorder import storage
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import REJECT_OF, is_fact
@@ -115,12 +116,14 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         retried: list[None] = []
-        sources: dict[str, tuple[int, int]] = {}
+        sources: dict[str, tuple[int, int, int | None]] = {}
 
         def checked(field: Field, uri: str, file: str) -> CheckedImage:
             try:
+                # Before it is read: one that changes meanwhile has another time afterwards.
+                modified = None if file else storage.modified(storage.resolve(uri, plan.base))
                 data = read(uri, file, lambda: retried.append(None))
-                sources[field.key] = len(data), google_crc32c.value(data)
+                sources[field.key] = len(data), google_crc32c.value(data), modified
                 return check_image(data, check, max_pixels, room)
             except Reject as reject:
                 if field is first:
@@ -169,7 +172,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             images=_stored(placed),
             parts=parts,
             size=sum(map(len, parts)),
-            input_bytes=sum(size for size, _ in sources.values()),
+            input_bytes=sum(size for size, *_ in sources.values()),
             retries=len(retried),
             sources=sources,
         )
