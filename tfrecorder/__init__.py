@@ -13,9 +13,11 @@ Write a dataset:
     infer_schema   the schema that a source would be read with
     convert        a table or a folder of images to a dataset, also as df.tensorflow.to_tfrecord
     append         more rows, into a finished dataset
+    update         a finished dataset as a table says it now: corrected labels, new rows
+    remove         some of its records, for good
     stream         what keeps arriving in a folder, a Kafka topic or a source of yours
     compact        fewer and larger shards, also without some of the records
-    undo           give up a change that was begun and is not committed
+    undo           give up what was begun, or take back the newest addition or correction
     status         how far a conversion is
 
 Read it:
@@ -72,7 +74,9 @@ if TYPE_CHECKING:
     from tfrecorder.conversion.append import append as append
     from tfrecorder.conversion.compact import compact as compact
     from tfrecorder.conversion.convert import convert as convert
+    from tfrecorder.conversion.remove import remove as remove
     from tfrecorder.conversion.undo import undo as undo
+    from tfrecorder.conversion.update import update as update
     from tfrecorder.errors import (
         TfrecorderError as TfrecorderError,
         ValidationError as ValidationError,
@@ -111,11 +115,13 @@ _HOMES = {
     "load": "loading.load",
     "parse_example": "format.example",
     "preview": "inspection.preview",
+    "remove": "conversion.remove",
     "repair": "verification.repair",
     "status": "output.status",
     "stream": "streaming.stream",
     "to_frame": "reading.frame",
     "undo": "conversion.undo",
+    "update": "conversion.update",
     "validate": "validation.validate",
     "verify": "verification.verify",
 }

@@ -78,16 +78,21 @@ class TensorFlowAccessor:
         append: bool = False,
         duplicates: str = "name",
         retry_rejects: bool = False,
+        update: bool = False,
+        missing: str = "keep",
         *,
         runner: str | None = None,
         **options: Any,
     ) -> ConversionResult | DataflowJob:
-        """Write the images as a TFRecord dataset, or with `append` add them to one.
+        """Write the images as a TFRecord dataset; or add them to one, or correct one by them.
 
         Args:
-            output_dir: as for `tfrecorder.convert`; with `append`, the directory of a dataset.
+            output_dir: as for `tfrecorder.convert`; with `append` or `update`, the directory of a
+                dataset.
             append: add the rows, as `tfrecorder.append` does.
             duplicates, retry_rejects: as for `tfrecorder.append`, and only with `append`.
+            update: correct and add rows, as `tfrecorder.update` does.
+            missing: as for `tfrecorder.update`, and only with `update`.
             **options: those of `tfrecorder.convert`.
 
         Returns:
@@ -99,15 +104,27 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
-        require(flag, append=append, retry_rejects=retry_rejects)
+        require(flag, append=append, retry_rejects=retry_rejects, update=update)
+        if append and update:
+            words = "`update=True` adds new rows too; leave out `append=True`."
+            raise OptionError.of("append", append, words)
+        for name, value, usual, needs in (
+            ("duplicates", duplicates, "name", append),
+            ("retry_rejects", retry_rejects, False, append),
+            ("missing", missing, "keep", update),
+        ):
+            if value != usual and not needs:
+                of = "update" if name == "missing" else "append"
+                raise OptionError.of(name, value, f"it has no effect without `{of}=True`.")
         if append:
             from tfrecorder.conversion.append import append as add
 
             options |= {"duplicates": duplicates, "retry_rejects": retry_rejects}
             return add(self._frame, output_dir, runner=runner, **options)
+        if update:
+            from tfrecorder.conversion.update import update as correct
+
+            return correct(self._frame, output_dir, runner=runner, missing=missing, **options)
         from tfrecorder.conversion.convert import convert
 
-        for name, value in (("duplicates", duplicates), ("retry_rejects", retry_rejects)):
-            if value not in ("name", False):
-                raise OptionError.of(name, value, "it has no effect without `append=True`.")
         return convert(self._frame, output_dir, runner=runner, **options)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tfrecorder.cli.change import remove, update
 from tfrecorder.cli.convert import append, compact, convert, schema, status, undo, validate
 from tfrecorder.cli.look import inspect, preview
 from tfrecorder.cli.output import complain, error_in_shell_words, in_shell_words
@@ -129,6 +130,7 @@ def main() -> None:
     tfrecorder validate flowers.csv
     tfrecorder convert flowers.csv out
     tfrecorder append more.csv out
+    tfrecorder update flowers.csv out
     tfrecorder stream incoming out
     tfrecorder status out
     tfrecorder verify out
@@ -138,6 +140,8 @@ def main() -> None:
 
 main.add_command(convert)
 main.add_command(append)
+main.add_command(update)
+main.add_command(remove)
 main.add_command(compact)
 main.add_command(undo)
 main.add_command(stream)

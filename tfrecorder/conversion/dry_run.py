@@ -27,6 +27,7 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.changes import Changes
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, removed_words, skipped_words, there_words
@@ -75,6 +76,7 @@ class DryRun(Report):
         free: bytes that the disk of the directory has left; None if that is not known.
         verb: "conversion" or "append".
         rows_there: for an append, rows that it would skip, because they are already there.
+        changes: for an update or a removal, what it would change.
         removed: rows that it would leave out, because they were removed before.
     """
 
@@ -88,6 +90,7 @@ class DryRun(Report):
     verb: str = "conversion"
     rows_there: int = 0
     removed: int = 0
+    changes: Changes | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -101,6 +104,7 @@ class DryRun(Report):
             "free_bytes": self.free,
             "rows_there": self.rows_there,
             "removed": self.removed,
+            "changes": None if self.changes is None else dataclasses.asdict(self.changes),
             "notes": list(self.report.notes),
             "warnings": count_warnings(self.report),
             "problems": problems(self.report),
@@ -108,6 +112,8 @@ class DryRun(Report):
 
     def _headline(self) -> str:
         rows = counted(sum(split.rows for split in self.splits.values()), "row")
+        if self.changes is not None and not self.pending:
+            return f"dry run: {self.output_dir}: {self.changes.words}; nothing was written"
         if not self.splits:
             return f"dry run: {self.output_dir}: {there_words(self.rows_there)}"
         if self.pending is None:
@@ -122,6 +128,8 @@ class DryRun(Report):
         )
 
     def _tables(self) -> list[Table]:
+        if self.changes is not None:
+            return []
         table = [["split", "rows", "shards", "bytes"]]
         for name, split in self.splits.items():
             size = "unknown" if split.bytes is None else f"about {readable_bytes(split.bytes)}"
@@ -191,6 +199,7 @@ def _nothing(job: Job, result: ConversionResult) -> DryRun:
         verb=job.verb,
         rows_there=result.rows_there,
         removed=result.removed,
+        changes=result.changes,
     )
 
 
@@ -208,18 +217,21 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
     rows.check()
     plan = staged or with_shards(rows, sizes)
     labels = class_field(plan.fields)
-    assert rows.summary.report is not None
+    report = rows.summary.report
+    if report is None:
+        report = ValidationReport.of(build_report(()), plan.rows, ())
     return DryRun(
         output_dir=job.path,
         splits=_splits(plan, () if rows.options.transforms else sizes),
         class_names=labels.class_names if labels else None,
         pending=pending,
         passed_over=rows.summary.passed_over,
-        report=rows.summary.report,
+        report=report,
         free=_free_bytes(where),
         verb=job.verb,
         rows_there=rows.summary.rows_there,
         removed=rows.summary.removed,
+        changes=rows.summary.changes,
     )
 
 

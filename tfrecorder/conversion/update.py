@@ -25,6 +25,7 @@ from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan
 from tfrecorder.conversion.existing_rows import NOWHERE, joined_texts, texts_of
 from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.record_copies import statistics_of
+from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, refuse_other_schema
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say, check_table
@@ -190,7 +191,10 @@ def _rows(
     change, differing = _changes(stored, checked, table.base, at, remade, options.transforms)
     labels = _relabelled(stored, checked, at, checked.fields)
     rows = _with_values(stored.rows, checked, table.base, at, change)
-    new, first = checked.part(at < 0), rows_of(newest.manifest)
+    new, first, marks = checked.part(at < 0), rows_of(newest.manifest), read_marks(where, newest)
+    stays, left = marks.sift(table.only(table.frame.index.isin(new.frame.index)), updating.readmit)
+    removed = int((~stays).sum())
+    new = new.part(stays)
     of_moved = rows.append_column(CHANGE, pa.array(change, pa.int8())).take(pa.array(at[moved]))
     added = _added(of_moved, splits[moved], new, table.base, first)
     stored.rows = rows
@@ -232,7 +236,7 @@ def _rows(
     )
     if changes == Changes(of_shards=len(stored.shards)):
         result = read_result(where, newest.number)
-        return dataclasses.replace(result, was_finished=True, changes=changes)
+        return dataclasses.replace(result, was_finished=True, changes=changes, removed=removed)
     read = planned.filter(pc.equal(planned.column(CHANGE), READ))
     spooled = spooled_images(
         {name: read.column(name).combine_chunks() for name in read.column_names}
@@ -245,7 +249,8 @@ def _rows(
         sizes=partial(sizes_of_some, new, table.base, options),
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
-        summary=Summary(report, dict(table.passed_over), changes=changes),
+        summary=Summary(report, dict(table.passed_over), removed=removed, changes=changes),
+        marks=None if left == marks else left,
     )
 
 

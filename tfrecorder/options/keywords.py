@@ -98,6 +98,10 @@ class StreamKeywords(_Records, total=False):
     readmit: bool
 
 
+class RemoveKeywords(_Runners, total=False):
+    runner: str | None
+
+
 class CompactKeywords(_Shards, _Runners, total=False):
     runner: str | None
     name: str | None

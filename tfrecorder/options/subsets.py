@@ -6,7 +6,7 @@ import typing
 from collections.abc import Container
 
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import CompactKeywords, ValidateKeywords
+from tfrecorder.options.keywords import CompactKeywords, RemoveKeywords, ValidateKeywords
 from tfrecorder.options.option import names_of
 
 
@@ -58,6 +58,9 @@ OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
 NOT_COMPACTED = _others(
     CompactKeywords, ("wait",), "compact copies records as they are; leave it out"
 )
+
+#: Options that do not apply to `remove`.
+NOT_REMOVED = _others(RemoveKeywords, ("wait",), "remove leaves all else as it is; leave it out")
 
 #: Options that count for images alone, where `validate` looks at them; and that do not apply to it.
 OF_IMAGES = ("check", "max_pixels")

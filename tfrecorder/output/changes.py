@@ -23,7 +23,6 @@ class Changes:
         moved: rows that go to another split, by "TRAIN → TEST".
         added: new rows.
         removed: rows that go.
-        kept_out: rows of the source that were removed before, and stay out.
         shards: how many of the dataset's shards are written again.
         of_shards: how many it has.
         bytes: of these shards.
@@ -36,7 +35,6 @@ class Changes:
     moved: Mapping[str, int] = field(default_factory=dict)
     added: int = 0
     removed: int = 0
-    kept_out: int = 0
     shards: int = 0
     of_shards: int = 0
     bytes: int = 0
@@ -69,9 +67,6 @@ class Changes:
                 f"{self.shards:,} of {counted(self.of_shards, 'shard')} "
                 f"({readable_bytes(self.bytes)}) {is_or_are} written again"
             )
-        if self.kept_out:
-            rows = counted(self.kept_out, "row was", "rows were")
-            parts.append(f"{rows} removed before and stay out; `readmit=True` lets them in")
         return ", ".join(parts) or "nothing changes"
 
 

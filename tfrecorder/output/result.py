@@ -156,6 +156,9 @@ class ConversionResult(SplitSums, Report):
         if not self.splits:
             return f"{self.output_dir}: {there_words(self.rows_there)}"
         what = f"{counted(self.records, 'record')} in {self.output_dir}"
+        if self.changes is not None:
+            took = f" ({self.seconds:.1f} s)" if self.seconds and not self.was_finished else ""
+            return f"{what}{took}: {self.changes.words}"
         if self.was_finished:
             return f"{what}, which was finished before: nothing was written"
         if not self.seconds:
