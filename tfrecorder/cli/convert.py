@@ -162,7 +162,8 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
     What an operation that is not committed wrote is removed, and the dataset that was there before
     stays as it is. If nothing was begun, the rows of the newest append, or of the newest batch of a
     stream, go, with the classes that they brought; the stream goes on with these rows again.
-    Repeated, the command takes back the addition before.""",
+    Repeated, the command takes back the addition before. If the newest commit is an update, its
+    corrections and new rows go.""",
     epilog="Example: tfrecorder undo out",
 )
 @click.argument("directory")

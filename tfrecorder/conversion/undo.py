@@ -1,4 +1,4 @@
-"""`undo`: abandon what was begun and not committed; else take the newest addition back."""
+"""`undo`: abandon what was begun and not committed; else take the newest change back."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.option import require
 from tfrecorder.output.directory import Standing, claim, clear, stage_next, standing_of
-from tfrecorder.plan.plan import PlanKind
-from tfrecorder.reading.commits import Commit, chain_before, read_commit
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.schema.fields import from_json
 from tfrecorder.writing.commit import abandon, complete, take_back
-from tfrecorder.writing.undo_plan import plan_without, taken_by
+from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by
 
 #: How a message names what is taken back.
-_NAMES = {PlanKind.APPEND: "an append", PlanKind.BATCH: "a batch of a stream"}
+_NAMES = {
+    PlanKind.APPEND: "an append",
+    PlanKind.BATCH: "a batch of a stream",
+    PlanKind.UPDATE: "an update",
+}
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,14 @@ class UndoResult(Report):
 
 
 def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoResult:
-    """Abandon what was begun in a directory and not committed; else take the newest addition back.
+    """Abandon what was begun in a directory and not committed; else take the newest change back.
 
     What is abandoned or taken back is removed, and no later process can commit it.  If an operation
     is pending, the dataset that was there before stays as it is.  If none is, the rows of the
     newest append, or of the newest batch of a stream, go, with the classes that they brought; a
-    stream goes on with these rows again.  A second `undo` takes back the addition before.
+    stream goes on with these rows again.  A second `undo` takes back the addition before.  If the
+    newest commit is an update, its corrections and new rows go, unless it removed rows or moved
+    some to another split.
 
     Args:
         directory: the dataset directory.
@@ -124,7 +130,10 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         if _undoes(standing):  # of a call that was killed
             complete(where)
         elif pending is None and newest is not None:
-            plan = plan_without(newest, *_newest_addition(where, newest))
+            if newest.manifest["kind"] == PlanKind.UPDATE:
+                plan = plan_back(newest, commits(where, read_commit(where, newest.number - 1)))
+            else:
+                plan = plan_without(newest, *_newest_addition(where, newest))
             stage_next(plan, None, where)
             take_back(where, plan)
         elif newest is None:
@@ -157,8 +166,16 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
         if commit.manifest["own"]:
             break
         commit = read_commit(where, number)
+    if commit is newest and commit.manifest["kind"] == PlanKind.UPDATE:
+        if not commit.manifest.get("renumbers", True):
+            return commit, read_commit(where, commit.number - 1)
+        raise DatasetError(
+            f"{where}: generation {commit.number}, an update, removed rows or moved some to "
+            "another split, so it is not taken back. Correct what is wrong with "
+            "`tfrecorder.update` and the table as it should be."
+        )
     before = chain_before(commit)
-    if not before or PlanKind(commit.manifest["kind"]) not in _NAMES:
+    if not before or commit.manifest["kind"] not in (PlanKind.APPEND, PlanKind.BATCH):
         raise DatasetError(
             f"{where}: nothing was added since generation {commit.number} "
             f"({commit.manifest['kind']}), which is not taken back. `tfrecorder.update` corrects "
@@ -185,6 +202,10 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
             dry_run=dry_run,
         )
     assert newest is not None
+    if pending is not None and pending.rewrites and standing.is_committed:
+        # Of a call that was killed; what was before it may be gone already.
+        number, update = newest.number, PlanKind.UPDATE.value
+        return UndoResult(given, update, newest.manifest["totals"]["rows"], 0, number, number - 1)
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     manifest = taken.manifest
     fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)
@@ -193,10 +214,14 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
         output_dir=given,
         kind=manifest["kind"],
         rows=manifest["rows"],
-        shards=len(taken.own_shards),
+        shards=len(Plan.of(manifest).shards),
         generation=pending.commit if pending else newest.number + 1,
         taken_back=taken.number,
         classes=tuple(name for all_names, first in names for name in all_names[first:]),
-        streams={name: stream["from"] for name, stream in manifest.get("streams", {}).items()},
+        streams={
+            name: stream["from"]
+            for name, stream in manifest.get("streams", {}).items()
+            if "from" in stream
+        },
         dry_run=dry_run,
     )

@@ -30,7 +30,13 @@ from tfrecorder.output.done_records import (
     shard_fault,
 )
 from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commits import Commit, commit_named_by, commits, newest_commit
+from tfrecorder.reading.commits import (
+    Commit,
+    commit_named_by,
+    commits,
+    newest_commit,
+    read_commit,
+)
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
@@ -61,14 +67,18 @@ def commit(
     before, earlier = None if previous is None else previous.manifest, None
     if plan.kept:
         assert previous is not None
-        every = commits(output_dir, previous)
-        by_shard = _with_kept(plan, by_shard, every, output_dir)
+        undoes = plan.kind is PlanKind.UNDO
+        base = read_commit(output_dir, previous.number - 1) if undoes else previous
+        every = commits(output_dir, base)
+        by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
         earlier = None if plan.renumbers else earlier_of(every)
     with storage.failing_as(OutputError, output_dir):
         lists = lists_of(plan, by_shard, output_dir)
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
     sums = sums | {file: sums_of(data) for file, data in lists.items()}
     manifest = manifest_of(plan, by_shard, before, sums, earlier)
+    if plan.kept and plan.kind is PlanKind.UNDO:
+        manifest |= {name: base.manifest[name] for name in ("since", "contents")}
     _check_standing(plan, by_shard, output_dir)
     described: dict[str, bytes] = {}
     narrows = before is not None and plan.rewrites and not covers(manifest, before)
@@ -240,15 +250,21 @@ def _publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
 
 
 def _with_kept(
-    plan: Plan, done: Mapping[Shard, DoneRecord], every: Sequence[Commit], output_dir: str
+    plan: Plan,
+    done: Mapping[Shard, DoneRecord],
+    every: Sequence[Commit],
+    newest: Commit,
+    output_dir: str,
 ) -> dict[Shard, DoneRecord]:
     """The done-records of all shards of a plan that keeps some, which get their new names here.
 
     Args:
-        every: the commits of what it replaces.
+        every: the commits of which it keeps shards.
+        newest: the last of these, or the update after it that is taken back.
     """
     written = done_of(*(commit.manifest for commit in every))
     splits = every[-1].manifest["splits"]
+    moved = {} if newest is every[-1] else _moved_by(newest, splits)
     names: dict[str, str] = {}
     whole: dict[Shard, DoneRecord] = {}
     for shard in layout.shards_of(plan.own):
@@ -257,10 +273,26 @@ def _with_kept(
             continue
         old = Shard(shard.split, plan.kept[shard.split][shard.index], splits[shard.split][0])
         if old != shard:
-            names |= dict(zip(old.files, shard.files, strict=True))
+            names |= dict(zip(moved.get(old, old.files), shard.files, strict=True))
         whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
     storage.each(lambda name: storage.link(output_dir, name, names[name]), names, output_dir)
     return whole
+
+
+def _moved_by(update: Commit, splits: Mapping[str, Any]) -> dict[Shard, list[str]]:
+    """Where the files of shards are since an update, where they have other names.
+
+    Args:
+        splits: of the manifest before it.
+    """
+    moved = {}
+    for old in layout.shards_of(splits):
+        kept, revision = update.manifest["kept"][old.split], update.manifest["splits"][old.split][0]
+        if old.index not in kept:
+            moved[old] = [*map(layout.before, old.files)]
+        elif revision != old.revision:
+            moved[old] = Shard(old.split, kept.index(old.index), revision).files
+    return moved
 
 
 def into_place(output_dir: str, plan: Plan) -> None:
@@ -330,6 +362,10 @@ def take_back(output_dir: str, plan: Plan) -> None:
         if newest.digest == plan.digest:
             _finish(output_dir, plan, newest.manifest)
             return
+    if plan.rewrites:  # an update
+        commit(plan, (), output_dir, 1.0)
+        return
+    with storage.failing_as(OutputError, output_dir):
         taken, before = taken_by(output_dir, plan)
     lists = lists_as_of(before.manifest, output_dir)
     sums = before.manifest["lists"] | {file: sums_of(data) for file, data in lists.items()}

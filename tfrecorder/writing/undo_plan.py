@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder.output.done_records import done_of
-from tfrecorder.plan.next_commit import placed
+from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
+from tfrecorder.schema.statistics import merged
 
 
 def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
@@ -57,9 +58,40 @@ def plan_without(newest: Commit, taken: Commit, before: Commit) -> Plan:
     )
 
 
+def plan_back(newest: Commit, every: Sequence[Commit]) -> Plan:
+    """The plan that takes an update back: the shards of before it, in a next revision.
+
+    Args:
+        newest: the update.
+        every: the commits of the dataset before it.
+    """
+    before = every[-1].manifest
+    now = {split: revision for split, (revision, _) in newest.manifest["splits"].items()}
+    same = {split for split, (revision, _) in before["splits"].items() if revision == now[split]}
+    known = newest.manifest.get("revisions", {}) | now
+    other = before["splits"].keys() - same
+    revisions = known | dict.fromkeys(other, max(known.values()) + 1)
+    return dataclasses.replace(
+        nothing_after(before, newest.digest),
+        source_rows=rows_of(before),
+        statistics=merged(commit.manifest["statistics"] for commit in every),
+        kept={split: list(range(count)) for split, (_, count) in before["splits"].items()},
+        renumbers=False,
+        follows=None,
+        starts={},
+        streams={name: {"to": to} for name, to in before["positions"].items()} or None,
+        revisions={split: number for split, number in revisions.items() if number != 1},
+        commit=newest.number + 1,
+        previous=newest.digest,
+    )
+
+
 def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
-    """The addition that a plan takes back, and the commit that it was added to."""
-    taken = read_commit(output_dir, (plan.follows or {})["undoes"])
+    """The addition or update that a plan takes back, and the commit that it came after."""
+    if plan.follows is None:  # an update, which begins a chain
+        first = plan.commit - 2
+        return read_commit(output_dir, first + 1), read_commit(output_dir, first)
+    taken = read_commit(output_dir, plan.follows["undoes"])
     return taken, read_commit(output_dir, chain_before(taken)[-1])
 
 
