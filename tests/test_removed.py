@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from gcs.control import Gcs
 from growing_cases import QUIET, drawn
 from support import invoke
 
 import tfrecorder
+from tfrecorder import storage
 from tfrecorder.errors import DatasetError
+
+pytest_plugins = ["gcs.fixtures"]
 
 #: The options of a stream that ends when its folder is read.
 ONCE = {"until_idle": 0.4, "source_options": {"settle": 0.1}, "progress": False}
@@ -220,3 +224,20 @@ def test_undo_of_a_readmission_takes_the_rows_out_again_for_good() -> None:
     assert uris(out) == [f"img/{n}.png" for n in "0145"]
     assert tfrecorder.verify(out, progress=False).ok
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
+
+
+def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
+    tfrecorder.convert(frame(*"012"), "gs://bkt/out", **QUIET)
+    assert not tfrecorder.compact("gs://bkt/out", drop=["img/0.png"], **QUIET).notes
+    policies = {"softDeletePolicy": {"retentionDurationSeconds": "604800"}}
+    gcs.rule("bkt", policies={**policies, "versioning": {"enabled": True}})
+    result = tfrecorder.compact("gs://bkt/out", drop=["img/1.png"], **QUIET)
+    assert (
+        "gs://bkt keeps removed objects for 7 days after they are removed (soft delete), and as "
+        "older versions until these are removed too (versioning)"
+    ) in str(result)
+    assert tfrecorder.append(frame(*"01"), "gs://bkt/out", **QUIET).removed == 2
+    assert tfrecorder.verify("gs://bkt/out", absent=["img/0.png"], progress=False).ok
+    gcs.rule("bkt", unsigned="none")
+    said = storage.keeps_removed("gs://bkt/out")
+    assert said.startswith("whether gs://bkt keeps removed objects is not known (")

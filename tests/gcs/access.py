@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from gcs.messages import Request
 from gcs.objects import Refused
@@ -19,11 +20,13 @@ class Rule:
         unsigned: what callers without a token may do: "all", as on an emulator, "read" or "none".
         requester_pays: a project to bill must be named.
         callers: whose tokens are taken; None for all.
+        policies: what the bucket says of itself, such as its softDeletePolicy.
     """
 
     unsigned: str = "all"
     requester_pays: bool = False
     callers: list[str] | None = None
+    policies: dict[str, Any] = field(default_factory=dict)
 
     def refusal(self, request: Request, operation: str) -> Refused | None:
         """Why a request is refused; None where it is granted.  In the words of the service."""

@@ -218,7 +218,11 @@ class Service:
         bucket = names["bucket"]
         self.store.bucket(bucket)
         more = {"location": "US", "storageClass": "STANDARD"}
-        return ok({"kind": "storage#bucket", "id": bucket, "name": bucket, **more})
+        rule = self.rules.get(bucket)
+        told = {"kind": "storage#bucket", "id": bucket, "name": bucket, **more}
+        told |= {} if rule is None else rule.policies
+        wanted = request.query.get("fields", ",".join(told)).split(",")
+        return ok({name: value for name, value in told.items() if name in wanted})
 
     def _permissions(self, request: Request, names: dict[str, str]) -> Answer:
         self.store.bucket(names["bucket"])

@@ -21,7 +21,7 @@ from tfrecorder.conversion import job
 from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
 from tfrecorder.conversion.removed import read_marks
-from tfrecorder.conversion.staged import PlannedRows
+from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
@@ -138,6 +138,7 @@ def _rows(
         return dataclasses.replace(read_result(where, newest.number), was_finished=True)
     marks = read_marks(where, own_dataset(where))
     plan, planned, gone = _plan(where, stored, newest, shards, drop, options)
+    keeps = storage.keeps_removed(target) if drop and where == target else ""
     if drop:
         marks = marks.marking(gone, stored.fields)
     plan = dataclasses.replace(plan, options=taken, kept=kept)
@@ -150,6 +151,7 @@ def _rows(
         planned=planned,
         options=options,
         sizes=lambda: sizes,
+        summary=Summary(notes=(keeps,) if keeps else ()),
         marks=marks if drop or (marks and where != target) else None,
     )
 

@@ -120,7 +120,7 @@ def _result(where: str, staged: Staged | Commit, summary: Summary) -> Conversion
     number = staged.number if isinstance(staged, Commit) else staged.plan.commit
     return dataclasses.replace(
         read_result(where, number),
-        notes=() if summary.report is None else summary.report.notes,
+        notes=(*(() if summary.report is None else summary.report.notes), *summary.notes),
         warnings=summary.warnings,
         passed_over=summary.passed_over,
         rows_there=summary.rows_there,

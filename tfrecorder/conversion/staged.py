@@ -50,6 +50,7 @@ class Summary:
     Attributes:
         report: on the source; None if none was checked.
         passed_over, rows_there, removed, changes: as in `ConversionResult`.
+        notes: what else to know.
     """
 
     report: ValidationReport | None = None
@@ -57,6 +58,7 @@ class Summary:
     rows_there: int = 0
     removed: int = 0
     changes: Changes | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> dict[str, int]:

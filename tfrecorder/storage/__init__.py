@@ -55,6 +55,7 @@ from tfrecorder.storage.uris import (
     scheme,
 )
 from tfrecorder.storage.writing import (
+    keeps_removed,
     link,
     move,
     overwrite,

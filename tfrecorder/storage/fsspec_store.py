@@ -154,6 +154,9 @@ class FsspecStore:
     def replaces_conditionally(self) -> bool:
         return False
 
+    def keeps_removed(self, folder: str) -> str | None:
+        return None
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
 

@@ -132,6 +132,9 @@ class BucketStore:
     def replaces_conditionally(self) -> bool:
         return True
 
+    def keeps_removed(self, folder: str) -> str | None:
+        return gcs_requests.keeps_removed(*self._at(folder)[:2])
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         path = f"{folder}/{name}"
         try:

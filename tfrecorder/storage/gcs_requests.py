@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 import google_crc32c
 
+from tfrecorder.display.tables import counted
 from tfrecorder.storage.connections import sender
 from tfrecorder.storage.credentials import NO_CREDENTIALS, NO_USER_PROJECT
 from tfrecorder.storage.store import (
@@ -245,6 +246,22 @@ def copy_object(
     while not done:  # a large object going to another location takes several requests
         answer = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
         done, query["rewriteToken"] = bool(answer.get("done")), answer.get("rewriteToken", "")
+
+
+def keeps_removed(ask: Ask, bucket: str) -> str:
+    """For how long a bucket keeps removed objects, in words; "" if it keeps none.
+
+    Sources: https://cloud.google.com/storage/docs/soft-delete and
+    https://cloud.google.com/storage/docs/object-versioning
+    """
+    fields = "softDeletePolicy,versioning"
+    about = _json(ask, f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}?fields={fields}")
+    seconds = int(about.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0))
+    days = counted(round(seconds / 86400), "day")
+    words = [f"for {days} after they are removed (soft delete)"] if seconds else []
+    if about.get("versioning", {}).get("enabled"):
+        words.append("as older versions until these are removed too (versioning)")
+    return ", and ".join(words)
 
 
 def _place(bucket: str, name: str) -> str:

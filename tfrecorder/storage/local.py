@@ -154,6 +154,9 @@ class LocalStore:
     def replaces_conditionally(self) -> bool:
         return True
 
+    def keeps_removed(self, folder: str) -> str | None:
+        return ""
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         return None
 

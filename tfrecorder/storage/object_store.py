@@ -157,6 +157,9 @@ class ObjectStore:
     def replaces_conditionally(self) -> bool:
         return _is_conditional()
 
+    def keeps_removed(self, folder: str) -> str | None:
+        return None
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         if not _is_conditional():
             return None

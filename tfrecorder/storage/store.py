@@ -266,6 +266,12 @@ class Store(Protocol):
     def replaces_conditionally(self) -> bool:
         """Whether `put_over` writes, or a lock of ours can guard what it would replace."""
 
+    def keeps_removed(self, folder: str) -> str | None:
+        """For how long it keeps what is removed, in words; "" if it keeps nothing.
+
+        None if nobody can tell.
+        """
+
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         """Write a short file below a folder over this version, empty for no file.
 

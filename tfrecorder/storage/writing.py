@@ -11,7 +11,13 @@ from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.files import each, read_bytes, size
 from tfrecorder.storage.folders import sync_opened
 from tfrecorder.storage.retry import impatient, retried
-from tfrecorder.storage.store import Claim, OtherStandsError, UnreadableError, UnwritableError
+from tfrecorder.storage.store import (
+    Claim,
+    OtherStandsError,
+    UnreadableError,
+    UnwritableError,
+    split_path,
+)
 from tfrecorder.storage.stores import store_of
 from tfrecorder.storage.uris import is_local
 
@@ -75,6 +81,24 @@ def publish_bytes(
             sync_opened(os.dup(file.fileno()))
 
     publish_by(output_dir, name, write, claim)
+
+
+def keeps_removed(folder: str) -> str:
+    """What to know of what is removed from a folder: that its store keeps it; "" if it does not.
+
+    Raises:
+        UnreachableError: the store does not answer.
+    """
+    place = folder if is_local(folder) else split_path(folder)[0]
+    try:
+        words = retried(lambda: store_of(folder).keeps_removed(folder), folder)
+    except UnreadableError as error:
+        return f"whether {place} keeps removed objects is not known ({error}); ask its owner"
+    if words is None:
+        return (
+            f"whether {place} keeps removed objects or older versions is not known; ask its owner"
+        )
+    return f"{place} keeps removed objects {words}" if words else ""
 
 
 def replaces_conditionally(path: str) -> bool:
