@@ -137,14 +137,14 @@ def _rows(
         of_shards=len(stored.shards),
         bytes=sum(map(stored.size_of, touched)),
     )
-    marks = read_marks(folder, newest)
+    marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
     return PlannedRows(
         folder=folder,
         plan=plan,
         planned=planned,
         options=options,
         sizes=list,
-        summary=Summary(changes=changes),
+        summary=Summary(changes=changes, notes=(keeps,) if keeps else ()),
         marks=marks.marking(stored.rows.filter(pa.array(gone)), dataset.fields),
     )
 

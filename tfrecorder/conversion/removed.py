@@ -101,7 +101,8 @@ class Marks:
             part = rows.filter(pc.equal(rows.column(BASE), base))
             of_rows = [_known_places(part, field, base) for field in images]
             by_place |= {self._hash(row) for row in zip(*of_rows, strict=True) if None not in row}
-            sums = [part.column(name).to_pylist() for f in images for name in source_of(f)]
+            of_files = [name for field in images for name in source_of(field)[:2]]
+            sums = [part.column(name).to_pylist() for name in of_files]
             read = [row for row in zip(*sums, strict=True) if None not in row]
             by_bytes |= set(map(self._hash, read))
             sizes |= {row[0] for row in read}
