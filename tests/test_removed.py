@@ -55,9 +55,7 @@ def test_append_leaves_out_what_was_removed_and_says_so() -> None:
     would = tfrecorder.append(frame(*"0123456"), out, dry_run=True, **QUIET)
     result = tfrecorder.append(frame(*"0123456"), out, **QUIET)
     assert (result.records, result.rows_there, result.removed) == (1, 4, 2)
-    words = (
-        "removed before: 2 rows, which stay out; `readmit=True` of append or stream lets them in"
-    )
+    words = "removed before: 2 rows, which stay out; `readmit=True` lets them in"
     assert words in str(result)
     assert words in str(would)
     assert uris(out) == [f"img/{n}.png" for n in "01456"]
@@ -241,3 +239,37 @@ def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
     gcs.rule("bkt", unsigned="none")
     said = storage.keeps_removed("gs://bkt/out")
     assert said.startswith("whether gs://bkt keeps removed objects is not known (")
+
+
+def test_remove_leaves_nothing_that_names_the_rows_and_marks_them() -> None:
+    tfrecorder.convert(frame(*"012345"), "out", num_shards=2, **QUIET)
+    tfrecorder.append(frame(*"01234"), "out", duplicates="keep", **QUIET)
+    gone = ["img/2.png", "img/3.png"]
+    tfrecorder.remove("out", {"image_uri": gone}, **QUIET)
+    assert tfrecorder.verify("out", absent=gone, progress=False).ok
+    shutil.copy("img/2.png", "img/9.png")
+    for add in (tfrecorder.append, tfrecorder.update):
+        result = add(frame(*"0123459"), "out", **QUIET)
+        assert result.removed == 3
+        assert "removed before: 3 rows" in str(result)
+    assert not {*uris("out")} & {*gone, "img/9.png"}
+    result = tfrecorder.update(frame(*"0123459"), "out", readmit=True, **QUIET)
+    assert (result.removed, result.changes.added) == (0, 3)
+    assert {*gone, "img/9.png"} <= {*uris("out")}
+    assert tfrecorder.append(frame(*"239"), "out", **QUIET).removed == 0
+
+
+def test_what_update_removes_as_missing_comes_back() -> None:
+    tfrecorder.convert(frame(*"0123"), "out", **QUIET)
+    tfrecorder.update(frame(*"01"), "out", missing="remove", **QUIET)
+    result = tfrecorder.append(frame(*"0123"), "out", **QUIET)
+    assert (result.records, result.removed) == (2, 0)
+
+
+def test_undo_of_an_update_that_readmits_takes_the_rows_out_again() -> None:
+    out = without_two()
+    tfrecorder.update(frame(*"0123"), out, readmit=True, **QUIET)
+    assert uris(out) == [f"img/{n}.png" for n in "012345"]
+    tfrecorder.undo(out)
+    assert uris(out) == [f"img/{n}.png" for n in "0145"]
+    assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2

@@ -73,6 +73,7 @@ class UpdateKeywords(_Converted, total=False):
     missing: str
     reread: bool
     new_classes: str
+    readmit: bool
 
 
 class ConvertKeywords(_Converted, total=False):

@@ -46,13 +46,15 @@ def skipped_words(rows: int) -> str:
 def removed_words(rows: int) -> list[str]:
     """What a result says of rows that were removed before; nothing without any.
 
+    The option is one of append, update and stream.
+
     >>> removed_words(1)
-    ['removed before: 1 row, which stays out; `readmit=True` of append or stream lets it in']
+    ['removed before: 1 row, which stays out; `readmit=True` lets it in']
     """
     stay = "which stays out" if rows == 1 else "which stay out"
     them = "it" if rows == 1 else "them"
-    words = f"removed before: {counted(rows, 'row')}, {stay}; `readmit=True` of append or stream"
-    return [f"{words} lets {them} in"] if rows else []
+    words = f"removed before: {counted(rows, 'row')}, {stay}; `readmit=True` lets {them} in"
+    return [words] if rows else []
 
 
 @dataclass(frozen=True)
