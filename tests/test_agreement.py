@@ -92,7 +92,7 @@ def test_all_readers_agree_after_each_operation() -> None:
         (lambda: tfrecorder.undo("out"), 20),
         (lambda: tfrecorder.compact("out", num_shards=1, **QUIET), 20),
         (lambda: tfrecorder.stream(Numbered(10), "out", **TO_ITS_END), 27),
-        (lambda: tfrecorder.convert(rows[4:15], "out", overwrite=True, **QUIET), 11),
+        (lambda: tfrecorder.convert(rows[4:15], "out", overwrite="all", **QUIET), 11),
     ]
     for number, (step, records) in enumerate(steps):
         if number == 2:

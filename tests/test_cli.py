@@ -67,6 +67,7 @@ _ON_DATAFLOW = ("--runner", "DataflowRunner")
         (["--max-pixels", "1000"], "max_pixels", 1000),
         (["--max-reject-fraction", "0.5"], "max_reject_fraction", 0.5),
         (["--overwrite"], "overwrite", True),
+        (["--overwrite-all"], "overwrite", "all"),
         (["--runner", "directrunner"], "runner", "DirectRunner"),
         (["--runner-option", "no-auth"], "runner_options", {"no_auth": True}),
         (
@@ -170,7 +171,7 @@ def test_the_remedy_is_written_as_the_command_line_has_it() -> None:
     assert invoke("convert", "a.csv", "out").exit_code == 0
     ended = invoke("convert", "a.csv", "out", "--seed", "3")
     assert ended.exit_code == 1
-    assert "Give --overwrite to replace it" in ended.stderr
+    assert "or --overwrite to replace it" in ended.stderr
     assert invoke("convert", "a.csv", "out", "--overwrite").exit_code == 0
 
 

@@ -273,7 +273,7 @@ def test_a_finished_dataset_is_not_written_over(frame: pd.DataFrame) -> None:
     convert(frame)
     before = public_files("out")
     message = error_of(OutputError, frame, seed=3)
-    assert "is a finished dataset. Give `overwrite=True` to replace it" in message
+    assert "is a finished dataset of 52 records in 1 generation. Give these as they were" in message
     assert public_files("out") == before
 
 

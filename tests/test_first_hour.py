@@ -73,7 +73,9 @@ def test_another_source_is_refused_the_difference_first(
 
 def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> None:
     frame.tensorflow.to_tfrecord("out", **OPTIONS)
-    words = r"^`num_shards` was 1 and now is 2; .*out is a finished dataset\. Give `overwrite=True`"
+    words = (
+        r"^`num_shards` was 1 and now is 2; .*out is a finished dataset of .*, or `overwrite=True`"
+    )
     with pytest.raises(OutputError, match=words):
         frame.tensorflow.to_tfrecord("out", progress=False, num_shards=2)
     assert not frame.tensorflow.to_tfrecord("out", overwrite=True, **OPTIONS).was_finished

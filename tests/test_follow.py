@@ -319,7 +319,7 @@ def test_a_commit_without_its_manifest_is_an_error(out: str, grow: Grow, read: R
 @pytest.mark.parametrize("read", READERS)
 def test_a_dataset_that_was_replaced_is_an_error(out: str, read: Reader) -> None:
     train = read(out, "TRAIN", follow=True, **IDS)
-    tfrecorder.convert(table(0, 20), out, overwrite=True, **QUIET)
+    tfrecorder.convert(table(0, 20), out, overwrite="all", **QUIET)
     assert "out was overwritten while it was being read. Open it again" in failing(train)
 
 

@@ -460,7 +460,7 @@ def test_a_reader_that_is_open_keeps_what_it_opened(out) -> None:
 def test_overwrite_replaces_all_generations(out) -> None:
     add(table(12, 4))
     add(table(16, 4))
-    tfrecorder.convert(table(0, 6), "out", overwrite=True, num_shards=3, **QUIET)
+    tfrecorder.convert(table(0, 6), "out", overwrite="all", num_shards=3, **QUIET)
     assert tfrecorder.info("out").records == 6
     assert tfrecorder.generations("out") == [3]
     tfrecorder.convert(table(0, 6), "fresh", num_shards=3, **QUIET)
@@ -475,18 +475,19 @@ def test_an_overwrite_that_fails_leaves_all_generations(out) -> None:
     before = all_files("out")
     broken = table(0, 6).assign(image_uri="nowhere.jpg")
     with pytest.raises(TfrecorderError):
-        tfrecorder.convert(broken, "out", overwrite=True, **QUIET)
+        tfrecorder.convert(broken, "out", overwrite="all", **QUIET)
     missing = table(0, 60).assign(
         image_uri=lambda one: one["image_uri"].where(one.index > 9, "gone.jpg")
     )
-    error_of(RejectedError, missing, overwrite=True, progress=False)
+    error_of(RejectedError, missing, overwrite="all", progress=False)
     now = all_files("out")
     assert {name: now[name] for name in before} == before
     assert tfrecorder.info("out").records == 16
 
 
 def test_convert_of_another_table_mentions_append(out) -> None:
-    assert "`tfrecorder.append` adds to it" in error_of(OutputError, table(0, 13), **QUIET)
+    words = error_of(OutputError, table(0, 13), **QUIET)
+    assert "`tfrecorder.append` adds rows that are new" in words
 
 
 def test_the_same_conversion_is_finished_still(out) -> None:

@@ -121,7 +121,9 @@ def test_calls_are_typed_as_commands() -> None:
     assert "see `tfrecorder validate 'it'\"'\"'s.csv'`" in warned
     refused = invoke("convert", "it's.csv", "out", "--seed", "3").stderr
     assert "error: --seed was 0 and now is 3; " in refused
-    assert "`tfrecorder append` adds to it" in refused
+    photo_frame(3).assign(z=1).to_csv("fewer.csv", index=False)
+    refused = invoke("convert", "fewer.csv", "out").stderr
+    assert "`tfrecorder append` adds rows that are new" in refused
 
 
 @pytest.mark.parametrize("name", ["a`b", "seed=3", "`", "a`seed=3`b", "`seed=3`", "x y`z` `"])

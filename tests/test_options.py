@@ -129,7 +129,7 @@ REFUSED = {
         ("flowers:", "three whole numbers"),
     ],
     "warnings": [("yes", "'show', 'error', or a list"), ([], "a list of codes"), (True, "a list")],
-    "overwrite": [("yes", "True or False"), (None, "True or False")],
+    "overwrite": [("yes", "one of False, True, 'all'"), (None, "one of False, True, 'all'")],
     "runner": [("", "a runner's name"), (1, "a runner's name")],
     "runner_options": [
         ("machine_type=x", "give a dict"),

@@ -33,7 +33,7 @@ def append(out: str) -> None:
 
 def overwrite(out: str) -> None:
     rows = table(12, 8, label="aardvark")
-    tfrecorder.parts.stage(rows, out, num_shards=2, overwrite=True)
+    tfrecorder.parts.stage(rows, out, num_shards=2, overwrite="all")
 
 
 def compact(out: str) -> None:
@@ -200,7 +200,7 @@ def test_of_a_commit_that_was_about_to_be(verb: str, moment: Moment) -> None:
     """No file fits both datasets of the overwrite, so that its old commit was set aside."""
     old("out")
     before = public_files("out")
-    kill(moment, verb, **({"overwrite": True} if verb == "convert" else {}))
+    kill(moment, verb, **({"overwrite": "all"} if verb == "convert" else {}))
     assert Path("out", COMMIT).exists() == (verb == "append")
     assert Path("out", MANIFEST).exists() == bool(moment.spared)
     assert tfrecorder.undo("out").generation == 1
@@ -214,7 +214,7 @@ def test_what_is_committed_is_completed_and_stays(verb: str) -> None:
     kill(
         Moment(2 if verb == "append" else 5, MANIFEST),
         verb,
-        **({"overwrite": True} if verb == "convert" else {}),
+        **({"overwrite": "all"} if verb == "convert" else {}),
     )
     assert Path("out/_tfrecorder/plan.json").exists()
     rows = content("out")

@@ -62,7 +62,7 @@ mend()
 tfrecorder.append(first, out, retry_rejects=True)
 tfrecorder.compact(out, drop=[drop])
 tfrecorder.compact(out, out + "-elsewhere", num_shards=3)
-tfrecorder.convert(first, out, overwrite=True, **options | {"num_shards": 1})
+tfrecorder.convert(first, out, overwrite="all", **options | {"num_shards": 1})
 """.strip().splitlines()
 
 

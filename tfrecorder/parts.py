@@ -227,7 +227,7 @@ def commit(
     pending = standing.pending
     if pending is None and standing.newest is None:
         raise _nothing_staged(where)
-    number = standing.newest.number if standing.newest is not None else 0
+    number = None  # all commits
     if pending is not None:
         with _kept(where, "the commit"), claim(where):
             number = pending.commit

@@ -84,7 +84,7 @@ def make_changes(folder: Path) -> dict[str, Change]:
         "compact in place": Change("compact", None, before, folder / "compact", {"num_shards": 1}),
         "compact": Change("compact", before, None, folder / "elsewhere", {"num_shards": 1}),
         "overwrite": Change(
-            "convert", more, before, folder / "overwrite", {**OPTIONS, "overwrite": True}
+            "convert", more, before, folder / "overwrite", {**OPTIONS, "overwrite": "all"}
         ),
     }
     for change in changes.values():

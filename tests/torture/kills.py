@@ -97,10 +97,10 @@ OPERATIONS = {
         _grown, lambda out: tfrecorder.compact(out, shard_size="3KB", **QUIET)
     ),
     "overwrite": Operation(
-        _grown, lambda out: convert(out, rows(4, 16, "a", "c", "b"), overwrite=True)
+        _grown, lambda out: convert(out, rows(4, 16, "a", "c", "b"), overwrite="all")
     ),
     "overwrite, other classes": Operation(
-        _grown, lambda out: convert(out, rows(4, 16, "x", "y"), overwrite=True), parts=True
+        _grown, lambda out: convert(out, rows(4, 16, "x", "y"), overwrite="all"), parts=True
     ),
 }
 

@@ -147,6 +147,7 @@ def append(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 )
 @at_option
 @stage_only_option
+@dry_run_option
 @options_of(ConvertOptions, without=NOT_COMPACTED, shared=True)
 @json_option
 @quiet_option

@@ -167,10 +167,25 @@ def _field_option(
         return click.option(f"{flag}/--no-{flag[2:]}", **settings)
     if check is is_flag:
         return click.option(flag, is_flag=True, **settings)
+    if isinstance(check, OneOf) and True in check.words:
+        return _flag_and_word(item.name, flag, str(check.words[-1]), settings)
     if item.default is False:
         settings["default"] = None  # Click would make a text of it
     shown = settings["default"] is not None
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
+
+
+def _flag_and_word(
+    name: str, flag: str, word: str, settings: dict[str, Any]
+) -> Callable[[Any], Any]:
+    """A flag for True, and `--flag-word` for a word: a value may be taken for what stands next."""
+    text, _, more = settings.pop("help").partition(f" {word}: ")
+    settings |= {"type": click.UNPROCESSED, "default": False}
+    plain = click.option(flag, name, flag_value=True, help=text, **settings)
+    other = click.option(
+        f"{flag}-{word}", name, flag_value=word, help=f"{flag}, {more}", **settings
+    )
+    return lambda command: plain(other(command))
 
 
 #: How help spells what it names as Python does.

@@ -105,6 +105,8 @@ def typed(flag: str, value: Any) -> str:
     >>> typed("--shuffle", False), typed("--splits", {"TRAIN": 0.5, "TEST": 0.5})
     ('--no-shuffle', '--splits TRAIN=0.5,TEST=0.5')
     """
+    if flag == "--overwrite" and isinstance(value, str):
+        return f"{flag}-{value}"
     if isinstance(value, bool):
         return flag if value else flag.replace("--", "--no-", 1)
     if isinstance(value, dict):

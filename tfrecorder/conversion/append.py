@@ -213,4 +213,5 @@ def _nothing(
         generation=newest.number,
         rows_there=rows_there,
         removed=removed,
+        origins=newest.manifest["origins"],
     )

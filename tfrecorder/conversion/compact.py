@@ -17,18 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.conversion import job
+from tfrecorder.conversion import dry_run as trial, job
 from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say
+from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords
+from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
+from tfrecorder.output.changes import Changes
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
@@ -55,6 +58,7 @@ def compact(
     drop: Iterable[str] | str | os.PathLike[str] | None = None,
     at: int | None = None,
     stage_only: bool = False,
+    dry_run: bool = False,
     **options: Unpack[CompactKeywords],
 ) -> ConversionResult | Any:
     """Merge the small shards of a dataset in place, or write all its records as a new dataset.
@@ -73,13 +77,14 @@ def compact(
             line.  Nothing of these records is left in the compacted dataset, and rows with the same
             images do not come back by `append` or `stream`, unless `readmit` is given.
         at: the last generation to include, in another directory; None means the newest.
-        stage_only: as for `tfrecorder.append`.
+        stage_only, dry_run: as for `tfrecorder.append`.
         **options: num_shards, shard_size, shuffle, seed, name, overwrite, and the options
             about runners and progress, as for `tfrecorder.convert`.
 
     Returns:
-        What `tfrecorder.convert` returns; with stage_only, what `tfrecorder.parts.stage` returns.
-        Type checkers take it for the result of a conversion that has ended.
+        What `tfrecorder.convert` returns; with stage_only, what `tfrecorder.parts.stage` returns;
+        with dry_run, what would be rewritten, in the words of the result's `changes`.  Type
+        checkers take it for the result of a conversion that has ended.
 
     Raises:
         OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.
@@ -109,8 +114,11 @@ def compact(
         raise OptionError.of(
             "output_dir", target, f"give a directory outside of {where}, or leave it out."
         )
-    rows = partial(_rows, where, target, uri_list("drop", drop), at, chosen)
+    require(flag, stage_only=stage_only, dry_run=dry_run)
+    rows = partial(_rows, where, target, uri_list("drop", drop), at, chosen, dry_run)
     work = job.Job("compaction", path, chosen, rows, adds=in_place)
+    if dry_run:
+        return trial.of_job(work)
     return job.stage_only(work) if stage_only else job.run(work)
 
 
@@ -120,13 +128,14 @@ def _rows(
     drop: Collection[str],
     at: int | None,
     options: ConvertOptions,
+    dry_run: bool,
     say: Say,
 ) -> PlannedRows | ConversionResult:
     """The rows of a dataset, planned to be written again."""
     check_runner(options)
-    if where == target:
+    if where == target and not dry_run:
         complete(where)
-    else:
+    elif where != target:
         refuse_nested(target, options)
     say("reading the tables")
     newest = commit_at(where, own_dataset(where), at)
@@ -135,14 +144,22 @@ def _rows(
     shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
     taken = _options(newest, options, elsewhere=where != target)
     if where == target and not drop and (not shards or _is_compacted(newest, taken)):
-        return dataclasses.replace(read_result(where, newest.number), was_finished=True)
+        return dataclasses.replace(read_result(where), was_finished=True)
     marks = read_marks(where, own_dataset(where))
     plan, planned, gone = _plan(where, stored, newest, shards, drop, options)
     keeps = storage.keeps_removed(target) if drop and where == target else ""
     if drop:
         marks = marks.marking(gone, stored.fields)
-    plan = dataclasses.replace(plan, options=taken, kept=kept)
     records = sum(stored.records(split) or 0 for split in stored.splits)
+    rewritten = shards if where == target else []
+    changes = Changes(
+        removed=len(gone),
+        shards=len(rewritten),
+        of_shards=len(newest.shards),
+        bytes=sum(stored.splits[shard.split][shard.index].bytes for shard in rewritten),
+    )
+    carried = newest.manifest["origins"]
+    plan = dataclasses.replace(plan, options=taken, kept=kept, carried=carried)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(
@@ -151,8 +168,10 @@ def _rows(
         planned=planned,
         options=options,
         sizes=lambda: sizes,
-        summary=Summary(notes=(keeps,) if keeps else ()),
         marks=marks if drop or (marks and where != target) else None,
+        summary=Summary(
+            notes=(keeps,) if keeps else (), changes=changes if rewritten or len(gone) else None
+        ),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.conversion.job import Job
-from tfrecorder.conversion.staged import PlannedRows, find, pending_shards, with_shards
+from tfrecorder.conversion.staged import PlannedRows, begun, find, pending_shards, with_shards
 from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
@@ -27,10 +27,11 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.changes import Changes
+from tfrecorder.output.changes import Changes, both
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, removed_words, skipped_words, there_words
+from tfrecorder.plan.origins import replaced_words
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.schema.fields import class_field
@@ -74,10 +75,11 @@ class DryRun(Report):
         passed_over: for a folder source, the files that made no row, by kind.
         report: what `tfrecorder.validate` says.
         free: bytes that the disk of the directory has left; None if that is not known.
-        verb: "conversion" or "append".
+        verb: "conversion", "append" or "compaction".
         rows_there: for an append, rows that it would skip, because they are already there.
-        changes: for an update or a removal, what it would change.
         removed: rows that it would leave out, because they were removed before.
+        origins: for an append without a new row, as in `ConversionResult`.
+        changes: what it would change or replace, as in `ConversionResult`.
     """
 
     output_dir: str
@@ -90,6 +92,7 @@ class DryRun(Report):
     verb: str = "conversion"
     rows_there: int = 0
     removed: int = 0
+    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
     changes: Changes | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,8 +117,8 @@ class DryRun(Report):
         rows = counted(sum(split.rows for split in self.splits.values()), "row")
         if self.changes is not None and not self.pending:
             return f"dry run: {self.output_dir}: {self.changes.words}; nothing was written"
-        if not self.splits:
-            return f"dry run: {self.output_dir}: {there_words(self.rows_there)}"
+        if not self.splits and self.rows_there:
+            return f"dry run: {self.output_dir}: {there_words(self.rows_there, self.origins)}"
         if self.pending is None:
             how = "be added" if self.verb == "append" else "go"
             return f"dry run: {rows} would {how} to {self.output_dir}; nothing was written"
@@ -128,7 +131,7 @@ class DryRun(Report):
         )
 
     def _tables(self) -> list[Table]:
-        if self.changes is not None:
+        if self.verb in ("update", "removal"):  # whose shards are not those of rows alone
             return []
         table = [["split", "rows", "shards", "bytes"]]
         for name, split in self.splits.items():
@@ -193,12 +196,13 @@ def _nothing(job: Job, result: ConversionResult) -> DryRun:
         output_dir=job.path,
         splits={},
         class_names=result.class_names,
-        pending=None,
+        pending=0,
         passed_over=result.passed_over,
         report=ValidationReport.of(build_report(()), result.rows_there, result.notes),
         verb=job.verb,
         rows_there=result.rows_there,
         removed=result.removed,
+        origins=result.origins,
         changes=result.changes,
     )
 
@@ -207,7 +211,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
     where = job.where
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
-        _, staged, whole = find(rows)
+        standing, staged, whole = find(rows)
         pending = None
         if whole is not None:
             pending, staged = 0, Plan.of(whole.manifest)
@@ -215,7 +219,8 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
             pending = len(pending_shards(where, staged, rows.options))
     sizes = rows.sizes()
     rows.check()
-    plan = staged or with_shards(rows, sizes)
+    plan = staged or begun(with_shards(rows, sizes), standing, where)
+    replaced = Changes(replaces=replaced_words(plan.replaces)) if plan.replaces else None
     labels = class_field(plan.fields)
     report = rows.summary.report
     if report is None:
@@ -231,7 +236,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
         verb=job.verb,
         rows_there=rows.summary.rows_there,
         removed=rows.summary.removed,
-        changes=rows.summary.changes,
+        changes=both(replaced, rows.summary.changes) if whole is None else None,
     )
 
 

@@ -20,6 +20,7 @@ from tfrecorder.conversion.table import Say, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.changes import both
 from tfrecorder.output.directory import claim
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
@@ -117,14 +118,15 @@ def _stage(
 def _result(where: str, staged: Staged | Commit, summary: Summary) -> ConversionResult:
     """The result of a job: what is staged is committed, or a commit had it before this call."""
     before = [] if isinstance(staged, Commit) else staged.before
-    number = staged.number if isinstance(staged, Commit) else staged.plan.commit
+    number = None if isinstance(staged, Commit) else staged.plan.commit
+    result = read_result(where, number)
     return dataclasses.replace(
-        read_result(where, number),
+        result,
         notes=(*(() if summary.report is None else summary.report.notes), *summary.notes),
         warnings=summary.warnings,
         passed_over=summary.passed_over,
         rows_there=summary.rows_there,
-        changes=summary.changes,
+        changes=both(result.changes, summary.changes),
         removed=summary.removed,
         was_finished=isinstance(staged, Commit),
         shards_before=len(before),

@@ -24,6 +24,7 @@ from tfrecorder.output.directory import (
     Standing,
     clear,
     finished,
+    is_whole,
     plan_to_continue,
     reopen,
     stage_next,
@@ -32,6 +33,7 @@ from tfrecorder.output.directory import (
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.next_commit import placed
+from tfrecorder.plan.origins import generations_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit, newest_commit
@@ -168,6 +170,22 @@ def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
     return plan
 
 
+def begun(plan: Plan, standing: Standing, where: str) -> Plan:
+    """A plan as the commit that follows the newest one; it says what it replaces and gives up.
+
+    Raises:
+        OutputError: as `following` raises it.
+    """
+    given_up, newest = standing.pending, standing.newest
+    if newest is not None and is_whole(plan, where):
+        origins, generations = newest.manifest["origins"], generations_of(newest.manifest)
+        replaces = {"origins": origins, "generations": generations}
+        if given_up is not None and not standing.is_committed:
+            replaces["abandoned"] = [given_up.kind.value, given_up.rows]
+        plan = dataclasses.replace(plan, replaces=replaces)
+    return following(plan, newest, where)
+
+
 def stage(rows: PlannedRows) -> Staged | Commit:
     """Stage the plan of rows, or find the staged one that they continue.
 
@@ -190,7 +208,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
     if undecided:
         plan = with_shards(rows, rows.sizes())
     if staged is None:
-        plan = following(plan, standing.newest, where)
+        plan = begun(plan, standing, where)
     pending = plan.shards if staged is None else pending_shards(where, plan, rows.options)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.

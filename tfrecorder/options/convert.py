@@ -212,9 +212,11 @@ class ConvertOptions(Options):
         metavar="show|error|CODE,...",
         normal=values.texts,
     )
-    overwrite: bool = option(
+    overwrite: bool | str = option(
         False,
-        help="Replace a dataset that tfrecorder wrote there before, once the new one is complete.",
+        OneOf(False, True, "all"),
+        "Replace a dataset that tfrecorder wrote there before, once the new one is complete. all: "
+        "also one that rows were appended or streamed to, which this source may not hold.",
     )
     runner: str | None = option(
         None,

@@ -78,14 +78,14 @@ class UpdateKeywords(_Converted, total=False):
 
 class ConvertKeywords(_Converted, total=False):
     name: str | None
-    overwrite: bool
+    overwrite: bool | str
 
 
 class StageKeywords(_Records, total=False):
     base: Path | None
     warnings: str | Sequence[str]
     name: str | None
-    overwrite: bool
+    overwrite: bool | str
 
 
 class StreamKeywords(_Records, total=False):
@@ -106,7 +106,7 @@ class RemoveKeywords(_Runners, total=False):
 class CompactKeywords(_Shards, _Runners, total=False):
     runner: str | None
     name: str | None
-    overwrite: bool
+    overwrite: bool | str
 
 
 class ValidateKeywords(_Rows, total=False):

@@ -33,8 +33,7 @@ NOT_STAGED = {
 #: Options that do not apply to `append`.
 NOT_APPENDED = {
     "name": "the dataset keeps its name; leave it out",
-    "overwrite": "an append keeps what is there; leave it out, or replace the dataset with "
-    "`tfrecorder.convert`",
+    "overwrite": "an append keeps what is there; leave it out",
 }
 
 _OF_MANY = "the process that reads a stream also writes it; leave it out"
@@ -46,7 +45,7 @@ NOT_STREAMED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
     "base": "a stream resolves relative uris from the current folder; give absolute ones",
-    "overwrite": "a stream adds to what is there; leave it out, or remove the directory first",
+    "overwrite": "a stream adds to what is there; leave it out, or give another directory",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
     "warnings": "a stream continues despite warnings; leave it out",
 }

@@ -1,9 +1,9 @@
-"""What changes the records of a dataset did, or would do, in words."""
+"""What changes or replaces the records of a dataset did, or would do, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfrecorder.display.tables import counted, readable_bytes
 
@@ -13,9 +13,10 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Changes:
-    """What an update or a removal changes.
+    """What an update, a removal, a compaction or an overwrite changes.
 
     Attributes:
+        replaces: the whole dataset that it replaces, in words; "" if it replaces none.
         corrected: records that get other values.
         columns: of these, how many differ in each column.
         labels: how many go from one class to another, by "cat → dog".
@@ -28,6 +29,7 @@ class Changes:
         bytes: of these shards.
     """
 
+    replaces: str = ""
     corrected: int = 0
     columns: Mapping[str, int] = field(default_factory=dict)
     labels: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class Changes:
         ...         shards=1, bytes=2048).words
         '1 record is corrected (label 1: cat → dog 1), 1 of 8 shards (2 KiB) is written again'
         """
-        parts = []
+        parts = [self.replaces] if self.replaces else []
         if self.corrected:
             shown = _most(self.columns)
             if self.labels:
@@ -68,6 +70,11 @@ class Changes:
                 f"({readable_bytes(self.bytes)}) {is_or_are} written again"
             )
         return ", ".join(parts) or "nothing changes"
+
+
+def both(whole: Changes | None, other: Changes | None) -> Changes | None:
+    """What is replaced as a whole, and what else changes."""
+    return replace(other, replaces=whole.replaces) if whole and other else whole or other
 
 
 def _most(counts: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.differences import describe_difference
+from tfrecorder.plan.origins import dataset_words, generations_of, grown
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
 from tfrecorder.storage import folders
@@ -180,6 +181,12 @@ def finished(output_dir: str, standing: Standing, wanted: Plan) -> Commit | None
     return None if describe_difference(Plan.of(first.manifest), wanted) else first
 
 
+def is_whole(plan: Plan, output_dir: str) -> bool:
+    """True if a plan makes a whole dataset, which replaces one that is there."""
+    in_place = plan.base == output_dir
+    return plan.kind is PlanKind.CONVERSION or (plan.kind is PlanKind.COMPACTION and not in_place)
+
+
 def plan_to_continue(
     output_dir: str, standing: Standing, wanted: Plan, options: ConvertOptions
 ) -> Plan | None:
@@ -191,11 +198,20 @@ def plan_to_continue(
     Raises:
         OutputError: the directory is committed, or was planned with another source or options.
     """
+    begins = is_whole(wanted, output_dir)
+    newest, overwrite = standing.newest, "`overwrite=True`"
+    if newest is not None and grown(newest.manifest["origins"]):
+        if begins and options.overwrite is True:
+            raise OutputError(
+                f"{output_dir}: {overwrite} would replace {_described(newest)}. "
+                f"{_remedies(wanted, ())}, or `overwrite='all'` to replace these too."
+            )
+        overwrite = "`overwrite='all'`"
     pending = None if standing.is_committed else standing.pending
     if pending is not None:
         differences = describe_difference(pending, wanted)
         if pending.rewrites and pending.kind is PlanKind.CONVERSION and not options.overwrite:
-            differences.append("it replaces the dataset, but `overwrite=True` is not given")
+            differences.append(f"it replaces the dataset, but {overwrite} is not given")
         if not differences:
             return pending
         if options.overwrite and wanted.kind is PlanKind.CONVERSION:
@@ -209,18 +225,42 @@ def plan_to_continue(
             )
         raise OutputError(
             f"{output_dir} holds an unfinished conversion of another kind: "
-            f"{'; '.join(differences)}. Give the same source and options to continue it, "
-            f"`overwrite=True` to start again, or another `output_dir`; {undo}."
+            f"{'; '.join(differences)}. Give the same source and options to continue it, or "
+            f"another `output_dir`; {undo}, and {overwrite} starts again."
         )
-    compacts = wanted.kind is PlanKind.COMPACTION and wanted.base == output_dir
-    in_place = compacts or wanted.changes
-    if standing.newest is None or options.overwrite or wanted.is_added or in_place:
+    if newest is None or options.overwrite or not begins:
         return None
-    first = read_commit(output_dir, standing.newest.manifest["chain"])
+    first = read_commit(output_dir, newest.manifest["chain"])
     differences = describe_difference(Plan.of(first.manifest), wanted)
+    if wanted.kind is PlanKind.CONVERSION and (change := _CHANGES.get(first.manifest["kind"])):
+        differences = [f"{change} since it was converted (generation {first.number})"]
     raise OutputError(
-        f"{'; '.join(differences)}; {output_dir} is a finished dataset. Give `overwrite=True` to "
-        "replace it, or another `output_dir`; `tfrecorder.append` adds to it."
+        f"{'; '.join(differences)}; {output_dir} is a finished dataset of {_described(newest)}. "
+        f"{_remedies(wanted, differences)}, or {overwrite} to replace it."
+    )
+
+
+#: What keeps a table from being compared with that of a dataset, by the kind of its first commit.
+_CHANGES = {
+    "compaction": "it was compacted",
+    "update": "it was corrected by `tfrecorder.update`",
+    "removal": "records were removed from it",
+}
+
+
+def _described(newest: Commit) -> str:
+    return dataset_words(newest.manifest["origins"], generations_of(newest.manifest))
+
+
+def _remedies(wanted: Plan, differences: Sequence[str]) -> str:
+    """What to do instead of replacing a dataset."""
+    if wanted.kind is not PlanKind.CONVERSION:
+        return "Give another `output_dir`"
+    if differences and all(words.startswith("`") for words in differences):  # options alone
+        return "Give these as they were to get its result, another `output_dir` for another dataset"
+    return (
+        "`tfrecorder.update` corrects it after this table, and `tfrecorder.append` adds rows that "
+        "are new. Give another `output_dir` for another dataset"
     )
 
 

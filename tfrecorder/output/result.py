@@ -19,8 +19,11 @@ from tfrecorder.display.tables import (
 from tfrecorder.format import layout
 from tfrecorder.output.changes import Changes
 from tfrecorder.output.done_records import add_up, done_of
-from tfrecorder.reading.commits import read_commit
+from tfrecorder.plan.origins import grown_words, replaced_words
+from tfrecorder.reading.commits import commits, newest_commit, read_commit
+from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field, from_json as fields_from_json
+from tfrecorder.schema.splits import SPLITS
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:
@@ -33,9 +36,17 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
-def there_words(rows: int) -> str:
-    """That an append finds all its rows in the dataset."""
-    return f"nothing to append, {counted(rows, 'row is', 'rows are')} already there"
+def there_words(rows: int, origins: Mapping[str, int]) -> str:
+    """That an append finds all its rows in the dataset, whose records came from these origins."""
+    there = f"{counted(rows, 'row is', 'rows are')} already there"
+    records = counted(sum(origins.values()), "record")
+    return f"nothing to append, {there}, of {records}{since_words(origins)}"
+
+
+def since_words(origins: Mapping[str, int]) -> str:
+    """What was added to a dataset since its conversion, to follow the number of its records."""
+    words = grown_words(origins)
+    return f", {words} since" if words else ""
 
 
 def skipped_words(rows: int) -> str:
@@ -123,9 +134,11 @@ class ConversionResult(SplitSums, Report):
         generation: the number of the commit that these figures are for; 0 for the first.
         rows_there: for an append, rows skipped because their images are already in the dataset.
         removed: rows left out because they were removed from the dataset before.
+        origins: all records of the dataset by where they came from: "conversion", "append", the
+            name of a stream; "removed", below 0, for those that are gone.
         name, version: the dataset's, for TFDS; None if none was given.
-        changes: for an update or a removal, what it changed; the figures are those of the whole
-            dataset then.
+        changes: for what changed or replaced records, what that was; the figures are those of the
+            whole dataset then.
     """
 
     output_dir: str
@@ -146,6 +159,7 @@ class ConversionResult(SplitSums, Report):
     generation: int = 0
     rows_there: int = 0
     removed: int = 0
+    origins: dict[str, int] = field(default_factory=dict)
     name: str | None = None
     version: str | None = None
     changes: Changes | None = None
@@ -156,12 +170,13 @@ class ConversionResult(SplitSums, Report):
 
     def _headline(self) -> str:
         if not self.splits:
-            return f"{self.output_dir}: {there_words(self.rows_there)}"
+            return f"{self.output_dir}: {there_words(self.rows_there, self.origins)}"
         what = f"{counted(self.records, 'record')} in {self.output_dir}"
         if self.changes is not None:
             took = f" ({self.seconds:.1f} s)" if self.seconds and not self.was_finished else ""
             return f"{what}{took}: {self.changes.words}"
         if self.was_finished:
+            what += since_words(self.origins)
             return f"{what}, which was finished before: nothing was written"
         if not self.seconds:
             return what
@@ -227,30 +242,44 @@ class ConversionResult(SplitSums, Report):
         return notes
 
 
-def split_results(manifest: Mapping[str, Any]) -> dict[str, SplitResult]:
-    """The splits of what a commit added or wrote, from its manifest."""
-    splits, done = {}, done_of(manifest)
-    for name, (_, _, count) in manifest["own"].items():
-        totals = add_up(record for shard, record in done.items() if shard.split == name)
-        splits[name] = SplitResult(totals.rows, totals.records, count, totals.bytes)
+def split_results(*manifests: Mapping[str, Any]) -> dict[str, SplitResult]:
+    """The splits of what some commits added or wrote, from their manifests."""
+    splits, done = {}, done_of(*manifests)
+    for name in SPLITS:
+        if of_split := [record for shard, record in done.items() if shard.split == name]:
+            totals = add_up(of_split)
+            splits[name] = SplitResult(totals.rows, totals.records, len(of_split), totals.bytes)
     return splits
 
 
-def read_result(output_dir: str, commit: int) -> ConversionResult:
-    """The result of what became a commit of the dataset in a directory."""
-    manifest = read_commit(output_dir, commit).manifest
-    totals, options = manifest["totals"], manifest["options"]
+def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
+    """The result of what became a commit of the dataset in a directory; None: of all its commits.
+
+    Raises:
+        DatasetError: a manifest cannot be read.
+    """
+    if commit is None:
+        newest = newest_commit(output_dir)
+        assert newest is not None
+        every = commits(output_dir, newest)
+    else:
+        every = [newest := read_commit(output_dir, commit)]
+    manifest, manifests = newest.manifest, [one.manifest for one in every]
+    replaces = None if commit is None else manifest.get("replaces")
+    totals, options = add_up(done_of(*manifests).values()), manifest["options"]
     labels = class_field(fields_from_json(manifest["fields"]))
     return ConversionResult(
         output_dir=output_dir,
-        splits=split_results(manifest),
-        rejects=totals["reasons"],
-        suspects=totals["suspects"],
-        oriented=totals["oriented"],
-        retries=totals["retries"],
-        input_bytes=totals["input_bytes"],
+        splits=split_results(*manifests),
+        rejects=reject_counts(output_dir) if commit is None and totals.rejects else totals.reasons,
+        suspects=totals.suspects,
+        oriented=totals.oriented,
+        retries=totals.retries,
+        input_bytes=totals.input_bytes,
         class_names=labels.class_names if labels else None,
-        generation=commit,
+        generation=newest.number,
+        origins=manifest["origins"],
+        changes=Changes(replaces=replaced_words(replaces)) if replaces else None,
         name=options.get("name"),
         version=options.get("version"),
     )

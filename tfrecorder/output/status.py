@@ -20,6 +20,7 @@ from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
+from tfrecorder.plan.origins import dataset_words, generations_of, grown
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.dataset import shard_faults
@@ -70,6 +71,9 @@ class ConversionStatus(SplitSums, Report):
             it is still there.  0 if there is none.
         streams: for each source of a stream, the position that it was read up to; for a folder,
             how many files were taken.
+        origins: for a finished dataset, its records by where they came from: "conversion",
+            "append", the name of a stream; "removed", below 0, for those that are gone.
+        generations: how many commits it has, without those that were taken back.
         kind: what is not finished: "conversion", "append", "stream" (a batch) or "compaction".
     """
 
@@ -82,6 +86,8 @@ class ConversionStatus(SplitSums, Report):
     damage: tuple[str, ...] = ()
     appends: int = 0
     streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    generations: int = 0
     kind: str = PlanKind.CONVERSION.value
 
     @property
@@ -112,7 +118,8 @@ class ConversionStatus(SplitSums, Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        notes = [
+        notes = [dataset_words(self.origins, self.generations)] if grown(self.origins) else []
+        notes += [
             f"stream from {name}: read up to {json.dumps(position)}"
             for name, position in self.streams.items()
         ]
@@ -199,6 +206,8 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
         None,
         damage=tuple(shard_faults(storage.sizes(output_dir), written)),
         streams=newest.manifest["positions"],
+        origins=newest.manifest["origins"],
+        generations=generations_of(newest.manifest),
     )
 
 

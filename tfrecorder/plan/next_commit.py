@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.plan import Plan, PlanKind
 
 
 def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
@@ -37,8 +37,11 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
         "image_shapes": newest["image_shapes"],
         "image_sides": newest["image_sides"],
     }
+    begins = plan.kind in (PlanKind.CONVERSION, PlanKind.COMPACTION)
     return dataclasses.replace(
         plan,
+        carried=plan.carried if begins else newest["origins"],
+        replaces=None if adds else plan.replaces,
         commit=newest["commit"] + 1,
         previous=newest["plan"],
         follows=follows if adds else None,

@@ -43,7 +43,7 @@ from tfrecorder.validation.statistics import describe_columns
 SAMPLE_ROWS = 1000
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
-_NOT_DECISIVE = ("base", "remote", "removed")
+_NOT_DECISIVE = ("base", "remote", "removed", "carried", "replaces")
 
 
 class PlanKind(str, enum.Enum):
@@ -90,6 +90,9 @@ class Plan:
             the state before that one, "undoes", its commit, and "version", what is stated then.
             None for what begins or replaces a dataset.
         starts: the number of the first new shard of a split, where it is not 0.
+        carried: the records of the dataset that it goes on from, by where they came from; see
+            `origins_of`.  Empty for what begins one.
+        replaces: for what replaces a dataset as a whole, what that is; see `replaced_words`.
         kept: for what replaces a dataset, the number of the shard of each split that stays as it
             is, for each of the first names of the next revision; -1 for one that is written again.
         rewritten: the rows of each shard of a split that is written again.
@@ -121,6 +124,8 @@ class Plan:
     previous: str = ""
     follows: dict[str, Any] | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
+    carried: dict[str, int] = dataclasses.field(default_factory=dict)
+    replaces: dict[str, Any] | None = None
     kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     renumbers: bool = True
@@ -284,7 +289,7 @@ class Plan:
 
 
 #: Values of a plan that are empty in most.
-_MAPPINGS = ("starts", "kept", "rewritten", "revisions")
+_MAPPINGS = ("starts", "carried", "kept", "rewritten", "revisions")
 
 
 class PlannedRow(NamedTuple):

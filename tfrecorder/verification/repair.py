@@ -172,7 +172,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         raise SourceError(
             f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
-            f"and repair again, or convert again with `overwrite=True`.{others}"
+            f"and repair again, or convert into another directory.{others}"
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
@@ -183,7 +183,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     if left:
         raise DatasetError(
             f"{directory}: {left[0].file} is as it was written, but it is still wrong: "
-            f"{left[0]}. Writing it again does not help: convert again with `overwrite=True`, and "
+            f"{left[0]}. Writing it again does not help: convert into another directory, and "
             "please report it."
         )
     return sorted({*written})
