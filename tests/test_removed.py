@@ -273,3 +273,12 @@ def test_undo_of_an_update_that_readmits_takes_the_rows_out_again() -> None:
     tfrecorder.undo(out)
     assert uris(out) == [f"img/{n}.png" for n in "0145"]
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
+
+
+def test_a_removal_that_empties_a_shard_writes_nothing_and_commits() -> None:
+    tfrecorder.convert(frame(*"01"), "out", **QUIET)
+    tfrecorder.append(frame(*"23"), "out", **QUIET)
+    result = tfrecorder.remove("out", {"image_uri": ["img/2.png", "img/3.png"]}, **QUIET)
+    assert result.records == 2
+    assert uris("out") == ["img/0.png", "img/1.png"]
+    assert tfrecorder.verify("out", absent=["img/2.png"], progress=False).ok

@@ -58,7 +58,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
     stays = options.wait or options.runner != "DataflowRunner"
     shown = is_shown(options.progress) and stays
     with progress_bar(output_dir, plan, shown):
-        if options.runner is None and not is_installed("apache_beam"):
+        without_beam = options.runner is None and not is_installed("apache_beam")
+        if without_beam or not plan.shards:  # a pipeline over nothing would commit nothing
             in_process.run(plan, output_dir, options, notes=shown)
             return None
         return _run_on_beam(plan, output_dir, options, shown)
