@@ -175,7 +175,7 @@ def _classes(result: ConversionResult) -> str:
 
 def test_a_class_of_rows_that_are_there_is_no_class(out) -> None:
     rows = pd.concat([table(0, 3, label="other"), table(12, 1)])
-    with pytest.warns(UserWarning, match="skipped: 3 rows, such as row 0, .* with other values"):
+    with pytest.warns(UserWarning, match="3 rows are skipped, .* with other values.*: row 0,"):
         assert "other" not in add(rows).class_names
 
 

@@ -35,6 +35,15 @@ X = ["x"] * 20
 WITH_AGE = {"split": "split", "image_uri": "image", "label": "label", "age": "number"}
 BOX = {"x_min": 0.1, "y_min": 0.1, "x_max": 0.5, "y_max": 0.5}
 
+BESIDE = {"against": "out"}
+
+
+def again(split: str) -> pd.DataFrame:
+    """A photograph under another name."""
+    cell = {"bytes": PHOTOS[1].read_bytes(), "path": "again.jpg"}
+    return photo_frame(2, split)[1:].assign(image_uri=[cell])
+
+
 #: For each code: a frame, options, and the row, column and value where the report must find it.
 PROVOKED = {
     "missing_column": (table(image_uri=None, img=MANY), {}, (None, "image_uri", "img")),
@@ -128,16 +137,27 @@ PROVOKED = {
         {"check_images": True},
         (2, "x_min", "1.0, 1.0, 5000.0, 9.0"),
     ),
+    "other_columns": (photo_frame(1).drop(columns="label"), BESIDE, (None, "", None)),
+    "new_class": (photo_frame(1).assign(label="zebra"), BESIDE, (None, "label", "zebra")),
+    "same_bytes": (again("TRAIN"), BESIDE, (0, "image_uri", "again.jpg")),
+    "same_bytes_leakage": (again("TEST"), BESIDE, (0, "image_uri", "again.jpg")),
+    "other_values": (
+        photo_frame(2).assign(label=photo_frame()["label"].iloc[-1]),
+        BESIDE,
+        (1, "image_uri", str(PHOTOS[1])),
+    ),
 }
 
 
 def test_every_code_is_provoked_here() -> None:
-    assert PROVOKED.keys() == severities().keys()
+    assert {*PROVOKED, "same_bytes_skipped"} == severities().keys()  # which only `append` says
 
 
-@pytest.mark.parametrize("code", severities())
+@pytest.mark.parametrize("code", PROVOKED)
 def test_a_fault_is_found_with_its_row_value_and_remedy(code: str) -> None:
     frame, options, (row, column, value) = PROVOKED[code]
+    if options is BESIDE:
+        tfrecorder.convert(photo_frame()[1:], "out", progress=False)
     report = tfrecorder.validate(frame, **options)
     found = report[report.code == code]
     assert len(found) >= 1, report.to_string()

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from tfrecorder.conversion.remove import remove as remove
     from tfrecorder.conversion.undo import undo as undo
     from tfrecorder.conversion.update import update as update
+    from tfrecorder.conversion.validate import validate as validate
     from tfrecorder.errors import (
         TfrecorderError as TfrecorderError,
         ValidationError as ValidationError,
@@ -94,7 +95,6 @@ if TYPE_CHECKING:
     from tfrecorder.reading.records import Records as Records
     from tfrecorder.sources.inference import infer_schema as infer_schema
     from tfrecorder.streaming.stream import stream as stream
-    from tfrecorder.validation.validate import validate as validate
     from tfrecorder.verification.repair import repair as repair
     from tfrecorder.verification.verify import verify as verify
 
@@ -122,7 +122,7 @@ _HOMES = {
     "to_frame": "reading.frame",
     "undo": "conversion.undo",
     "update": "conversion.update",
-    "validate": "validation.validate",
+    "validate": "conversion.validate",
     "verify": "verification.verify",
 }
 _MODULES = ("errors", "parts", "schema", "streaming")

@@ -28,11 +28,17 @@ class TensorFlowAccessor:
         self._frame = frame
 
     @takes(ValidateKeywords, ConvertOptions)
-    def validate(self, check_images: bool = False, **options: Any) -> ValidationReport:
+    def validate(
+        self,
+        check_images: bool = False,
+        against: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> ValidationReport:
         """Find every problem in the frame at once; the report is a frame, empty if there are none.
 
         Args:
             check_images: also open and check every image.
+            against: a dataset that the rows are to be added to, as for `tfrecorder.validate`.
             **options: those of `tfrecorder.validate`.
 
         Returns:
@@ -45,9 +51,9 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.validate()  # doctest: +SKIP
         """
-        from tfrecorder.validation.validate import validate
+        from tfrecorder.conversion.validate import validate
 
-        return validate(self._frame, check_images, **options)
+        return validate(self._frame, check_images, against, **options)
 
     def preview(self, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
         """Random images of the frame with their labels, shown in a notebook before converting.

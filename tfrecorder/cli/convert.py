@@ -192,15 +192,31 @@ def undo(directory: str, dry_run: bool, as_json: bool) -> None:
     is_flag=True,
     help="Also open and check every image, as --check and --max-pixels say.",
 )
+@click.option(
+    "--against",
+    metavar="DIRECTORY",
+    help="A dataset that SOURCE is to be added to: report on the rows that it does not have, on "
+    "new classes, on its images under other names, and on columns that do not fit.",
+)
 @options_of(ConvertOptions, without=NOT_VALIDATED, shared=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
 @json_option
 @quiet_option
-def validate(source: str, check_images: bool, as_csv: bool, as_json: bool, **options: Any) -> None:
+@click.pass_context
+def validate(
+    ctx: click.Context,
+    source: str,
+    check_images: bool,
+    against: str | None,
+    as_csv: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     refuse_both(as_json, as_csv)
-    from tfrecorder.validation.validate import validate as run
+    from tfrecorder.conversion.validate import validate as run
 
-    found = in_shell(run)(opened(source), check_images, **options)
+    given = options if against is None else given_options(ctx, options)
+    found = in_shell(run)(opened(source), check_images, against, **given)
     ok = not reports.has_errors(found)
     if as_csv:
         click.echo(csv_of(found), nl=False)

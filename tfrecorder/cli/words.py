@@ -37,6 +37,9 @@ def shell_words(text: str, flags: Mapping[str, str], commands: Container[str] = 
     "Give --num-shards, or see `tfrecorder info 'a`b'`."
     >>> shell_words("Begin with `tfrecorder.parts.stage(SOURCE, 'out')`.", flags, {"stage"})
     'Begin with `tfrecorder stage SOURCE out`.'
+    >>> flags = {"against": "--against"}
+    >>> shell_words("See `tfrecorder.validate('a.csv', against='out')`.", flags, {"validate"})
+    'See `tfrecorder validate a.csv --against out`.'
     """
     shown, *pieces = text.split("`")
     while pieces:
@@ -75,10 +78,11 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
                 )
             case ast.Attribute(module, name) if _is_ours(module) and name in commands:
                 return f"`{command(name)}`"
-            case ast.Call(ast.Attribute(module, name), values) if (
+            case ast.Call(ast.Attribute(module, name), values, named) if (
                 _is_ours(module) and name in commands
             ):
-                return f"`{command(name, *map(_argument, values))}`"
+                more = [typed(flags[str(one.arg)], ast.literal_eval(one.value)) for one in named]
+                return f"`{' '.join([command(name, *map(_argument, values)), *more])}`"
             # What Python does by another library is an option here.
             case ast.Call(
                 ast.Attribute(ast.Name("pandas" | "frame"), "read_csv" | "rename"), _, named

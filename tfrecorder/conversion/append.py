@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder import storage
 from tfrecorder.conversion import dry_run as trial, job
-from tfrecorder.conversion.existing_rows import pass_over_known
+from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
@@ -40,6 +40,7 @@ from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
+from tfrecorder.validation.report import beside_dataset, build_report
 from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
@@ -167,29 +168,27 @@ def _rows(
     check_runner(options)
     say("reading the table")
     table = fit_texts(read_source(source, options), stored.fields, source)
-    rows_there, numbers = 0, None
-    if adding.duplicates != "keep":
-        say("looking for images already there")
-        if not dry_run:
-            merge_rows(where, newest)
-        table, rows_there, numbers = pass_over_known(
-            table, where, newest, stored.fields, adding.retry_rejects
-        )
+    say("looking for images already there")
+    if adding.duplicates != "keep" and not dry_run:
+        merge_rows(where, newest)
+    sifted = pass_over_known(table, where, newest, stored.fields, adding)
     marks = read_marks(where, newest)
-    stays, left = marks.sift(table, adding.readmit)
-    table, numbers = table.only(stays), None if numbers is None else numbers[stays]
-    there = {"rows_there": rows_there, "removed": int((~stays).sum())}
+    stays, left = marks.sift(sifted.table, adding.readmit)
+    table, numbers = sifted.table.only(stays), sifted.retried[stays]
+    there = {"rows_there": sifted.known, "removed": int((~stays).sum())}
     if any(there.values()) and not len(table.frame):
-        return _nothing(stored, newest, dict(table.passed_over), **there)
+        return _nothing(stored, newest, sifted, there["removed"])
     say("checking the table")
     refuse_other_schema(where, stored.fields, table)
-    checked, report = check_table(table, where, options, stored.fields)
+    options = dataclasses.replace(options, warnings=adding.severe(options.warnings))
+    beside = partial(sifted.beside, stored.fields, adding)
+    checked, report = check_table(table, where, options, stored.fields, beside)
     refuse_other_schema(where, stored.fields, table, checked.fields)
     checked = numbered(checked, table, rows_of(newest.manifest), numbers)
     kind = PlanKind.APPEND
     rows = planned_rows(where, table, checked, report, options, kind, **there)
     rows = dataclasses.replace(rows, marks=None if left == marks else left)
-    if numbers is None or (checked.frame.index >= rows_of(newest.manifest)).any():
+    if (checked.frame.index >= rows_of(newest.manifest)).any():
         return rows
     # Rejects alone: their rows were counted before, and may fail again.
     plan = dataclasses.replace(rows.plan, source_rows=0, statistics={})
@@ -197,21 +196,18 @@ def _rows(
 
 
 def _nothing(
-    stored: StoredDataset,
-    newest: Commit,
-    passed_over: dict[str, int],
-    rows_there: int,
-    removed: int,
+    stored: StoredDataset, newest: Commit, sifted: Sifted, removed: int
 ) -> ConversionResult:
     """The result of an append that found no row to add."""
     return ConversionResult(
         output_dir=stored.directory,
         splits={},
         class_names=stored.class_names,
-        passed_over=passed_over,
+        passed_over=dict(sifted.table.passed_over),
+        notes=tuple(beside_dataset(build_report(sifted.findings))),
         was_finished=True,
         generation=newest.number,
-        rows_there=rows_there,
+        rows_there=sifted.known,
         removed=removed,
         origins=newest.manifest["origins"],
     )

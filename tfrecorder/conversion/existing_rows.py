@@ -7,7 +7,7 @@ from.  They stay in Arrow, where a million of them are searched in a second.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +15,21 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.display.tables import counted
-from tfrecorder.display.warning import warn
+from tfrecorder.conversion.new_classes import named_classes
+from tfrecorder.conversion.same_bytes import SameBytes, same_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import BASE, REJECT_OF
+from tfrecorder.options.append import AppendOptions
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import known_rows
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import SOURCE_ID, URI_COLUMN
+from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.sources.places import column_places, places
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.columns import cut, has_faults
+from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
 
 #: In place of a folder that is not known.
@@ -60,15 +62,36 @@ class Sifted(NamedTuple):
         known: how many rows were left out.
         retried: for each row of the table the number that it has as a reject of the dataset, which
             is tried again; -1 for a new row.
+        findings: on rows that were left out.
+        same: those of the table whose bytes are in the dataset under other names; None without.
     """
 
     table: Source
     known: int
     retried: np.ndarray
+    findings: tuple[Finding, ...] = ()
+    same: SameBytes | None = None
+
+    def beside(
+        self, existing: Sequence[Field], adding: AppendOptions, checked: Checked
+    ) -> Iterator[Finding]:
+        """What the table is beside the dataset, once it is checked.
+
+        Args:
+            existing: the columns of the dataset.
+        """
+        yield from self.findings
+        if self.same is not None and SPLIT_COLUMN in checked.frame:
+            yield from self.same.findings(checked.frame[SPLIT_COLUMN])
+        yield from named_classes(existing, adding, checked)
 
 
 def pass_over_known(
-    table: Source, directory: str, newest: Commit, fields: Sequence[Field], retry_rejects: bool
+    table: Source,
+    directory: str,
+    newest: Commit,
+    fields: Sequence[Field],
+    adding: AppendOptions,
 ) -> Sifted:
     """Leave out the rows of a table that are in the dataset.
 
@@ -78,21 +101,24 @@ def pass_over_known(
     Args:
         newest: the newest commit of the dataset.
         fields: the columns of the dataset.
-        retry_rejects: rows that are in the dataset only as rejects stay in the table.
+        adding: what else is left out, or stays.
 
     Raises:
         DatasetError: a table cannot be read, or the folder of the images is not known.
+        ImagesUnreachableError: the store of an image does not answer.
     """
     files = [field for field in fields if isinstance(field.kind, (Image, Mask))]
     nothing = Sifted(table, 0, np.full(len(table.frame), -1))
-    if not len(table.frame) or not {field.column for field in files} <= {*table.frame}:
+    has_files = {field.column for field in files} <= {*table.frame}
+    if adding.duplicates == "keep" or not len(table.frame) or not has_files:
         return nothing
-    compared = _Compared(directory, newest, files, (), retry_rejects)
+    compared = _Compared(directory, newest, files, (), adding.retry_rejects)
+    findings: list[Finding] = []
     if files:
         keys = joined_texts([column_places(table, field.column) for field in files])
         matches = _matches(keys, compared)
         there = _are_there(keys, matches)
-        _warn_of_values(table.only(there), keys, compared, fields)
+        findings += _other_values(table.only(there), keys, compared, fields)
     elif (checked := _checked(table, fields)) is not None:
         keys = joined_texts([*checked.values.values()])
         matches = _matches(keys, compared._replace(values=(*checked.values,)))
@@ -101,7 +127,14 @@ def pass_over_known(
         return nothing
     a_row_each = not any(field.gathered for field in fields)
     retried = _retried_numbers(keys.filter(~there), matches, a_row_each)
-    return Sifted(table.only(~there), int(there.sum()), retried)
+    rest = table.only(~there)
+    same = same_bytes(rest, directory, newest, files) if files else None
+    if same is not None and adding.duplicates == "content":
+        again = rest.frame.index.isin(same.rows.index)
+        findings += same.findings()
+        rest, retried, same = rest.only(~again), retried[~again], None
+    known = len(table.frame) - len(rest.frame)
+    return Sifted(rest, known, retried, tuple(findings), same)
 
 
 def _checked(table: Source, fields: Sequence[Field]) -> Checked | None:
@@ -111,25 +144,21 @@ def _checked(table: Source, fields: Sequence[Field]) -> Checked | None:
     return checked if fits and not has_faults(checked.findings) else None
 
 
-def _warn_of_values(
+def _other_values(
     table: Source, places_of_all: pa.Array, compared: _Compared, fields: Sequence[Field]
-) -> None:
-    """Name rows of images that are there with other values, such as another caption."""
+) -> list[Finding]:
+    """Rows of images that are there with other values, such as another caption."""
     if not len(table.frame) or (checked := _checked(table, fields)) is None:
-        return
+        return []
     of_files = {name for field in compared.files for name in (field.uri_key, field.spool_key)}
     values = {name: field for name, field in checked.values.items() if name not in of_files}
     rows = checked.frame.index.to_numpy()
     keys = joined_texts([places_of_all.take(rows), *values.values()])
     matches = _matches(keys, compared._replace(values=(*values,)))
     others = checked.frame[~_are_there(keys, matches)]
-    if len(others):
-        warn(
-            f"skipped: {counted(len(others), 'row')}, such as row {others.index[0]}, "
-            f"{cut(others[URI_COLUMN].iloc[0])!r}: the images are in the dataset with other "
-            "values, which stay as they are. To add them as further records, give "
-            "`duplicates='keep'`."
-        )
+    uris = others[URI_COLUMN].tolist()
+    messages = [repr(cut(uri)) for uri in uris]
+    return [Finding("other_values", others.index.tolist(), URI_COLUMN, uris, messages)]
 
 
 def _are_there(keys: pa.Array, matches: pa.Table) -> np.ndarray:

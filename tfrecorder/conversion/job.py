@@ -18,6 +18,7 @@ from tfrecorder import storage
 from tfrecorder.conversion.staged import PlannedRows, Staged, Summary, stage
 from tfrecorder.conversion.table import Say, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
+from tfrecorder.display.warning import warn
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.changes import both
@@ -106,6 +107,8 @@ def _stage(
     with stage_line(shown) as say:
         rows = job.rows(say)
     if isinstance(rows, ConversionResult):
+        for note in rows.notes:
+            warn(note)
         return rows
     warn_of_source(rows, job.source)
     if not job.adds:

@@ -43,7 +43,21 @@ def refuse_other_schema(
 
     Args:
         directory: the dataset's directory, for the message.
-        known: its columns.
+        known, table, checked: as for `schema_faults`.
+    """
+    if faults := schema_faults(known, table, checked):
+        raise SourceError(
+            f"the table does not fit {directory}: {'; '.join(faults)}. Nothing was written."
+        )
+
+
+def schema_faults(
+    known: Sequence[Field], table: Source, checked: Sequence[Field] | None = None
+) -> list[str]:
+    """What of a table's columns is not as in a dataset.
+
+    Args:
+        known: the columns of the dataset.
         checked: the table's columns with their classes, once these are known.
     """
     fields = {field.column: field for field in known}
@@ -58,10 +72,7 @@ def refuse_other_schema(
     else:
         pairs = ((fields[field.column], field) for field in checked)
         faults = [fault for pair in pairs if (fault := _class_fault(*pair))]
-    if faults:
-        raise SourceError(
-            f"the table does not fit {directory}: {'; '.join(faults)}. Nothing was written."
-        )
+    return faults
 
 
 def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,9 +26,16 @@ from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import ValidationReport, has_errors
+from tfrecorder.validation.report import (
+    BESIDE,
+    Finding,
+    ValidationReport,
+    beside_dataset,
+    build_report,
+    has_errors,
+)
+from tfrecorder.validation.report_on import report_on
 from tfrecorder.validation.rules import Checked, check_source
-from tfrecorder.validation.validate import report_on
 
 #: Shows what is being done, in a word or two.
 Say = Callable[[str], None]
@@ -86,18 +93,24 @@ def planned_rows(
 
 
 def check_table(
-    table: Source, where: str, options: ConvertOptions, known: Sequence[Field] = ()
+    table: Source,
+    where: str,
+    options: ConvertOptions,
+    known: Sequence[Field] = (),
+    compare: Callable[[Checked], Iterable[Finding]] = lambda checked: (),
 ) -> tuple[Checked, ValidationReport]:
     """A table without errors as it goes into a plan, and the report on it.
 
     Args:
         known: the columns of the dataset to which the table is added.
+        compare: says what the table is beside that dataset.
 
     Raises:
         ValidationError: the table has faults.
     """
     checked = check_source(table, options.division, known)
-    report = report_on(checked.report, table, checked, options.warnings)
+    found = build_report([*checked.findings, *compare(checked)])
+    report = report_on(found, table, checked, options.warnings)
     if has_errors(report):
         raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
     if options.runner == "DataflowRunner":
@@ -109,9 +122,15 @@ def check_table(
 
 
 def warn_of_source(rows: PlannedRows, source: Any) -> None:
-    """Validation's warnings in one line, before a conversion that may take hours."""
-    if warnings := rows.summary.warnings:
+    """Validation's warnings, most of them in one line, before a conversion that may take hours."""
+    if rows.summary.report is not None:
+        for sentence in beside_dataset(rows.summary.report):
+            warn(sentence)
+    warnings = {c: count for c, count in rows.summary.warnings.items() if c not in BESIDE}
+    if warnings:
         total = counted(sum(warnings.values()), "warning")
         named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"
-        call = f"`tfrecorder.validate({named})` with the same options"
-        warn(f"{total}: {counts_in_words(warnings)}; see {call}")
+        call = f"`tfrecorder.validate({named})`"
+        if rows.plan.is_added:
+            call = f"`tfrecorder.validate({named}, against={rows.folder!r})`"
+        warn(f"{total}: {counts_in_words(warnings)}; see {call} with the same options")

@@ -24,6 +24,7 @@ from tfrecorder.conversion.append import EARLY, own_dataset
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan
 from tfrecorder.conversion.existing_rows import NOWHERE, joined_texts, texts_of
 from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.new_classes import named_classes
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, refuse_other_schema
@@ -172,7 +173,9 @@ def _rows(
     table = fit_texts(read_source(source, options), dataset.fields, source)
     say("checking the table")
     refuse_other_schema(where, dataset.fields, table)
-    checked, report = check_table(table, where, options, dataset.fields)
+    options = dataclasses.replace(options, warnings=updating.severe(options.warnings))
+    beside = partial(named_classes, dataset.fields, updating)
+    checked, report = check_table(table, where, options, dataset.fields, beside)
     refuse_other_schema(where, dataset.fields, table, checked.fields)
     say("comparing it with the dataset")
     stored = StoredRows(where, newest)

@@ -92,6 +92,9 @@ SAME, VALUES, MADE, READ = range(4)
 #: same, it is metadata of the table, or the plan's `base`.
 BASE = f"{_PREFIX}source/base"
 
+#: The split of a row's shard: a column of merged rows alone, as the names of tables say it.
+SHARD_SPLIT = f"{_PREFIX}shard/split"
+
 #: Columns of a plan that belong to no record.
 OF_PLAN_ALONE = frozenset((*COPY_OF, CHANGE, *REJECT_OF, *POSITION_OF, BASE))
 
@@ -104,6 +107,11 @@ def source_of(field: Field) -> SourceOf:
 def is_fact(name: str) -> bool:
     """True for a column that belongs to no record."""
     return name.startswith(_PREFIX)
+
+
+def is_source_fact(name: str) -> bool:
+    """True for a column of `source_of`."""
+    return name.startswith(f"{_PREFIX}source.")
 
 
 def value_columns(names: Iterable[str]) -> list[str]:
@@ -121,7 +129,7 @@ def parquet_options(fields: Sequence[Field]) -> dict[str, Any]:
 
     With checksums: otherwise a flipped byte in a row would look like a fault of its record.
     """
-    few = [BASE, RECORD_OF.warning, *REJECT_OF, POSITION_OF.source]
+    few = [BASE, SHARD_SPLIT, RECORD_OF.warning, *REJECT_OF, POSITION_OF.source]
     return {
         "use_dictionary": [*few, *(field.text_key for field in fields if field.text_key)],
         "write_statistics": False,

@@ -31,6 +31,12 @@ class NewClasses(Options):
         "has; refuse: an error; allow: add them.",
     )
 
+    def severe(self, warnings: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        """The option `warnings` of a conversion, so that a refused new class is an error."""
+        if self.new_classes != "refuse" or warnings == "error":
+            return warnings
+        return ("new_class",) if warnings == "show" else (*warnings, "new_class")
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateOptions(NewClasses, Readmission):

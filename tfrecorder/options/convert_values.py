@@ -25,7 +25,8 @@ DEFAULT_VERSION = "1.0.0"
 #: The codes of a validation report that `warnings` may name: its warnings and notes.
 WARNINGS = (
     *("column_left_out", "conflicting_labels", "duplicate_row", "empty_split", "few_images"),
-    *("image_again", "label_gaps", "label_not_in_train", "leakage", "no_train", "rounded_number"),
+    *("image_again", "label_gaps", "label_not_in_train", "leakage", "new_class", "no_train"),
+    *("other_values", "rounded_number", "same_bytes", "same_bytes_leakage", "same_bytes_skipped"),
     *("similar_labels", "splits_ignored"),
 )
 

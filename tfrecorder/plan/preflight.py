@@ -36,7 +36,7 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
         [storage.resolve(uri, base) for uri in in_files(column.iloc[rows], checked)]
         for column in columns
     ]
-    with _before_the_launch():
+    with before_the_launch():
         # Check all at once, so that waiting for a remote store takes as long as for one column.
         every = [path for of_column in paths for path in of_column]
         faults = iter(map_at_once(_fault, every, storage.REMOTE_THREADS))
@@ -60,7 +60,7 @@ def in_files(column: pd.Series, checked: Checked) -> pd.Series:
 
 
 @contextlib.contextmanager
-def _before_the_launch() -> Iterator[None]:
+def before_the_launch() -> Iterator[None]:
     """A block that adds, if a store does not answer, that nothing was written."""
     try:
         yield
@@ -106,7 +106,7 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
     remote = not all(map(storage.is_local, paths))
     threads = storage.REMOTE_THREADS if remote else 1
-    with _before_the_launch():
+    with before_the_launch():
         # A store that is away is noticed at the first ones, before others are asked for.
         sizes = map_at_once(_size, paths[: storage.REMOTE_THREADS], threads)
         sizes += map_at_once(_size, paths[storage.REMOTE_THREADS :], threads)

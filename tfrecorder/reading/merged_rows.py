@@ -17,7 +17,15 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, parquet_options
+from tfrecorder.format.plan_columns import (
+    BASE,
+    POSITION_OF,
+    REJECT_OF,
+    SHARD_SPLIT,
+    is_source_fact,
+    parquet_options,
+    source_of,
+)
 from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.shard_tables import each_table, joined, opened_rows, types_of
 from tfrecorder.schema.fields import Field, from_json
@@ -40,7 +48,8 @@ _SCHEMA = b"tfrecorder.rows/schema"
 def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Some columns of all rows of a dataset, rejects included, some rows at a time.
 
-    A row may come twice.  Columns of texts that some shards do not have are "" there.
+    A row may come twice.  Columns that some shards do not have are "" there, facts about source
+    files null.
 
     Raises:
         DatasetError: a table cannot be read.
@@ -72,8 +81,9 @@ def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     def chosen(schema: pa.Schema) -> list[str]:
         return [name for name in columns if name in schema.names]
 
-    for _, table in each_table(directory, rest, chosen):
-        yield _with(table, columns)
+    for shard, table in each_table(directory, rest, chosen):
+        split = pa.repeat(pa.scalar(shard.split, pa.large_string()), len(table))
+        yield _with(table.append_column(SHARD_SPLIT, split), columns)
 
 
 def merge_rows(directory: str, newest: Commit) -> None:
@@ -90,8 +100,10 @@ def merge_rows(directory: str, newest: Commit) -> None:
         return
     fields = from_json(newest.manifest["fields"])
     types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.shards[0])}
-    texts = [BASE, REJECT_OF.reason, *POSITION_OF, *(field.spool_key for field in _files(fields))]
+    texts = [BASE, SHARD_SPLIT, REJECT_OF.reason, *POSITION_OF]
+    texts += [field.spool_key for field in _files(fields)]
     types |= dict.fromkeys(texts, pa.large_string())
+    types |= {name: pa.int64() for field in _files(fields) for name in source_of(field)}
     schema = pa.schema(types.items())
     schema = schema.with_metadata({_UPTO: _note(newest), _SCHEMA: str(schema)})
 
@@ -108,11 +120,12 @@ def _files(fields: Sequence[Field]) -> list[Field]:
 
 
 def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """These columns of a table; those that it does not have are empty texts."""
-    empty = pa.repeat(pa.scalar("", pa.large_string()), len(table))
+    """These columns of a table; those that it does not have are as `known_rows` says."""
     for name in names:
         if name not in table.column_names:
-            table = table.append_column(name, empty)
+            fact = is_source_fact(name)
+            empty = pa.scalar(None, pa.int64()) if fact else pa.scalar("", pa.large_string())
+            table = table.append_column(name, pa.repeat(empty, len(table)))
     return table.select(names)
 
 

@@ -90,6 +90,24 @@ CODES = {
         "If you do not need it, do nothing: it does not become a feature. To keep it, give "
         "`schema=…`.",
     ),
+    "other_columns": (ERROR, "Give the columns of the dataset, of the same kinds."),
+    "new_class": (
+        WARNING,
+        "Correct the label if it is a mistake. If not, do nothing, or give `new_classes='allow'`.",
+    ),
+    "same_bytes_leakage": (
+        WARNING,
+        "Put it into the split of the other, or leave it out with `duplicates='content'`.",
+    ),
+    "same_bytes": (
+        WARNING,
+        "`duplicates='content'` leaves it out; otherwise it counts twice.",
+    ),
+    "same_bytes_skipped": (NOTE, "`duplicates='name'` adds it all the same."),
+    "other_values": (
+        WARNING,
+        "`tfrecorder.update` corrects the dataset; `duplicates='keep'` adds a further record.",
+    ),
     "unusable_image": (ERROR, "Fix or drop the image; a conversion would list it as a reject."),
     "box_outside": (
         ERROR,
@@ -187,6 +205,50 @@ def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
         {str(name): cell if isinstance(cell, plain) else str(cell) for name, cell in row.items()}
         for row in rows
     ]
+
+
+#: What a table is beside the dataset that it is added to, by code: a sentence for one, for many.
+BESIDE = {
+    "new_class": ("new class", "new classes"),
+    "same_bytes_leakage": (
+        "row has, which is leakage, the bytes of an image of another split:",
+        "rows have, which is leakage, the bytes of images of other splits:",
+    ),
+    "same_bytes": (
+        "row has the bytes of an image that is there under another name:",
+        "rows have the bytes of images that are there under other names:",
+    ),
+    "same_bytes_skipped": (
+        "row is skipped, whose bytes are there under another name:",
+        "rows are skipped, whose bytes are there under other names:",
+    ),
+    "other_values": (
+        "row is skipped, whose images are there with other values, which stay as they are:",
+        "rows are skipped, whose images are there with other values, which stay as they are:",
+    ),
+}
+
+#: How many findings of a code such a sentence names.
+_NAMED = 5
+
+
+def beside_dataset(report: pd.DataFrame) -> list[str]:
+    """What a table is beside the dataset that it is added to, in sentences.
+
+    With the same words before an operation, in its dry run and in its result.
+    """
+    sentences = []
+    for code, words in BESIDE.items():
+        rows = report[report["code"] == code]
+        shown = [
+            f"{'' if pd.isna(row) else f'row {row}, '}{message}"
+            for row, message in zip(rows["row"][:_NAMED], rows["message"], strict=False)
+        ]
+        if more := len(rows) - len(shown):
+            shown.append(f"… {more:,} more")
+        if shown:
+            sentences.append(f"{counted(len(rows), *words)} {', '.join(shown)}")
+    return sentences
 
 
 #: Codes that any column of a schema may have.

@@ -1,21 +1,30 @@
-"""`validate`: the report on a source, with or without opening every image."""
+"""`validate`: the report on a source, also beside a dataset; with or without opening the images."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
+from tfrecorder import storage
+from tfrecorder.conversion.append import own_dataset
+from tfrecorder.conversion.existing_rows import pass_over_known
+from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
+from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ValidateKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
-from tfrecorder.sources.files import line_numbers
+from tfrecorder.output.result import skipped_words
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import ValidationReport, as_errors, build_report, shown_rows
+from tfrecorder.validation.report import Finding, ValidationReport, build_report
+from tfrecorder.validation.report_on import report_on
 from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
 def validate(
     source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
     check_images: bool = False,
+    against: str | os.PathLike[str] | None = None,
     **options: Unpack[ValidateKeywords],
 ) -> ValidationReport:
     """Find every problem in a source at once; nothing is written.
@@ -37,6 +47,10 @@ def validate(
             `tfrecorder.convert`.
         check_images: also open and check every image and mask, as a conversion would, and compare
             boxes in pixels with the size of their image.
+        against: a dataset that the source is to be added to, by `tfrecorder.append`.  The report is
+            then on the rows that it does not have: also on new classes, on the bytes of its images
+            under other names, and on columns that do not fit.  Options are by default as they were
+            for the dataset.
         **options: columns, schema, sep, encoding, base, seed, splits,
             stratify, split_by, warnings, progress, and with `check_images` also check and
             max_pixels, as for `tfrecorder.convert`.
@@ -51,6 +65,7 @@ def validate(
     Raises:
         OptionError: an option's value is wrong.
         SourceError: the source cannot be read as a table.
+        DatasetError: `against` is not a finished dataset written by this package.
 
     Example:
         >>> tfrecorder.validate("flowers.csv")  # doctest: +SKIP
@@ -62,13 +77,17 @@ def validate(
             raise OptionError.of(name, value, words)
     with stage_line(is_shown(chosen.progress)) as begin:
         begin("reading the table")
-        table = read_source(source, chosen)
-        begin("checking the table")
-        checked = check_source(table, chosen.division)
+        if against is None:
+            table = read_source(source, chosen)
+            begin("checking the table")
+            checked, notes = check_source(table, chosen.division), tuple[str, ...]()
+        else:
+            where = storage.absolute(storage.given_path(against))
+            table, checked, notes = _beside(source, where, options)
     report = checked.report
     if checked.files and not check_images:
         unseen = "images: not opened; `check_images=True` opens and checks each"
-        return report_on(report, table, checked, chosen.warnings, (unseen,))
+        return report_on(report, table, checked, chosen.warnings, (*notes, unseen))
     if check_images:
         from tfrecorder.validation.images import unusable_files
 
@@ -76,18 +95,24 @@ def validate(
             advance = stage("checking", len(checked.frame))
             of_images = [*unusable_files(table, checked, chosen, advance)]
         report = build_report([*checked.findings, *of_images])
-    return report_on(report, table, checked, chosen.warnings)
+    return report_on(report, table, checked, chosen.warnings, notes)
 
 
-def report_on(
-    report: pd.DataFrame,
-    table: Source,
-    checked: Checked,
-    warnings: str | Sequence[str],
-    notes: tuple[str, ...] = (),
-) -> ValidationReport:
-    """A report as people see it, with line numbers and the severities that `warnings` asks for."""
-    lines = line_numbers(table, shown_rows(report))
-    return ValidationReport.of(
-        as_errors(report, warnings), len(table.frame), [*checked.notes, *notes], lines
-    )
+def _beside(
+    source: Any, where: str, given: Mapping[str, Any]
+) -> tuple[Source, Checked, tuple[str, ...]]:
+    """A table, what `append` would add of it to a dataset, and what else to say."""
+    newest, stored = own_dataset(where), open_dataset(where)
+    options, adding = inherited_options(where, newest, given), AppendOptions()
+    table = fit_texts(read_source(source, options), stored.fields, source)
+    sifted = pass_over_known(table, where, newest, stored.fields, adding)
+    notes = (skipped_words(sifted.known),) if sifted.known else ()
+    if notes and not len(sifted.table.frame):
+        return table, Checked(sifted.table.frame, sifted.findings), notes
+    checked = check_source(sifted.table, options.division, stored.fields)
+    faults = schema_faults(stored.fields, sifted.table)
+    if not faults:
+        faults = schema_faults(stored.fields, sifted.table, checked.fields)
+    others = Finding("other_columns", [None] * len(faults), "", [None] * len(faults), faults)
+    findings = (*checked.findings, others, *sifted.beside(stored.fields, adding, checked))
+    return table, dataclasses.replace(checked, findings=findings), notes
