@@ -73,11 +73,18 @@ class Operation:
         start: makes the dataset that is there before.
         call: on it.
         parts: while it rewrites features or classes that do not fit both, there may be no dataset.
+        undoes: it is `undo` itself, which nothing gives up.
     """
 
     start: Callable[[str], object]
     call: Callable[[str], object]
     parts: bool = False
+    undoes: bool = False
+
+
+def _streamed_twice(out: str) -> None:
+    for rows in (10, 20):
+        tfrecorder.stream(Numbered(rows), out, **TO_ITS_END)
 
 
 def _grown(out: str) -> None:
@@ -96,6 +103,8 @@ OPERATIONS = {
     "compact, large shards stay": Operation(
         _grown, lambda out: tfrecorder.compact(out, shard_size="3KB", **QUIET)
     ),
+    "undo an append": Operation(_grown, lambda out: tfrecorder.undo(out), undoes=True),
+    "undo a batch": Operation(_streamed_twice, lambda out: tfrecorder.undo(out), undoes=True),
     "overwrite": Operation(
         _grown, lambda out: convert(out, rows(4, 16, "a", "c", "b"), overwrite="all")
     ),
@@ -293,6 +302,8 @@ class Attacked:
         except DatasetError as error:
             pending = "_tfrecorder/plan.json" in state
             demand(seen == self.new or not pending, str(error))
+        if self._operation.undoes:
+            seen = self.new
         if seen is None and self._old is None:
             left = {*lasting(self._place.files())}
             demand(left <= {"_tfrecorder/plan.parquet"}, f"left over: {left}")

@@ -214,6 +214,10 @@ def plan_to_continue(
             differences.append(f"it replaces the dataset, but {overwrite} is not given")
         if not differences:
             return pending
+        if pending.kind is PlanKind.UNDO:
+            raise OutputError(
+                f"{output_dir} holds an unfinished undo, which `tfrecorder.undo` completes."
+            )
         if options.overwrite and wanted.kind is PlanKind.CONVERSION:
             return None
         undo = "`tfrecorder.undo` abandons it"

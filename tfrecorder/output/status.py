@@ -74,7 +74,8 @@ class ConversionStatus(SplitSums, Report):
         origins: for a finished dataset, its records by where they came from: "conversion",
             "append", the name of a stream; "removed", below 0, for those that are gone.
         generations: how many commits it has, without those that were taken back.
-        kind: what is not finished: "conversion", "append", "stream" (a batch) or "compaction".
+        kind: what is not finished: "conversion", "append", "stream" (a batch), "compaction" or, for
+            a dataset from which the newest addition is being taken back, "undo".
     """
 
     output_dir: str
@@ -105,7 +106,7 @@ class ConversionStatus(SplitSums, Report):
         return {**values, **{name: getattr(self, name) for name in totals}}
 
     def _headline(self) -> str:
-        share = f"{self.rows_through / max(1, self.rows):.1%}"
+        share = f"{self.rows_through / self.rows:.1%}"
         rows = f"{self.rows_through:,} of {counted(self.rows, 'row')} ({share})"
         shards = f"{self.shards_done:,} of {counted(self.shards, 'shard')} done"
         return f"{self.output_dir}: {rows}, {shards}"
@@ -132,6 +133,8 @@ class ConversionStatus(SplitSums, Report):
             more = f"; and {len(self.damage) - _SHOWN:,} more" if self.damage[_SHOWN:] else ""
             remedy = f"`{command('repair', self.output_dir)}` restores it from the source"
             return [*notes, f"committed, but no longer whole: {shown}{more}. {remedy}"]
+        if self.kind == PlanKind.UNDO.value:
+            notes.append("an undo is under way, or stopped; the same undo, run again, completes it")
         if self.committed:
             return [*notes, "committed: the dataset is finished, and its shards are there"]
         if self.failure is not None:
@@ -180,14 +183,16 @@ def status(directory: str | os.PathLike[str]) -> ConversionStatus:
 
 def _status(output_dir: str) -> ConversionStatus:
     standing = standing_of(output_dir)
-    if standing.pending is not None and not standing.is_committed:
+    is_undone = standing.pending is not None and standing.pending.kind is PlanKind.UNDO
+    if standing.pending is not None and not standing.is_committed and not is_undone:
         return _of_unfinished(output_dir, standing.pending)
     if standing.newest is None:
         raise DatasetError(
             f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
             "directory of a conversion."
         )
-    return _of_committed(output_dir, standing.newest)
+    whole = _of_committed(output_dir, standing.newest)
+    return dataclasses.replace(whole, kind=PlanKind.UNDO.value) if is_undone else whole
 
 
 def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
