@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from gcs.control import Gcs
 from growing_cases import QUIET, drawn
-from support import invoke
+from support import dry_run, invoke
 
 import tfrecorder
 from tfrecorder import storage
@@ -229,11 +229,13 @@ def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
     assert not tfrecorder.compact("gs://bkt/out", drop=["img/0.png"], **QUIET).notes
     policies = {"softDeletePolicy": {"retentionDurationSeconds": "604800"}}
     gcs.rule("bkt", policies={**policies, "versioning": {"enabled": True}})
-    result = tfrecorder.compact("gs://bkt/out", drop=["img/1.png"], **QUIET)
-    assert (
+    words = (
         "gs://bkt keeps removed objects for 7 days after they are removed (soft delete), and as "
         "older versions until these are removed too (versioning)"
-    ) in str(result)
+    )
+    image = {"image_uri": "img/1.png"}
+    assert words in str(tfrecorder.remove("gs://bkt/out", image, dry_run=True, **QUIET))
+    assert words in str(tfrecorder.remove("gs://bkt/out", image, **QUIET))
     assert tfrecorder.append(frame(*"01"), "gs://bkt/out", **QUIET).removed == 2
     assert tfrecorder.verify("gs://bkt/out", absent=["img/0.png"], progress=False).ok
     gcs.rule("bkt", unsigned="none")
@@ -282,3 +284,13 @@ def test_a_removal_that_empties_a_shard_writes_nothing_and_commits() -> None:
     assert result.records == 2
     assert uris("out") == ["img/0.png", "img/1.png"]
     assert tfrecorder.verify("out", absent=["img/2.png"], progress=False).ok
+
+
+def test_overwrite_all_begins_anew_and_says_so() -> None:
+    would = dry_run(frame(*"0123"), without_two(), overwrite="all")
+    result = tfrecorder.convert(frame(*"0123"), "out", overwrite="all", **QUIET)
+    assert (result.records, result.removed) == (4, 0)
+    words = "begun anew: the marks of 2 removed rows are dropped, which may come in again"
+    assert words in str(result)
+    assert words in would["notes"]
+    assert tfrecorder.append(frame(*"23"), "out", duplicates="keep", **QUIET).records == 2

@@ -80,6 +80,7 @@ class DryRun(Report):
         removed: rows that it would leave out, because they were removed before.
         origins: for an append without a new row, as in `ConversionResult`.
         changes: what it would change or replace, as in `ConversionResult`.
+        notes: what else to know.
     """
 
     output_dir: str
@@ -94,6 +95,7 @@ class DryRun(Report):
     removed: int = 0
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
     changes: Changes | None = None
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -108,7 +110,7 @@ class DryRun(Report):
             "rows_there": self.rows_there,
             "removed": self.removed,
             "changes": None if self.changes is None else dataclasses.asdict(self.changes),
-            "notes": list(self.report.notes),
+            "notes": [*self.report.notes, *self.notes],
             "warnings": count_warnings(self.report),
             "problems": problems(self.report),
         }
@@ -146,7 +148,7 @@ class DryRun(Report):
             notes.append(f"classes: {class_words(self.class_names)}")
         if words := passed_over_words(self.passed_over):
             notes.append(words)
-        notes += self.report.notes
+        notes += [*self.report.notes, *self.notes]
         size = sum(split.bytes or 0 for split in self.splits.values())
         if self.pending is None and self.free is not None and size > self.free:
             notes.append(
@@ -236,6 +238,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
         verb=job.verb,
         rows_there=rows.summary.rows_there,
         removed=rows.summary.removed,
+        notes=rows.summary.notes,
         changes=both(replaced, rows.summary.changes) if whole is None else None,
     )
 

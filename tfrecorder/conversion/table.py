@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.removed import read_marks
+from tfrecorder.conversion.removed import Marks, read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -54,12 +54,19 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     check_runner(options)
     say("reading the table")
     table = read_source(source, options)
-    stays, _ = read_marks(where, newest_commit(where)).sift(table)
+    marks, anew = read_marks(where, newest_commit(where)), options.overwrite == "all"
+    stays, _ = (Marks() if anew else marks).sift(table)
     table = table.only(stays)
     say("checking the table")
     checked, report = check_table(table, where, options)
     removed = int((~stays).sum())
-    return planned_rows(where, table, checked, report, options, removed=removed)
+    rows = planned_rows(where, table, checked, report, options, removed=removed)
+    if not (anew and marks):
+        return rows
+    count = counted(max(len(marks.places), len(marks.contents)), "removed row")
+    notes = (f"begun anew: the marks of {count} are dropped, which may come in again",)
+    summary = dataclasses.replace(rows.summary, notes=notes)
+    return dataclasses.replace(rows, summary=summary, marks=Marks())
 
 
 def planned_rows(

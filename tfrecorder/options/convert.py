@@ -216,7 +216,8 @@ class ConvertOptions(Options):
         False,
         OneOf(False, True, "all"),
         "Replace a dataset that tfrecorder wrote there before, once the new one is complete. all: "
-        "also one that rows were appended or streamed to, which this source may not hold.",
+        "also one that rows were appended or streamed to, which this source may not hold; and what "
+        "was removed from it may come in again.",
     )
     runner: str | None = option(
         None,
