@@ -67,6 +67,7 @@ from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.places import places
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.rules import Checked
+from tfrecorder.verification.sources import other_sources
 from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
@@ -192,6 +193,12 @@ def _rows(
     moved[known] = ~checked.unassigned[known] & (splits[known] != before[at[known]])
     gone |= stored.all_of(_mask(at[moved], len(gone)))
     change, differing = _changes(stored, checked, table.base, at, remade, options.transforms)
+    read_again = 0
+    if updating.reread:
+        say("comparing the images with their files")
+        files = _replaced_files(stored, dataset.fields) & _mask(at[known], len(change))
+        change[files] = READ
+        read_again = int(files.sum())
     labels = _relabelled(stored, checked, at, checked.fields)
     rows = _with_values(stored.rows, checked, table.base, at, change)
     new, first, marks = checked.part(at < 0), rows_of(newest.manifest), read_marks(where, newest)
@@ -230,6 +237,7 @@ def _rows(
         corrected=int(corrected.sum()),
         columns=differing,
         labels=labels,
+        read_again=read_again,
         moved=Counter(names),
         added=len(new.frame),
         removed=int((stored.is_newest & gone).sum()) - int(moved.sum()),
@@ -255,6 +263,14 @@ def _rows(
         summary=Summary(report, dict(table.passed_over), removed=removed, changes=changes),
         marks=None if left == marks else left,
     )
+
+
+def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
+    """True for each row of the dataset of which an image or mask has other bytes now."""
+    others = other_sources(stored.where, stored.shards, fields)
+    rows = {other.row for other in others if other.fault.code == "source_changed"}
+    numbers = stored.rows.column(SOURCE_ID).to_numpy()
+    return np.isin(numbers, [*rows]) & stored.is_newest
 
 
 def _mask(places: np.ndarray, size: int) -> np.ndarray:

@@ -20,7 +20,7 @@ class Changes:
         corrected: records that get other values.
         columns: of these, how many differ in each column.
         labels: how many go from one class to another, by "cat → dog".
-        read_again: of these, those whose images are read again from the source.
+        read_again: of these, those whose images are read again, because their files have changed.
         moved: rows that go to another split, by "TRAIN → TEST".
         added: new rows.
         removed: rows that go.
