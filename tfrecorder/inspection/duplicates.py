@@ -18,8 +18,9 @@ from tfrecorder.display.bars import Advance, Stage
 from tfrecorder.format.example import find_value
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.inspection.record_values import RecordView, image_of, view_of
+from tfrecorder.reading.changed_shards import open_shard
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.record_bytes import open_shard, read_at, read_places
+from tfrecorder.reading.record_bytes import read_at, read_places
 from tfrecorder.reading.stored_records import read_numbered
 
 #: How many copies of an image are kept in full; the others are only counted.

@@ -54,7 +54,7 @@ def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
     """The error for an image, which is looked for in all files."""
     for shard in (shard for shards in stored.splits.values() for shard in shards):
         offset = 0
-        for data in records_in(shard.path, shard.compression):
+        for data in records_in(shard):
             if image in parse_example(data).get(key, ()):
                 return str(damaged_record(shard, offset, fault, stored.form))
             offset += len(data) + FRAMING_BYTES

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import cycle_of, read_slices, shuffle_records, slices
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.growth import Following
 from tfrecorder.reading.order import derive_seed
 
-#: Paths, files read at a time, records in the shuffle buffer, a seed.
+#: Paths, the commit's note, files read at a time, records in the shuffle buffer, a seed.
 _FORM = (
     tf.TensorSpec([None], tf.string),
+    tf.TensorSpec([], tf.string),
     tf.TensorSpec([], tf.int64),
     tf.TensorSpec([], tf.int64),
     tf.TensorSpec([], tf.int64),
@@ -36,14 +38,20 @@ def read_followed(
     following: Following, split: str, shuffled: bool, options: LoadOptions
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins."""
-    epochs = itertools.count()
+    epochs, opened = itertools.count(), OpenedShards(following.directory, ())
 
     def look() -> Iterator[tuple[Any, ...]]:
-        yield _files(following.look().splits[split], shuffled, next(epochs), options)
+        stored = following.look()
+        shards = stored.splits[split]
+        opened.by_path |= {shard.path: shard for shard in shards}
+        paths, *more = _files(shards, shuffled, next(epochs), options)
+        yield paths, stored.note, *more
 
-    def read(paths: tf.Tensor, cycle: tf.Tensor, held: tf.Tensor, seed: tf.Tensor) -> Any:
+    def read(
+        paths: tf.Tensor, note: tf.Tensor, cycle: tf.Tensor, held: tf.Tensor, seed: tf.Tensor
+    ) -> Any:
         files = tf.data.Dataset.from_tensor_slices((paths,))
-        records = read_slices(files, cycle if shuffled else None, options)
+        records = read_slices(files, cycle if shuffled else None, options, opened, note)
         if not shuffled:
             return records
         # Only for this function's graph.  With a global seed of 0, TensorFlow compares our seed
@@ -57,7 +65,7 @@ def read_followed(
 def _files(
     shards: Sequence[ShardFile], shuffled: bool, epoch: int, options: LoadOptions
 ) -> tuple[Any, ...]:
-    """The files of an epoch in the form of `_FORM`; in random order if `shuffled`."""
+    """The files of an epoch in the form of `_FORM`, without the note; shuffled if asked for."""
     paths = [run.path for run in slices(shards, None)]
     cycle = cycle_of(len(paths))
     if not shuffled:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.core.checks import is_whole
 from tfrecorder.images.geometry import DRAWS, crop_draws
+from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.order import derive_seed
@@ -86,7 +87,9 @@ def shuffle_records(element_bytes: float, records: int | None, options: LoadOpti
     return min(fitting, MAX_SHUFFLE_RECORDS, records or MAX_SHUFFLE_RECORDS)
 
 
-def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) -> tf.data.Dataset:
+def read_records(
+    runs: Sequence[Slice], shuffled: bool, options: LoadOptions, opened: OpenedShards, note: str
+) -> tf.data.Dataset:
     """The serialized records of some shards; if `shuffled`, in random shard order, interleaved."""
     columns = (
         tf.constant([run.path for run in runs], tf.string),
@@ -96,9 +99,9 @@ def read_records(runs: Sequence[Slice], shuffled: bool, options: LoadOptions) ->
     )
     files = tf.data.Dataset.from_tensor_slices(columns)
     if not shuffled:
-        return read_slices(files, None, options)
+        return read_slices(files, None, options, opened, note)
     files = shuffle(files, len(runs), "shards", options)
-    return read_slices(files, cycle_of(len(runs)), options)
+    return read_slices(files, cycle_of(len(runs)), options, opened, note)
 
 
 def cycle_of(runs: int) -> int:
@@ -107,7 +110,11 @@ def cycle_of(runs: int) -> int:
 
 
 def read_slices(
-    files: tf.data.Dataset, cycle: int | tf.Tensor | None, options: LoadOptions
+    files: tf.data.Dataset,
+    cycle: int | tf.Tensor | None,
+    options: LoadOptions,
+    opened: OpenedShards,
+    note: tf.Tensor | str,
 ) -> tf.data.Dataset:
     """The serialized records of slices, in the order of the slices.
 
@@ -115,22 +122,27 @@ def read_slices(
         files: the path of each; then, if they are not all whole and plain, skip, take and
             compression.
         cycle: how many slices are read at the same time, interleaved; None reads one by one.
+        note: the commit note of the dataset when it was opened; empty for other tools' files, which
+            nothing here replaces and which are not checked.
     """
+
+    def read_slice(
+        path: tf.Tensor,
+        skip: tf.Tensor | int = 0,
+        take: tf.Tensor | int = -1,
+        compression: tf.Tensor | str = "",
+    ) -> tf.data.Dataset:
+        records = tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
+        return (
+            records if isinstance(note, str) and not note else opened.checked(path, records, note)
+        )
+
     if cycle is None:
-        return files.flat_map(_read_slice)
+        return files.flat_map(read_slice)
     in_order = options.seed is not None  # which only shuffled records need
     return files.interleave(
-        _read_slice, cycle_length=cycle, num_parallel_calls=cycle, deterministic=in_order
+        read_slice, cycle_length=cycle, num_parallel_calls=cycle, deterministic=in_order
     )
-
-
-def _read_slice(
-    path: tf.Tensor,
-    skip: tf.Tensor | int = 0,
-    take: tf.Tensor | int = -1,
-    compression: tf.Tensor | str = "",
-) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
 
 
 def shuffle(

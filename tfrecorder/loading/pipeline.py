@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
 from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
@@ -113,7 +114,9 @@ def _decoded(
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
-        dataset = read_records(runs, shuffled and not options.cache, options)
+        opened = OpenedShards(stored.directory, stored.splits[split])
+        is_mixed = shuffled and not options.cache
+        dataset = read_records(runs, is_mixed, options, opened, stored.note)
     cache_pixels = caches_pixels(options)
     if cache_pixels:
         dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
@@ -169,13 +172,13 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
-    # A repeated conversion may give files with the same names and sizes.
-    versions = [
-        tf.io.gfile.stat(shard.path).mtime_nsec
-        for shard in (() if stored.contents else stored.splits[split])
-    ]
+    # A repeated conversion may give files with the same names and sizes, and a copy other times.
     contents = stored.contents.get(split)
-    text = repr((stored.directory, stored.splits[split], contents, versions, decides))
+    shards = [
+        dataclasses.replace(shard, listed=None) if contents else shard
+        for shard in stored.splits[split]
+    ]
+    text = repr((stored.directory, shards, contents, decides))
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return os.path.join(folder, f"{split.lower()}-{digest}")
 
@@ -186,6 +189,8 @@ def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     # Autotune's thread sleeps for up to a minute, and in every other epoch it does not notice that
     # its iterator was dropped: the next epoch would wait for it.
     chosen.autotune.enabled = False
+    # The graph may call Python, but what that answers is no state of an iterator: it can be saved.
+    chosen.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
     if options.augment or options.follow:
         # By file, tf.distribute would split the records and their random seeds differently, and
         # with `follow` it would split the list of files.

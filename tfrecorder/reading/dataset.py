@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field as dataclass_field
 from typing import Any
 
+from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.schema.fields import Field, class_field, primary_image
@@ -27,12 +28,14 @@ class ShardFile:
         records: number of records; None if that is not known without reading the file.
         bytes: size of the file.
         compression: of the whole file: "GZIP", "ZLIB", or "" for none.
+        listed: what the store said of it when the dataset was opened.
     """
 
     path: str
     records: int | None
     bytes: int
     compression: str = ""
+    listed: storage.Description | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class StoredDataset:
             column, in pixels; None if not known.
         raw: images are stored as pixels.
         commit: the number of the commit that it was opened as of; None for other tools' datasets.
+        note: what `dataset_info.json` said of its commit when it was opened; empty likewise.
         since: the commit that began it: what was there before was replaced.
         contents: for each split a checksum of all its shards; empty likewise.
     """
@@ -67,6 +71,7 @@ class StoredDataset:
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None
     raw: bool = False
     commit: int | None = None
+    note: str = ""
     since: int = 0
     contents: Mapping[str, int] = dataclass_field(default_factory=dict)
 
@@ -153,20 +158,23 @@ def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | No
 
 
 def check_shards(
-    directory: str, sizes: Mapping[str, int], written: Mapping[str, int | None], remedy: str
+    directory: str,
+    files: Mapping[str, storage.Description],
+    written: Mapping[str, int | None],
+    remedy: str,
 ) -> None:
     """Compare the files that are there with those that were written.
 
     Args:
         directory: for the message.
-        sizes: the size of each file found.
+        files: what the store says about each file found.
         written: the size of each shard as written; None if only its name is known.
         remedy: a sentence for the message.
 
     Raises:
         DatasetError: names the first few files that are missing or have another size.
     """
-    faults = shard_faults(sizes, written)
+    faults = shard_faults({name: file.size for name, file in files.items()}, written)
     if faults:
         more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
         raise DatasetError(f"{directory} is not whole: {'; '.join(faults[:5])}{more}. {remedy}")

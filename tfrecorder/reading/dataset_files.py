@@ -14,16 +14,18 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.compression import HEAD_BYTES, compression_of, records_of
 from tfrecorder.format.tfrecord import CorruptRecordError, read_places
+from tfrecorder.reading.changed_shards import open_shard
+from tfrecorder.reading.dataset import ShardFile
 
 
-def sizes_in(folder: str) -> dict[str, int]:
-    """The size of each file in a folder; empty if there is no such folder."""
+def files_in(folder: str) -> dict[str, storage.Description]:
+    """What the store says about each file in a folder; empty if there is no such folder."""
     with storage.failing_as(DatasetError, folder or "."):
         files = storage.descriptions(folder)
     is_local = storage.is_local(folder)
     # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
     return {
-        name: file.size
+        name: file
         for name, file in files.items()
         if file.size or not is_local or os.path.isfile(os.path.join(folder, name))
     }
@@ -50,10 +52,10 @@ def compression_in(path: str) -> str:
         return compression_of(file.read(HEAD_BYTES))
 
 
-def records_in(path: str, compression: str) -> Iterator[bytes]:
-    """A file's records in order; raises ValueError if one is damaged."""
-    with storage.failing_as(DatasetError, path), storage.open_seekable(path) as file:
-        yield from records_of(file, compression)
+def records_in(shard: ShardFile) -> Iterator[bytes]:
+    """A shard's records in order; raises ValueError if one is damaged."""
+    with open_shard(shard) as file:
+        yield from records_of(file, shard.compression)
 
 
 def count_records(path: str) -> int:

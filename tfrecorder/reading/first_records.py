@@ -61,7 +61,7 @@ def take_samples(splits: Mapping[str, Sequence[ShardFile]]) -> list[Sample]:
 def _first_records(shard: ShardFile) -> list[Sample]:
     samples, size = [], 0
     try:
-        for data in itertools.islice(records_in(shard.path, shard.compression), _RECORDS):
+        for data in itertools.islice(records_in(shard), _RECORDS):
             samples.append(Sample(shard.path, parse_example(data)))
             size += len(data)
             if size > _BYTES:

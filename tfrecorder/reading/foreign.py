@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,9 +20,9 @@ from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, p
 from tfrecorder.reading.dataset_files import (
     compression_in,
     count_records,
+    files_in,
     has_private_folder,
     matching,
-    sizes_in,
 )
 from tfrecorder.reading.first_records import features_of, take_samples
 from tfrecorder.reading.known_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
@@ -57,17 +57,17 @@ def is_record_file(name: str) -> bool:
     return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
 
 
-def open_uncommitted(directory: str, sizes: dict[str, int], named: NamedKeys) -> StoredDataset:
+def open_uncommitted(directory: str, files: Collection[str], named: NamedKeys) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
     if has_private_folder(directory):
         raise DatasetError(
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "
             "Wait for it, or run the same conversion again to complete it."
         )
-    paths = [os.path.join(directory, name) for name in sorted(sizes) if is_record_file(name)]
+    paths = [os.path.join(directory, name) for name in sorted(files) if is_record_file(name)]
     if paths:
         return open_files(directory, paths, named)
-    if not sizes and not matching(directory):
+    if not files and not matching(directory):
         hint = storage.backslash_hint(directory)
         raise DatasetError(f"{directory}: there is no such directory. Check the path{hint}.")
     raise DatasetError(
@@ -87,7 +87,7 @@ def open_files(pattern: str, paths: list[str], named: NamedKeys) -> StoredDatase
     """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
-    folders = {folder: sizes_in(folder) for folder in {os.path.dirname(path) for path in paths}}
+    folders = {folder: files_in(folder) for folder in {os.path.dirname(path) for path in paths}}
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
@@ -104,24 +104,25 @@ def open_files(pattern: str, paths: list[str], named: NamedKeys) -> StoredDatase
     return StoredDataset(pattern, "files", in_order, *meaning)
 
 
-def _shard(path: str, size: int, before: Sequence[ShardFile]) -> ShardFile:
+def _shard(path: str, file: storage.Description, before: Sequence[ShardFile]) -> ShardFile:
     """One record file.
 
     In a bucket each check is a request, so the compression is taken from the files before it.
 
     Args:
+        file: what the store says about it.
         before: the files of its split found so far.
     """
     known = [shard.compression for shard in before if shard.bytes]
     is_local = storage.is_local(path)
     compression = known[0] if known and not is_local else compression_in(path)
     records = count_records(path) if is_local and not compression else None
-    return ShardFile(path, records, size, compression=compression)
+    return ShardFile(path, records, file.size, compression, file)
 
 
 def _meaning_by_samples(
     splits: Mapping[str, Sequence[ShardFile]],
-    folders: Mapping[str, Mapping[str, int]],
+    folders: Mapping[str, Collection[str]],
     named: NamedKeys,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
@@ -155,14 +156,16 @@ def in_tfds_form(directory: str) -> Iterator[None]:
         ) from error
 
 
-def open_tfds(directory: str, sizes: dict[str, int], named: NamedKeys) -> StoredDataset:
+def open_tfds(
+    directory: str, files: Mapping[str, storage.Description], named: NamedKeys
+) -> StoredDataset:
     """A TFDS directory.
 
     Raises:
         DatasetError: it is not whole, or a named key does not fit.
     """
     info = _parsed(directory, layout.COMMIT)
-    if layout.FEATURES not in sizes:
+    if layout.FEATURES not in files:
         raise DatasetError(
             f"{directory} has a {layout.COMMIT} but no {layout.FEATURES}, so what its records hold "
             "is not known. Copy it again; for a TFDS dataset give the directory of one version."
@@ -174,12 +177,12 @@ def open_tfds(directory: str, sizes: dict[str, int], named: NamedKeys) -> Stored
         )
     keys = _tfds_keys(directory)
     splits = {
-        SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, sizes, info, split)
+        SPELLINGS.get(split["name"], split["name"]): _tfds_shards(directory, files, info, split)
         for split in info.get("splits", ())
     }
     listed = {os.path.basename(shard.path): None for shards in splits.values() for shard in shards}
-    check_shards(directory, sizes, listed, "Copy the files again from where they were written.")
-    record_keys = _keys_by_tfds(directory, sizes, keys, _supervised(info), named)
+    check_shards(directory, files, listed, "Copy the files again from where they were written.")
+    record_keys = _keys_by_tfds(directory, files, keys, _supervised(info), named)
     return StoredDataset(directory, "tfds", splits, *meaning_of(record_keys), shapes=_shapes(keys))
 
 
@@ -194,7 +197,7 @@ def _parsed(directory: str, name: str) -> Any:
 
 def _keys_by_tfds(
     directory: str,
-    sizes: Mapping[str, int],
+    files: Collection[str],
     keys: Sequence[TfdsKey],
     supervised: tuple[str, str] | None,
     named: NamedKeys,
@@ -208,7 +211,7 @@ def _keys_by_tfds(
         units={key.feature.key: key.unit for key in keys if key.unit},
         supervised=supervised,
         named=named,
-        names=partial(_names, directory, sizes),
+        names=partial(_names, directory, files),
     )
 
 
@@ -224,7 +227,10 @@ def _supervised(info: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _tfds_shards(
-    directory: str, sizes: dict[str, int], info: dict[str, Any], split: dict[str, Any]
+    directory: str,
+    files: Mapping[str, storage.Description],
+    info: dict[str, Any],
+    split: dict[str, Any],
 ) -> tuple[ShardFile, ...]:
     lengths = [int(length) for length in split.get("shardLengths", ())]
     template = split.get("filepathTemplate") or _TFDS_TEMPLATE
@@ -240,17 +246,19 @@ def _tfds_shards(
         }
         # Not `format`: a file could make it read attributes or pad to any length.
         name = _TEMPLATE_WORD.sub(lambda match, words=words: words[match[1]], template)
-        shards.append(ShardFile(os.path.join(directory, name), length, sizes.get(name, 0)))
+        file = files.get(name)
+        size = 0 if file is None else file.size
+        shards.append(ShardFile(os.path.join(directory, name), length, size, listed=file))
     return tuple(shards)
 
 
-def _names(directory: str, sizes: Mapping[str, int], key: str) -> tuple[str, ...] | None:
+def _names(directory: str, files: Collection[str], key: str) -> tuple[str, ...] | None:
     """The class names of a key from the file that TFDS keeps for them; None if there is none.
 
     TFDS writes a dot for a slash in a feature's name, and a hyphen between nested features.
     """
     usual = (layout.labels_file(key), layout.labels_file(key.replace("/", "-")))
-    name = next((name for name in usual if name in sizes), None)
+    name = next((name for name in usual if name in files), None)
     if name is None:
         return None
     text = storage.read_bytes(os.path.join(directory, name)).decode()

@@ -109,7 +109,7 @@ def _read_rows(
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
         try:
             with storage.failing_as(DatasetError, shard.path):
-                for data in records_in(shard.path, shard.compression):
+                for data in records_in(shard):
                     yield split, parse_features(data, wanted, bytes)
         except ValueError as error:
             raise DatasetError(f"{shard.path} is damaged: {error}. {remedy}") from error

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import ReadOptions
+from tfrecorder.reading.commits import generations
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, spec_of
 from tfrecorder.reading.open import open_dataset
@@ -27,8 +28,9 @@ class Following:
     """
 
     def __init__(self, directory: str | os.PathLike[str], options: ReadOptions) -> None:
-        self._directory, self._options = storage.given_path(directory), options
+        self.directory, self._options = storage.given_path(directory), options
         self._since: int | None = None
+        self._last: int | None = None
         self._opened: ElementSpec | None = None
 
     def look(self, at: int | None = None) -> StoredDataset:
@@ -38,27 +40,34 @@ class Following:
             at: the generation to go back to, if the dataset has it.
 
         Raises:
-            DatasetError: it is not whole, was rewritten, was not written by this package, or its
-                elements no longer have the form they had on the first call.
+            DatasetError: it is not whole, was rewritten or taken back, was not written by this
+                package, or its elements no longer have the form they had on the first call.
         """
-        stored = open_dataset(self._directory, named=self._options.keys)
+        stored = open_dataset(self.directory, named=self._options.keys)
         if stored.commit is None:
             raise DatasetError(
-                f"follow: {self._directory} has no generations, as it was not written by "
+                f"follow: {self.directory} has no generations, as it was not written by "
                 "tfrecorder. Leave out follow, or convert the images."
             )
         self._since = stored.since if self._since is None else self._since
         if self._since != stored.since:
             raise DatasetError(
-                f"{self._directory} was overwritten while it was being read. Open it again to read "
+                f"{self.directory} was overwritten while it was being read. Open it again to read "
                 "the new dataset."
             )
+        is_new = self._last not in (None, stored.commit)
+        if is_new and self._last not in generations(self.directory):
+            raise DatasetError(
+                f"generation {self._last} of {self.directory} was taken back by `undo` while it "
+                "was being read. Open it again to read what is left."
+            )
+        self._last = stored.commit
         spec = spec_of(stored, self._options)
         self._opened = self._opened or spec
         since = f"generation {stored.commit}: since {stored.directory} was opened"
         _refuse_other_form(self._opened, spec, since)
         if at is not None and stored.since <= at < stored.commit:
-            earlier = open_dataset(self._directory, at)
+            earlier = open_dataset(self.directory, at)
             of_then = {name: getattr(earlier, name) for name in ("splits", "commit", "contents")}
             return replace(stored, **of_then)
         return stored

@@ -14,13 +14,14 @@ from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
+from tfrecorder.format.documents import commit_note
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, commit_at, commits, newest_commit
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, damaged
-from tfrecorder.reading.dataset_files import has_private_folder, matching, sizes_in
+from tfrecorder.reading.dataset_files import files_in, has_private_folder, matching
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
 
@@ -46,17 +47,17 @@ def open_dataset(
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
         newest = None if _is_pattern(where) else newest_commit(where)
-        sizes = {} if _is_pattern(where) else sizes_in(where)
+        files = {} if _is_pattern(where) else files_in(where)
         if newest is not None:
             _refuse_named_keys(where, named)
-            return _open_own(where, newest, commit_at(where, newest, at), sizes)
-        if layout.COMMIT in sizes and has_private_folder(where):
+            return _open_own(where, newest, commit_at(where, newest, at), files)
+        if layout.COMMIT in files and has_private_folder(where):
             raise DatasetError(
                 f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
                 f"replaced: it names no commit. `{command('repair', where)}` writes it again, or "
                 "says that it cannot: then convert again."
             )
-        stored = _open_foreign(where, sizes, named)
+        stored = _open_foreign(where, files, named)
     if at:
         raise DatasetError(
             f"`at={at}`: {where} has no generations; only `tfrecorder.append` makes them."
@@ -72,15 +73,17 @@ def _refuse_named_keys(where: str, named: NamedKeys) -> None:
             raise OptionError.of(option, key, words + more)
 
 
-def _open_foreign(where: str, sizes: dict[str, int], named: NamedKeys) -> StoredDataset:
+def _open_foreign(
+    where: str, files: Mapping[str, storage.Description], named: NamedKeys
+) -> StoredDataset:
     if _is_file(where):
         return foreign.open_files(where, [where], named)
     if _is_pattern(where):
         return foreign.open_files(where, matching(where), named)
-    if layout.COMMIT not in sizes:
-        return foreign.open_uncommitted(where, sizes, named)
+    if layout.COMMIT not in files:
+        return foreign.open_uncommitted(where, files, named)
     with foreign.in_tfds_form(where):
-        return foreign.open_tfds(where, sizes, named)
+        return foreign.open_tfds(where, files, named)
 
 
 def _is_file(where: str) -> bool:
@@ -96,12 +99,12 @@ def _is_pattern(where: str) -> bool:
 
 
 def _open_own(
-    directory: str, newest: Commit, commit: Commit, sizes: Mapping[str, int]
+    directory: str, newest: Commit, commit: Commit, files: Mapping[str, storage.Description]
 ) -> StoredDataset:
     """A dataset as of a commit.
 
     Args:
-        sizes: of the files in the directory, by name.
+        files: what the store says about the files in the directory, by name.
     """
     manifest, splits, is_whole = commit.manifest, {}, True
     folder = os.path.join(directory, "")
@@ -111,14 +114,15 @@ def _open_own(
             info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
             names = Shard(split, 0, revision).files_from(count)
             shards = tuple(
-                ShardFile(folder + name, int(records), sizes.get(name, -1))
+                ShardFile(folder + name, int(records), file.size if file else -1, listed=file)
                 for name, records in zip(names, info["shardLengths"], strict=True)
+                for file in (files.get(name),)
             )
             is_whole = is_whole and sum(shard.bytes for shard in shards) == int(info["numBytes"])
             if split in manifest["splits"]:
                 splits[split] = shards[: manifest["splits"][split][1]]
     if not is_whole:
-        _refuse_damaged(directory, newest, sizes)
+        _refuse_damaged(directory, newest, files)
     for shard in chain(*splits.values()):
         if not 0 <= (shard.records or 0) * HEADER_BYTES <= shard.bytes:
             fault = f"{shard.path} cannot hold {shard.records} records"
@@ -135,12 +139,15 @@ def _open_own(
         sides=(tuple(shorter), tuple(longer)) if longer else None,
         raw=manifest["options"].get("image_format") == "raw",
         commit=commit.number,
+        note=commit_note(newest.number, newest.digest),
         since=manifest["since"],
         contents=manifest["contents"],
     )
 
 
-def _refuse_damaged(directory: str, newest: Commit, sizes: Mapping[str, int]) -> None:
+def _refuse_damaged(
+    directory: str, newest: Commit, files: Mapping[str, storage.Description]
+) -> None:
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     written = {
         shard.file: int(done["bytes"])
@@ -150,4 +157,4 @@ def _refuse_damaged(directory: str, newest: Commit, sizes: Mapping[str, int]) ->
     remedy = (
         f"`{command('repair', directory)}` restores it from the source; or copy the files again."
     )
-    check_shards(directory, sizes, written, remedy)
+    check_shards(directory, files, written, remedy)

@@ -15,6 +15,7 @@ from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout, tfrecord
+from tfrecorder.reading.changed_shards import change_of, open_shard, read_in_words
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 
 T = TypeVar("T")
@@ -144,7 +145,8 @@ class OpenFiles:
 
     def read(self, shard: ShardFile, offset: int, size: int) -> bytes:
         if not storage.is_local(shard.path):
-            return read_at(self._remote(shard), offset, size)
+            with read_in_words(shard):
+                return read_at(self._remote(shard), offset, size)
         number = self._numbers.get(shard.path)
         if number is not None:
             return os.pread(number, size, offset)
@@ -159,7 +161,7 @@ class OpenFiles:
         """One file per thread, because we seek; unbuffered, because a buffer would read more."""
         files: dict[str, BinaryIO] = vars(self._of_thread).setdefault("files", {})
         if shard.path not in files:
-            files[shard.path] = open_shard(shard)
+            files[shard.path] = storage.open_seekable(shard.path, shard.listed)
         return cast(BinaryIO, getattr(files[shard.path], "raw", files[shard.path]))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -169,14 +171,6 @@ class OpenFiles:
                 close(number)
             except OSError:
                 continue
-
-
-def open_shard(shard: ShardFile) -> BinaryIO:
-    """A shard opened for random access; reading by number always opens shards here."""
-    try:
-        return storage.open_seekable(shard.path)
-    except storage.UnreadableError as error:
-        raise DatasetError(f"{shard.path} cannot be read: {error}") from error
 
 
 def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
@@ -195,7 +189,8 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
         # Three times as fast as with `split`, and without an object for each number.
         places = np.fromstring(storage.read_bytes(path), np.int64, sep=" ").reshape(-1, 2)
     except (storage.UnreadableError, ValueError) as error:
-        raise DatasetError(_damaged(path, f"it cannot be read: {error}", folder)) from error
+        words = _damaged(path, f"it cannot be read: {error}", folder)
+        raise (change_of(shard) or DatasetError(words)) from error
     ends = places.sum(axis=1)
     starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
     if (
@@ -203,7 +198,8 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
         or not np.array_equal(places[:, 0], starts)
         or (len(ends) and ends[-1] != shard.bytes)
     ):
-        raise DatasetError(_damaged(path, "it does not fit its shard", folder))
+        words = _damaged(path, "it does not fit its shard", folder)
+        raise change_of(shard) or DatasetError(words)
     return places
 
 

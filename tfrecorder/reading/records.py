@@ -167,9 +167,14 @@ class Records(Sequence[Any]):
 
 
 def fingerprint_of(stored: StoredDataset, split: str) -> str:
-    """A short text that tells the records of a split from others, wherever they are."""
-    shards = [
-        (os.path.basename(shard.path), shard.records, shard.bytes) for shard in stored.splits[split]
-    ]
-    text = repr((shards, stored.contents.get(split)))
+    """A short text that tells the records of a split from others, wherever they are.
+
+    A correction keeps it, so that a training goes on with the corrected values.
+    """
+    shards = stored.splits[split]
+    if split in stored.contents:
+        told: object = (split, stored.records(split), stored.contents[split])
+    else:
+        told = [(os.path.basename(shard.path), shard.records, shard.bytes) for shard in shards]
+    text = repr(told)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -82,13 +82,16 @@ def read_source(
     return data
 
 
-def open_seekable(path: str) -> BinaryIO:
+def open_seekable(path: str, known: Description | None = None) -> BinaryIO:
     """A file to read in parts.
 
+    Args:
+        known: what the store said about the file before; reads nothing that was written since.
+
     Raises:
-        UnreadableError: as `read_bytes`.
+        UnreadableError: as `read_bytes`; or, also when it is read, it was replaced.
     """
-    return retried(lambda: store_of(path).open(path), path)
+    return retried(lambda: store_of(path).open(path, known), path)
 
 
 @contextlib.contextmanager

@@ -40,6 +40,9 @@ NO_STORAGE = frozenset(
 _WHOLE_UPLOADS = frozenset(("oci", "oss", "memory"))
 
 
+#: The names under which some file systems tell, in listings too, when a file was written.
+_WRITTEN = ("mtime", "modificationTime")
+
 _CODES: dict[type[Exception], str] = {
     FileNotFoundError: "not_found",
     PermissionError: "no_permission",
@@ -70,11 +73,13 @@ class FsspecStore:
             raise TransientError("it was written while it was read")
         return data, version
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, known: Description | None = None) -> BinaryIO:
         system, name = _system(path)
         info = _request(lambda: system.info(name))
         if info["type"] == "directory":
             raise UnreadableError("not_a_file", f"{path} is a folder")
+        if known not in (None, _described(info)):
+            raise UnreadableError("replaced", "it was replaced")
 
         def read_range(start: int, end: int) -> bytes:
             return _request(lambda: bytes(system.cat_file(name, start=start, end=end)))
@@ -240,7 +245,10 @@ def _info(system: Any, name: str) -> Any:
 
 
 def _described(info: Any) -> Description | None:
-    return None if info["type"] == "directory" else Description(int(info["size"]))
+    if info["type"] == "directory":
+        return None
+    written = next((str(info[name]) for name in _WRITTEN if name in info), "")
+    return Description(int(info["size"]), written=written)
 
 
 def _request(request: Callable[[], T]) -> T:

@@ -88,14 +88,18 @@ class LocalStore:
         except OSError as error:
             raise _as_unreadable(error) from error
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, known: Description | None = None) -> BinaryIO:
         try:
             file = open(path, "rb", opener=_open_at_once)
         except OSError as error:
             raise _as_unreadable(error) from error
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             file.close()
             raise UnreadableError("not_a_file", _SPECIAL)
+        if known not in (None, _description(status)):
+            file.close()
+            raise UnreadableError("replaced", "it was replaced")
         return file
 
     def fetch(self, path: str, file: BinaryIO) -> None:
@@ -106,7 +110,7 @@ class LocalStore:
         status = _status(path)
         if status is None or stat.S_ISDIR(status.st_mode):
             return None
-        return Description(status.st_size)
+        return _description(status)
 
     def version(self, path: str) -> str | None:
         file = unless_missing(lambda: self.open(path))  # a network disk may cache old answers
@@ -206,6 +210,11 @@ def _version(file: BinaryIO) -> str:
     return f"{status.st_dev} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
+def _description(status: os.stat_result) -> Description:
+    # Not by its inode: a mounted bucket gives a file another one whenever it likes.
+    return Description(status.st_size, written=str(status.st_mtime_ns))
+
+
 def _described(entry: os.DirEntry[str]) -> Description | None:
     """A file by its size, 0 for a broken link or a file that just vanished; None for a folder.
 
@@ -213,7 +222,7 @@ def _described(entry: os.DirEntry[str]) -> Description | None:
         OSError: of any other file: the folder can be listed, but not entered.
     """
     try:
-        return None if entry.is_dir() else Description(entry.stat().st_size)
+        return None if entry.is_dir() else _description(entry.stat())
     except OSError as error:
         if isinstance(error, FileNotFoundError) or entry.is_symlink():
             return Description(0)

@@ -72,12 +72,18 @@ class ObjectStore:
 
         return self._request(path, read)
 
-    def open(self, path: str) -> BinaryIO:
-        meta = self._request(path, _head)
+    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+        if known is not None and known.version:
+            size, tag = known.size, known.version
+        else:
+            meta = self._request(path, _head)
+            size, tag = meta["size"], meta["e_tag"]
+            if known is not None and known.size != size:
+                raise UnreadableError("replaced", "it was replaced")
 
         def read_range(start: int, end: int) -> bytes:
             # From the object just described, so that two versions are never mixed.
-            options: Any = {"range": (start, end), "if_match": meta["e_tag"]}
+            options: Any = {"range": (start, end), "if_match": tag}
             try:
                 return self._request(
                     path,
@@ -87,9 +93,9 @@ class ObjectStore:
                 )
             except OtherStandsError as error:
                 words = f"it was replaced while it was read ({error})"
-                raise UnreadableError("not_found", words) from error
+                raise UnreadableError("replaced", words) from error
 
-        return in_parts(path, meta["size"], read_range)
+        return in_parts(path, size, read_range)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         def fetch(client: Client, name: str) -> None:

@@ -31,7 +31,7 @@ class UnreadableError(TfrecorderError):
 
     Attributes:
         code: what is wrong, in one word: not_found, no_permission, not_a_file, too_large,
-            bad_name, no_credentials, no_user_project, wrong_setup or read_failed.
+            bad_name, no_credentials, no_user_project, wrong_setup, replaced or read_failed.
         detail: the system's message, without the path.
     """
 
@@ -137,11 +137,13 @@ class Description:
         crc32c: None if the store keeps none.
         version: the store's own name for what is there, which changes whenever the file is written,
             or whenever its bytes change; empty if the store cannot write over a named version.
+        written: when it was written, in a text; empty if the store does not tell, or has versions.
     """
 
     size: int
     crc32c: int | None = None
     version: str = ""
+    written: str = ""
 
     def is_of(self, size: int, crc32c: int) -> bool:
         """Whether a file has this size and checksum, as far as the store knows."""
@@ -232,8 +234,12 @@ class Store(Protocol):
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         """A whole file as `read` gives it, and the version of exactly these bytes."""
 
-    def open(self, path: str) -> BinaryIO:
-        """A file to read and seek in, without holding it in memory."""
+    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+        """A file to read and seek in, without holding it in memory.
+
+        A `known` description is of the file to read: another one in its place is an
+        UnreadableError, here or when it is read.
+        """
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         """Copy a whole file of any size into an empty local one."""
