@@ -120,7 +120,7 @@ class BatchSampler:
             shard=shard,
             drop_remainder=drop_remainder,
         )
-        self._block = records.block
+        self._block, self._since = records.block, records.since
         self._share = options.share(len(records))
         chosen = records.seed if seed is None else int(seed)
         order = (records.split, options.mode(records.split), chosen)
@@ -170,8 +170,8 @@ class BatchSampler:
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
         """
-        takes_seed = self._options.seed is None
-        found = self._begin.with_saved(state, self._share.records, takes_seed=takes_seed)
+        takes_seed, records = self._options.seed is None, self._share.records
+        found = self._begin.with_saved(state, records, since=self._since, takes_seed=takes_seed)
         self._begin = self._drawn = found
         self._is_loaded = True
 

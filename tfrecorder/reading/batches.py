@@ -142,7 +142,8 @@ class Batches:
         stored = self._stored_at(state)
         records = sum(one.records or 0 for one in stored.splits[self._position.split])
         here = self._position_in(stored)
-        position = here.with_saved(state, records, takes_seed=self._options.seed is None)
+        takes_seed = self._options.seed is None
+        position = here.with_saved(state, records, since=stored.since, takes_seed=takes_seed)
         self._read_from(stored)
         self._go_to(position)
         self._loop = None

@@ -50,12 +50,15 @@ class Position:
         """The beginning of the next epoch."""
         return replace(self, epoch=self.epoch + 1, next=0)
 
-    def with_saved(self, state: Mapping[str, Any], records: int, *, takes_seed: bool) -> Position:
+    def with_saved(
+        self, state: Mapping[str, Any], records: int, *, since: int, takes_seed: bool
+    ) -> Position:
         """This position, moved to the one that `to_json` saved in an earlier run.
 
         Args:
             state: what `to_json` returned.
             records: of the split.
+            since: the generation that began the numbering of the records.
             takes_seed: take over that run's seed; otherwise the seeds must be the same.
 
         Raises:
@@ -79,7 +82,10 @@ class Position:
             if name == "seed" and takes_seed:
                 continue
             if state[name] != here[name]:
-                if name == "fingerprint" and state["generation"] != self.generation:
+                if name == "fingerprint" and state["generation"] < since:
+                    remedy = f"generation {since} removed, moved or replaced records since then"
+                    remedy += "; begin a new epoch"
+                elif name == "fingerprint" and state["generation"] != self.generation:
                     remedy += f", as it was then: `at={state['generation']}`"
                 raise OptionError(
                     f"{words}the position was saved with `{name}={state[name]!r}`, but this run "

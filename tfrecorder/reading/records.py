@@ -72,6 +72,7 @@ class Records(Sequence[Any]):
         split: its name.
         seed: of `augment`, as given or drawn.
         generation: the last one that is read, from 0.
+        since: the generation that began the numbering of the records.
         block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
 
     Raises:
@@ -95,7 +96,7 @@ class Records(Sequence[Any]):
         self._elements = Elements(stored, self._options, self.seed)
         self._epoch = 0
         self.fingerprint = fingerprint_of(stored, self.split)
-        self.generation = stored.commit or 0
+        self.generation, self.since = stored.commit or 0, stored.since
         self.block = block_of(self._reader.records, stored.bytes(self.split))
 
     def set_epoch(self, epoch: int) -> None:
