@@ -161,12 +161,17 @@ def test_a_shard_of_a_bucket_is_not_read_on_with_other_records(gcs: Any) -> None
 
 
 def test_a_shard_that_is_replaced_while_tensorflow_reads_it_is_noticed_at_its_end(out: str) -> None:
-    found = iter(InGraph(out, shuffle=False, memory_budget=2**20))
-    begun = [next(found) for _ in range(13)]
-    replace_newest(out)
-    assert begun == OLD[:13]
-    with pytest.raises(tf.errors.OpError, match=r"train-00003\.tfrecord was replaced"):
-        list(found)
+    more = {"num_shards": 1, "duplicates": "keep", **QUIET}
+    tfrecorder.append(table(16, 24, label="zebra"), out, **more)
+    found = iter(InGraph(out, shuffle=False))
+    begun = [next(found) for _ in range(17)]
+    tfrecorder.undo(out)
+    tfrecorder.append(table(16, 24, label="camel"), out, **more)
+    assert begun == OLD + ["zebra"]
+    rest: list[str] = []
+    with pytest.raises(tf.errors.OpError, match=r"train-00004\.tfrecord was replaced"):
+        rest.extend(found)
+    assert set(rest) <= {"zebra"}
 
 
 def test_a_dataset_that_was_written_anew_in_its_place_is_another(out: str) -> None:
