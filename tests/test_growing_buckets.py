@@ -68,6 +68,39 @@ def test_images_in_a_bucket_are_known_by_their_uris(gcs: Gcs) -> None:
         assert tfrecorder.append(rows.assign(image_uri=uri), OUT, **more).rows_there == 1
 
 
+def _photos(gcs: Gcs, folder: str, names: list[str]) -> pd.DataFrame:
+    """The first photographs under these names, in a folder of a bucket."""
+    for name, photo in zip(names, PHOTOS, strict=False):
+        gcs.put(f"gs://bkt/{folder}/{name}", photo.read_bytes())
+    uris = [f"gs://bkt/{folder}/{name}" for name in names]
+    return pd.DataFrame({"image_uri": uris, "split": "TRAIN", "label": "a"})
+
+
+def test_the_bytes_of_images_in_a_bucket_are_compared_without_reading_them(gcs: Gcs) -> None:
+    tfrecorder.convert(_photos(gcs, "old", ["a.jpg", "b.jpg"]), OUT, **QUIET)
+    rows = _photos(gcs, "new", ["0.jpg", "1.jpg", "2.jpg"])
+    gcs.forget_requests()
+    report = tfrecorder.validate(rows, against=OUT)
+    assert report["code"].tolist() == ["same_bytes"] * 2
+    assert report["message"][0] == "'gs://bkt/new/0.jpg' is 'gs://bkt/old/a.jpg' in TRAIN"
+    assert gcs.count("download", "*/new/*") == 0
+    result = tfrecorder.append(rows, OUT, duplicates="content", **QUIET)
+    assert (result.records, result.rows_there) == (1, 2)
+
+
+@pytest.mark.slow
+def test_many_new_images_of_a_folder_in_a_bucket_are_listed_not_asked_for(gcs: Gcs) -> None:
+    tfrecorder.convert(_photos(gcs, "old", ["a.jpg"]), OUT, **QUIET)
+    gcs.put("gs://bkt/new/0007.jpg", PHOTOS[0].read_bytes())
+    uris = [f"gs://bkt/new/{number:04d}.jpg" for number in range(2000)]
+    rows = pd.DataFrame({"image_uri": uris, "split": "TRAIN", "label": "a"})
+    gcs.forget_requests()
+    report = tfrecorder.validate(rows, against=OUT)
+    assert report[["code", "row"]].to_numpy().tolist() == [["same_bytes", 7]]
+    assert gcs.count("*", "*/new/*.jpg") == 0
+    assert gcs.count("list") <= 3
+
+
 def test_opening_costs_one_listing_and_one_manifest_however_often_it_grew(grown: Gcs) -> None:
     for rows in (14, 16):
         tfrecorder.append(table(0, rows), OUT, **QUIET)
