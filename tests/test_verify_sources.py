@@ -118,6 +118,19 @@ def test_a_dataset_that_was_copied_or_compacted_or_appended_to_knows_its_sources
         assert tfrecorder.verify(out, sources=True, **QUIET).sources["compared"] == 15
 
 
+def test_an_update_keeps_what_is_known_and_reads_again_if_asked(photos: pd.DataFrame) -> None:
+    shutil.copy(PHOTOS[30], "photos/3.jpg")
+    Path("photos/4.jpg").unlink()
+    before = {"photos/3.jpg": "source_changed", "photos/4.jpg": "source_vanished"}
+    frame = photos.assign(label=["x"] * 3 + ["y"] * 9)
+    assert tfrecorder.update(frame, "out", **QUIET).changes.corrected == 9
+    assert others() == before
+    tfrecorder.undo("out")
+    assert others() == before
+    tfrecorder.update(frame, "out", reread=True, **QUIET)
+    assert others() == {"photos/4.jpg": "source_vanished"}
+
+
 def test_only_records_have_a_source() -> None:
     Path("a.jpg").write_bytes(b"no image")
     frame = pd.concat([table(0, 3), table(3, 2).assign(image_uri=["a.jpg", "gone.jpg"])])
@@ -190,7 +203,7 @@ def test_words_and_exit_code_on_the_command_line(photos: pd.DataFrame) -> None:
     finished = invoke("verify", "out", "--sources")
     assert finished.exit_code == 1
     assert "source files: 12 compared, 1 changed, 1 vanished" in finished.stdout
-    assert "reread=True" in finished.stdout
+    assert "`tfrecorder update source out --reread`" in finished.stdout
     assert "tfrecorder repair" not in finished.stdout
     listed = pd.read_csv(io.StringIO(invoke("verify", "out", "--sources", "--csv").stdout))
     assert {*listed["code"]} == {"source_changed", "source_vanished"}
