@@ -172,7 +172,9 @@ class Plan:
         for split in SPLITS:
             kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
             if kept or new:
-                first = self.starts.get(split, 0) - kept if new else 0
+                # An addition that `repair` made again has kept shards alone, from its first on.
+                start = self.starts.get(split, 0)
+                first = start - kept if new else start if self.follows is not None else 0
                 own[split] = [self.revisions.get(split, 1), first, kept + new]
         return own
 
