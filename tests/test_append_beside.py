@@ -175,6 +175,16 @@ def test_numbered_names_are_not_taken_for_each_other() -> None:
         add(table(0, 1).assign(label="n0208408"))
 
 
+def test_a_frame_takes_the_options_of_an_append(out) -> None:
+    rows = new_rows(1).assign(label="zebra")
+    with pytest.raises(ValidationError, match="new_class"):
+        rows.tensorflow.to_tfrecord("out", append=True, new_classes="refuse", **QUIET)
+    with pytest.raises(OptionError, match="no effect without `append=True`"):
+        rows.tensorflow.to_tfrecord("other", duplicates="content")
+    with pytest.raises(OptionError, match="no effect without `update=True`"):
+        rows.tensorflow.to_tfrecord("out", append=True, missing="remove")
+
+
 def test_integer_classes_can_be_new_too() -> None:
     tfrecorder.convert(new_rows(2).assign(label=[0, 1]), "out", **QUIET)
     with pytest.warns(UserWarning, match="^1 new class '2'$"):

@@ -9,9 +9,10 @@ import pandas as pd
 
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
+from tfrecorder.options.append import AppendOptions, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import ConvertKeywords, ValidateKeywords
-from tfrecorder.options.option import require
+from tfrecorder.options.keywords import FrameKeywords, ValidateKeywords
+from tfrecorder.options.option import names_of, require
 from tfrecorder.options.signature import takes
 
 if TYPE_CHECKING:
@@ -77,15 +78,12 @@ class TensorFlowAccessor:
 
         return preview_frame(self._frame, num_rows, seed=seed)
 
-    @takes(ConvertKeywords, ConvertOptions)
+    @takes(FrameKeywords, AppendOptions, UpdateOptions, ConvertOptions)
     def to_tfrecord(
         self,
         output_dir: str | os.PathLike[str],
         append: bool = False,
-        duplicates: str = "name",
-        retry_rejects: bool = False,
         update: bool = False,
-        missing: str = "keep",
         *,
         runner: str | None = None,
         **options: Any,
@@ -96,10 +94,9 @@ class TensorFlowAccessor:
             output_dir: as for `tfrecorder.convert`; with `append` or `update`, the directory of a
                 dataset.
             append: add the rows, as `tfrecorder.append` does.
-            duplicates, retry_rejects: as for `tfrecorder.append`, and only with `append`.
             update: correct and add rows, as `tfrecorder.update` does.
-            missing: as for `tfrecorder.update`, and only with `update`.
-            **options: those of `tfrecorder.convert`.
+            **options: those of `tfrecorder.convert`; with `append` or `update` also those of
+                `tfrecorder.append` or `tfrecorder.update`.
 
         Returns:
             What `tfrecorder.convert` returns.
@@ -110,27 +107,23 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
-        require(flag, append=append, retry_rejects=retry_rejects, update=update)
+        require(flag, append=append, update=update)
         if append and update:
             words = "`update=True` adds new rows too; leave out `append=True`."
             raise OptionError.of("append", append, words)
-        for name, value, usual, needs in (
-            ("duplicates", duplicates, "name", append),
-            ("retry_rejects", retry_rejects, False, append),
-            ("missing", missing, "keep", update),
-        ):
-            if value != usual and not needs:
-                of = "update" if name == "missing" else "append"
-                raise OptionError.of(name, value, f"it has no effect without `{of}=True`.")
+        taken = names_of(AppendOptions if append else UpdateOptions) if append or update else ()
+        for verb, cls in (("append", AppendOptions), ("update", UpdateOptions)):
+            for name in (name for name in names_of(cls) if name in options and name not in taken):
+                words = f"it has no effect without `{verb}=True`."
+                raise OptionError.of(name, options[name], words)
         if append:
             from tfrecorder.conversion.append import append as add
 
-            options |= {"duplicates": duplicates, "retry_rejects": retry_rejects}
             return add(self._frame, output_dir, runner=runner, **options)
         if update:
             from tfrecorder.conversion.update import update as correct
 
-            return correct(self._frame, output_dir, runner=runner, missing=missing, **options)
+            return correct(self._frame, output_dir, runner=runner, **options)
         from tfrecorder.conversion.convert import convert
 
         return convert(self._frame, output_dir, runner=runner, **options)

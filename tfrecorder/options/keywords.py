@@ -81,6 +81,10 @@ class ConvertKeywords(_Converted, total=False):
     overwrite: bool | str
 
 
+class FrameKeywords(ConvertKeywords, AppendKeywords, UpdateKeywords, total=False):
+    pass
+
+
 class StageKeywords(_Records, total=False):
     base: Path | None
     warnings: str | Sequence[str]

@@ -223,8 +223,10 @@ BESIDE = {
         "rows are skipped, whose bytes are there under other names:",
     ),
     "other_values": (
-        "row is skipped, whose images are there with other values, which stay as they are:",
-        "rows are skipped, whose images are there with other values, which stay as they are:",
+        "row is skipped, whose images are there with other values "
+        "(`tfrecorder.update` corrects them):",
+        "rows are skipped, whose images are there with other values "
+        "(`tfrecorder.update` corrects them):",
     ),
 }
 
