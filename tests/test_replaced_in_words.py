@@ -126,9 +126,9 @@ def test_a_compaction_says_before_and_after_what_it_rewrites(out: str) -> None:
     assert f"out: 4 of 4 shards ({size / 1024:.1f} KiB) are written again; nothing" in str(shown)
     assert tfrecorder.status(out).shards == 4
     assert tfrecorder.compact(out, num_shards=1, **QUIET).changes == changes
-    words = error_of(OutputError, table(0, 12), **OPTIONS)
-    assert words.startswith("it was compacted since it was converted (generation 3); ")
-    assert "4 of them appended, 7 of them streamed from numbered" in words
+    assert tfrecorder.convert(table(0, 12), out, **OPTIONS).was_finished
+    words = error_of(OutputError, table(0, 12), overwrite=True, **OPTIONS)
+    assert "23 records in 1 generation, 4 of them appended, 7 of them streamed from num" in words
 
 
 def test_a_compaction_names_the_shards_that_stay_and_the_records_that_go(out: str) -> None:
@@ -142,4 +142,32 @@ def test_a_compaction_names_the_shards_that_stay_and_the_records_that_go(out: st
     change = dry_run("compact", "out", "--drop", "drop.txt")
     assert change.removed == 1
     assert tfrecorder.compact(out, drop="drop.txt", **QUIET).changes == change
+    assert tfrecorder.verify(out, progress=False).ok
+
+
+def test_the_first_call_again_after_a_correction_says_that_there_was_one(out: str) -> None:
+    corrected = table(0, 12)
+    corrected.loc[3, "label"] = "cat"
+    tfrecorder.update(corrected, out, **QUIET)
+    again = tfrecorder.convert(table(0, 12), out, **OPTIONS)
+    assert (again.was_finished, again.updates, again.records) == (True, 1, 23)
+    assert "streamed from numbered, corrected by 1 update since, which was finished" in str(again)
+    words = error_of(OutputError, table(0, 13), **OPTIONS)
+    assert "7 of them streamed from numbered, corrected by 1 update. `tfrecorder.update`" in words
+    tfrecorder.compact(out, num_shards=1, **QUIET)
+    tfrecorder.remove(out, "row == 4", **QUIET)
+    again = tfrecorder.convert(table(0, 12), out, **OPTIONS)
+    assert (again.was_finished, again.updates, again.records) == (True, 1, 22)
+    assert "1 removed, corrected by 1 update since" in str(again)
+    assert tfrecorder.verify(out, progress=False).ok
+
+
+def test_what_undo_takes_back_is_not_counted(out: str) -> None:
+    corrected = table(0, 12)
+    corrected.loc[3, "label"] = "cat"
+    tfrecorder.update(corrected, out, **QUIET)
+    tfrecorder.undo(out)
+    tfrecorder.undo(out)
+    again = tfrecorder.convert(table(0, 12), out, **OPTIONS)
+    assert (again.was_finished, again.updates) == (True, 0)
     assert tfrecorder.verify(out, progress=False).ok

@@ -210,4 +210,5 @@ def _nothing(
         rows_there=sifted.known,
         removed=removed,
         origins=newest.manifest["origins"],
+        updates=newest.manifest["begun_by"]["updates"],
     )

@@ -159,7 +159,8 @@ def _rows(
         bytes=sum(stored.splits[shard.split][shard.index].bytes for shard in rewritten),
     )
     carried = newest.manifest["origins"]
-    plan = dataclasses.replace(plan, options=taken, kept=kept, carried=carried)
+    begun_by = newest.manifest["begun_by"] if where == target else {}
+    plan = dataclasses.replace(plan, options=taken, kept=kept, carried=carried, begun_by=begun_by)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(

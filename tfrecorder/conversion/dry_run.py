@@ -78,7 +78,7 @@ class DryRun(Report):
         verb: "conversion", "append" or "compaction".
         rows_there: for an append, rows that it would skip, because they are already there.
         removed: rows that it would leave out, because they were removed before.
-        origins: for an append without a new row, as in `ConversionResult`.
+        origins, updates: for an append without a new row, as in `ConversionResult`.
         changes: what it would change or replace, as in `ConversionResult`.
         notes: what else to know.
     """
@@ -94,6 +94,7 @@ class DryRun(Report):
     rows_there: int = 0
     removed: int = 0
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    updates: int = 0
     changes: Changes | None = None
     notes: tuple[str, ...] = ()
 
@@ -120,7 +121,8 @@ class DryRun(Report):
         if self.changes is not None and not self.pending:
             return f"dry run: {self.output_dir}: {self.changes.words}; nothing was written"
         if not self.splits and self.rows_there:
-            return f"dry run: {self.output_dir}: {there_words(self.rows_there, self.origins)}"
+            words = there_words(self.rows_there, self.origins, self.updates)
+            return f"dry run: {self.output_dir}: {words}"
         if self.pending is None:
             how = "be added" if self.verb == "append" else "go"
             return f"dry run: {rows} would {how} to {self.output_dir}; nothing was written"
@@ -205,6 +207,7 @@ def _nothing(job: Job, result: ConversionResult) -> DryRun:
         rows_there=result.rows_there,
         removed=result.removed,
         origins=result.origins,
+        updates=result.updates,
         changes=result.changes,
     )
 
@@ -216,7 +219,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
         standing, staged, whole = find(rows)
         pending = None
         if whole is not None:
-            pending, staged = 0, Plan.of(whole.manifest)
+            pending = 0
         elif staged is not None:
             pending = len(pending_shards(where, staged, rows.options))
     sizes = rows.sizes()

@@ -22,6 +22,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.changes import Changes
 from tfrecorder.output.directory import (
     Standing,
+    begun_plan,
     clear,
     finished,
     is_whole,
@@ -33,7 +34,7 @@ from tfrecorder.output.directory import (
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.next_commit import placed
-from tfrecorder.plan.origins import generations_of
+from tfrecorder.plan.origins import holdings
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit, newest_commit
@@ -127,7 +128,7 @@ def find(
     anew = options.overwrite and not is_completed
     adds_or_changes = rows.plan.is_added or rows.plan.changes
     if standing.newest is not None and not (adds_or_changes or anew):
-        whole = finished(rows.folder, standing, rows.plan)
+        whole = finished(standing, rows.plan)
         if whole is not None and (standing.pending is None or standing.is_committed):
             return standing, None, whole
     return standing, plan_to_continue(rows.folder, standing, rows.plan, options), None
@@ -178,8 +179,7 @@ def begun(plan: Plan, standing: Standing, where: str) -> Plan:
     """
     given_up, newest = standing.pending, standing.newest
     if newest is not None and is_whole(plan, where):
-        origins, generations = newest.manifest["origins"], generations_of(newest.manifest)
-        replaces = {"origins": origins, "generations": generations}
+        replaces = holdings(newest.manifest)
         if given_up is not None and not standing.is_committed:
             replaces["abandoned"] = [given_up.kind.value, given_up.rows]
         plan = dataclasses.replace(plan, replaces=replaces)
@@ -200,7 +200,7 @@ def stage(rows: PlannedRows) -> Staged | Commit:
     standing, staged, whole = find(rows, is_completed=complete(where))
     if whole is not None:
         open_dataset(where)  # whose shards must be there
-        _warn_of_other_images(rows, Plan.of(whole.manifest))
+        _warn_of_other_images(rows, begun_plan(whole))
         return whole
     plan = staged or rows.plan
     # A staged plan has its numbers of shards, and the user may have given them.

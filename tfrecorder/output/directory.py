@@ -18,7 +18,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.differences import describe_difference
-from tfrecorder.plan.origins import dataset_words, generations_of, grown
+from tfrecorder.plan.origins import grown, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
 from tfrecorder.storage import folders
@@ -171,14 +171,15 @@ def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
     return found.digest == digest
 
 
-def finished(output_dir: str, standing: Standing, wanted: Plan) -> Commit | None:
-    """The commit that a plan would make again; None if it would make another dataset."""
+def begun_plan(newest: Commit) -> Plan:
+    """The plan that began a dataset, as far as that of a call is compared with it."""
+    return Plan.of({**newest.manifest, **newest.manifest["begun_by"]})
+
+
+def finished(standing: Standing, wanted: Plan) -> Commit | None:
+    """The newest commit, if a plan is that which began the dataset; None if it is another one."""
     newest = standing.newest
-    if newest is None:
-        return None
-    chain = newest.manifest["chain"]
-    first = newest if newest.number == chain else read_commit(output_dir, chain)
-    return None if describe_difference(Plan.of(first.manifest), wanted) else first
+    return None if newest is None or describe_difference(begun_plan(newest), wanted) else newest
 
 
 def is_whole(plan: Plan, output_dir: str) -> bool:
@@ -234,26 +235,18 @@ def plan_to_continue(
         )
     if newest is None or options.overwrite or not begins:
         return None
-    first = read_commit(output_dir, newest.manifest["chain"])
-    differences = describe_difference(Plan.of(first.manifest), wanted)
-    if wanted.kind is PlanKind.CONVERSION and (change := _CHANGES.get(first.manifest["kind"])):
-        differences = [f"{change} since it was converted (generation {first.number})"]
+    first = begun_plan(newest)
+    differences = describe_difference(first, wanted)
+    if wanted.kind is PlanKind.CONVERSION and first.kind is PlanKind.COMPACTION:
+        differences = ["it is a copy that `tfrecorder.compact` made"]
     raise OutputError(
         f"{'; '.join(differences)}; {output_dir} is a finished dataset of {_described(newest)}. "
         f"{_remedies(wanted, differences)}, or {overwrite} to replace it."
     )
 
 
-#: What keeps a table from being compared with that of a dataset, by the kind of its first commit.
-_CHANGES = {
-    "compaction": "it was compacted",
-    "update": "it was corrected by `tfrecorder.update`",
-    "removal": "records were removed from it",
-}
-
-
 def _described(newest: Commit) -> str:
-    return dataset_words(newest.manifest["origins"], generations_of(newest.manifest))
+    return holdings_words(holdings(newest.manifest))
 
 
 def _remedies(wanted: Plan, differences: Sequence[str]) -> str:

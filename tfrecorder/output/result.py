@@ -19,7 +19,7 @@ from tfrecorder.display.tables import (
 from tfrecorder.format import layout
 from tfrecorder.output.changes import Changes
 from tfrecorder.output.done_records import add_up, done_of
-from tfrecorder.plan.origins import grown_words, replaced_words
+from tfrecorder.plan.origins import replaced_words, since_words
 from tfrecorder.reading.commits import commits, newest_commit, read_commit
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field, from_json as fields_from_json
@@ -36,17 +36,11 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
-def there_words(rows: int, origins: Mapping[str, int]) -> str:
+def there_words(rows: int, origins: Mapping[str, int], updates: int = 0) -> str:
     """That an append finds all its rows in the dataset, whose records came from these origins."""
     there = f"{counted(rows, 'row is', 'rows are')} already there"
     records = counted(sum(origins.values()), "record")
-    return f"nothing to append, {there}, of {records}{since_words(origins)}"
-
-
-def since_words(origins: Mapping[str, int]) -> str:
-    """What was added to a dataset since its conversion, to follow the number of its records."""
-    words = grown_words(origins)
-    return f", {words} since" if words else ""
+    return f"nothing to append, {there}, of {records}{since_words(origins, updates)}"
 
 
 def skipped_words(rows: int) -> str:
@@ -136,6 +130,7 @@ class ConversionResult(SplitSums, Report):
         removed: rows left out because they were removed from the dataset before.
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
+        updates: how many corrected the dataset since its conversion.
         name, version: the dataset's, for TFDS; None if none was given.
         changes: for what changed or replaced records, what that was; the figures are those of the
             whole dataset then.
@@ -160,6 +155,7 @@ class ConversionResult(SplitSums, Report):
     rows_there: int = 0
     removed: int = 0
     origins: dict[str, int] = field(default_factory=dict)
+    updates: int = 0
     name: str | None = None
     version: str | None = None
     changes: Changes | None = None
@@ -170,13 +166,13 @@ class ConversionResult(SplitSums, Report):
 
     def _headline(self) -> str:
         if not self.splits:
-            return f"{self.output_dir}: {there_words(self.rows_there, self.origins)}"
+            return f"{self.output_dir}: {there_words(self.rows_there, self.origins, self.updates)}"
         what = f"{counted(self.records, 'record')} in {self.output_dir}"
         if self.changes is not None:
             took = f" ({self.seconds:.1f} s)" if self.seconds and not self.was_finished else ""
             return f"{what}{took}: {self.changes.words}"
         if self.was_finished:
-            what += since_words(self.origins)
+            what += since_words(self.origins, self.updates)
             return f"{what}, which was finished before: nothing was written"
         if not self.seconds:
             return what
@@ -279,6 +275,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         class_names=labels.class_names if labels else None,
         generation=newest.number,
         origins=manifest["origins"],
+        updates=manifest["begun_by"]["updates"],
         changes=Changes(replaces=replaced_words(replaces)) if replaces else None,
         name=options.get("name"),
         version=options.get("version"),

@@ -20,7 +20,7 @@ from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
-from tfrecorder.plan.origins import dataset_words, generations_of, grown
+from tfrecorder.plan.origins import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.dataset import shard_faults
@@ -74,6 +74,7 @@ class ConversionStatus(SplitSums, Report):
         origins: for a finished dataset, its records by where they came from: "conversion",
             "append", the name of a stream; "removed", below 0, for those that are gone.
         generations: how many commits it has, without those that were taken back.
+        updates: how many corrected it since its conversion.
         kind: what is not finished: "conversion", "append", "stream" (a batch), "compaction" or, for
             a dataset from which the newest addition is being taken back, "undo".
     """
@@ -89,6 +90,7 @@ class ConversionStatus(SplitSums, Report):
     streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
     generations: int = 0
+    updates: int = 0
     kind: str = PlanKind.CONVERSION.value
 
     @property
@@ -119,7 +121,9 @@ class ConversionStatus(SplitSums, Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        notes = [dataset_words(self.origins, self.generations)] if grown(self.origins) else []
+        held = {name: getattr(self, name) for name in ("origins", "generations", "updates")}
+        is_changed = self.updates or self.origins.keys() - {CONVERTED}
+        notes = [holdings_words(held)] if is_changed else []
         notes += [
             f"stream from {name}: read up to {json.dumps(position)}"
             for name, position in self.streams.items()
@@ -211,8 +215,7 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
         None,
         damage=tuple(shard_faults(storage.sizes(output_dir), written)),
         streams=newest.manifest["positions"],
-        origins=newest.manifest["origins"],
-        generations=generations_of(newest.manifest),
+        **holdings(newest.manifest),
     )
 
 

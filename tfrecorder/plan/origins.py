@@ -16,6 +16,10 @@ from tfrecorder.plan.plan import Plan, PlanKind
 CONVERTED, APPENDED, GONE = "conversion", "append", "removed"
 
 
+#: What reads streams, or was made again by `repair` from the records of one.
+_FROM_SOURCES = (PlanKind.BATCH, PlanKind.APPEND, PlanKind.CONVERSION)
+
+
 def origins_of(plan: Plan, records: int) -> dict[str, int]:
     """The records of a dataset by where they came from; their sum is all that it has.
 
@@ -27,11 +31,21 @@ def origins_of(plan: Plan, records: int) -> dict[str, int]:
     added = records - (0 if plan.follows is not None else sum(before.values()))
     if added < 0:
         name = GONE
-    elif plan.streams and plan.kind is not PlanKind.COMPACTION:
+    elif plan.streams and plan.kind in _FROM_SOURCES:
         name = ", ".join(plan.streams)
     else:
         name = APPENDED if before else CONVERTED
     return {**before, name: before.get(name, 0) + added} if added else before
+
+
+def beginning(plan: Plan) -> dict[str, Any]:
+    """What began a dataset: values of that plan, which tell whether a call is the same again.
+
+    "updates" counts those that corrected it since.
+    """
+    own = {name: getattr(plan, name) for name in ("rows", "fingerprint", "options", "base")}
+    own |= {"kind": plan.kind.value, "streams": dict.fromkeys(plan.streams or ()), "updates": 0}
+    return plan.begun_by or own
 
 
 def generations_of(manifest: Mapping[str, Any]) -> int:
@@ -58,24 +72,46 @@ def grown_words(origins: Mapping[str, int]) -> str:
     )
 
 
-def dataset_words(origins: Mapping[str, int], generations: int) -> str:
+def since_words(origins: Mapping[str, int], updates: int) -> str:
+    """What became of a dataset since its conversion, to follow the number of its records.
+
+    >>> since_words({"conversion": 300, "append": 60}, 1)
+    ', 60 of them appended, corrected by 1 update since'
+    """
+    parts = [grown_words(origins)]
+    parts += [f"{-origins[GONE]:,} removed"] if GONE in origins else []
+    parts += [f"corrected by {counted(updates, 'update')}"] if updates else []
+    words = ", ".join(filter(None, parts))
+    return f", {words} since" if words else ""
+
+
+def holdings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a dataset holds, as `holdings_words` takes it."""
+    generations, updates = generations_of(manifest), manifest["begun_by"]["updates"]
+    return {"origins": manifest["origins"], "generations": generations, "updates": updates}
+
+
+def holdings_words(held: Mapping[str, Any]) -> str:
     """What a dataset holds.
 
-    >>> dataset_words({"conversion": 300, "append": 60}, 2)
-    '360 records in 2 generations, 60 of them appended'
+    >>> holdings_words({"origins": {"conversion": 9, "append": 6}, "generations": 2, "updates": 0})
+    '15 records in 2 generations, 6 of them appended'
     """
-    records = counted(sum(origins.values()), "record")
-    parts = [f"{records} in {counted(generations, 'generation')}", grown_words(origins)]
+    records = counted(sum(held["origins"].values()), "record")
+    parts = [f"{records} in {counted(held['generations'], 'generation')}"]
+    parts.append(grown_words(held["origins"]))
+    parts += [f"corrected by {counted(held['updates'], 'update')}"] if held["updates"] else []
     return ", ".join(filter(None, parts))
 
 
 def replaced_words(replaces: Mapping[str, Any]) -> str:
     """What a plan replaces as a whole.
 
-    >>> replaced_words({"origins": {"conversion": 1}, "generations": 1, "abandoned": ["append", 3]})
+    >>> held = {"origins": {"conversion": 1}, "generations": 1, "updates": 0}
+    >>> replaced_words({**held, "abandoned": ["append", 3]})
     'replaces 1 record in 1 generation; abandons an unfinished append of 3 rows'
     """
-    words = f"replaces {dataset_words(replaces['origins'], replaces['generations'])}"
+    words = f"replaces {holdings_words(replaces)}"
     if "abandoned" in replaces:
         kind, rows = replaces["abandoned"]
         words += f"; abandons an unfinished {kind} of {counted(rows, 'row')}"

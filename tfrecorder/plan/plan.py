@@ -43,7 +43,7 @@ from tfrecorder.validation.statistics import describe_columns
 SAMPLE_ROWS = 1000
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
-_NOT_DECISIVE = ("base", "remote", "removed", "carried", "replaces")
+_NOT_DECISIVE = ("base", "remote", "removed", "carried", "begun_by", "replaces")
 
 
 class PlanKind(str, enum.Enum):
@@ -92,6 +92,8 @@ class Plan:
         starts: the number of the first new shard of a split, where it is not 0.
         carried: the records of the dataset that it goes on from, by where they came from; see
             `origins_of`.  Empty for what begins one.
+        begun_by: what began the dataset that it goes on from; see `beginning`.  Empty for what
+            begins one.
         replaces: for what replaces a dataset as a whole, what that is; see `replaced_words`.
         kept: for what replaces a dataset, the number of the shard of each split that stays as it
             is, for each of the first names of the next revision; -1 for one that is written again.
@@ -125,6 +127,7 @@ class Plan:
     follows: dict[str, Any] | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
     carried: dict[str, int] = dataclasses.field(default_factory=dict)
+    begun_by: dict[str, Any] = dataclasses.field(default_factory=dict)
     replaces: dict[str, Any] | None = None
     kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
@@ -291,7 +294,7 @@ class Plan:
 
 
 #: Values of a plan that are empty in most.
-_MAPPINGS = ("starts", "carried", "kept", "rewritten", "revisions")
+_MAPPINGS = ("starts", "carried", "begun_by", "kept", "rewritten", "revisions")
 
 
 class PlannedRow(NamedTuple):
