@@ -54,8 +54,12 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     check_runner(options)
     say("reading the table")
     table = read_source(source, options)
-    marks, anew = read_marks(where, newest_commit(where)), options.overwrite == "all"
-    stays, _ = (Marks() if anew else marks).sift(table)
+    newest, anew = newest_commit(where), options.overwrite == "all"
+    marks = read_marks(where, newest)
+    begun = None if newest is None else newest.manifest["begun_by"]["source_rows"]
+    # Whole if it began the dataset, before some of its rows were removed: the same call again.
+    is_whole = anew or (not options.overwrite and begun == len(table.frame))
+    stays, _ = (Marks() if is_whole else marks).sift(table)
     table = table.only(stays)
     say("checking the table")
     checked, report = check_table(table, where, options)

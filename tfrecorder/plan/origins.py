@@ -38,12 +38,15 @@ def origins_of(plan: Plan, records: int) -> dict[str, int]:
     return {**before, name: before.get(name, 0) + added} if added else before
 
 
+_OF_BEGINNING = ("rows", "source_rows", "fingerprint", "options", "base")
+
+
 def beginning(plan: Plan) -> dict[str, Any]:
     """What began a dataset: values of that plan, which tell whether a call is the same again.
 
     "updates" counts those that corrected it since.
     """
-    own = {name: getattr(plan, name) for name in ("rows", "fingerprint", "options", "base")}
+    own = {name: getattr(plan, name) for name in _OF_BEGINNING}
     own |= {"kind": plan.kind.value, "streams": dict.fromkeys(plan.streams or ()), "updates": 0}
     return plan.begun_by or own
 
