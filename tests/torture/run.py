@@ -41,6 +41,7 @@ from torture import (
     lost,
     outages,
     places,
+    second_day,
     streams,
     topics,
     trainings,
@@ -85,6 +86,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--mutations", type=int, default=25_000)
     parser.add_argument("--end-to-end", type=int, default=3000, help="of these, also converted")
     parser.add_argument("--trainings", type=int, default=1000, help="killed at any step")
+    parser.add_argument("--calls", type=int, default=10_000, help="on datasets, killed or not")
     parser.add_argument("--files", type=int, default=5000, help="put into a watched folder")
     parser.add_argument("--watch-kills", type=int, default=20, help="of its watcher")
     parser.add_argument("--messages", type=int, default=100_000, help="of a topic of Kafka")
@@ -138,6 +140,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "lost": lambda: lost.lose(folder / "lost"),
         "shut": lambda: lost.shut(folder / "shut"),
         "refused": lambda: lost.refuse(folder / "refused"),
+        "second_day": lambda: [second_day.live(folder / "second_day", options.calls, options.seed)],
         "streams": lambda: streams.torment(folder / "streams", options.files, options.watch_kills),
         "trainings": lambda: trainings.interrupt(
             options.trainings, folder / "trainings", options.seed

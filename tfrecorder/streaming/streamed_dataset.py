@@ -158,7 +158,7 @@ class StreamedDataset:
     def complete(self) -> bool:
         """Write and commit the batch that is staged.
 
-        False if none is, if its spool is gone, or if a file of it was replaced.
+        False if none is, if its rows or spool are gone, or if a file of it was replaced.
 
         Called again after an outage, it continues where it stopped.
 
@@ -202,7 +202,9 @@ class StreamedDataset:
     def _write(self, plan: Plan) -> bool:
         """Write what is staged, and commit it; False if that cannot be, as in `complete`."""
         where = self.where
-        if not is_whole(where, plan.spooled):
+        # Without its rows an `undo` that was killed gave it up.
+        has_rows = storage.exists(os.path.join(where, layout.PLAN_ROWS))
+        if not (has_rows and is_whole(where, plan.spooled)):
             return False
         done = read_all_done(where, plan.shards, plan.digest)
         pending = [shard for shard, record in done.items() if record is None]

@@ -1,0 +1,34 @@
+"""A dataset's life by chance, a short one: a part of what `make torture` lives through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from torture import second_day
+
+import tfrecorder
+
+
+def test_any_call_after_any_other_killed_or_not(tmp_path: Path) -> None:
+    assert second_day.live(tmp_path, 12, seed=3, steps=6).times >= 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_some_lives_more(tmp_path: Path, seed: int) -> None:
+    assert second_day.live(tmp_path, 250, 1000 * seed).times >= 250
+
+
+@pytest.mark.slow
+def test_a_lost_row_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = tfrecorder.append
+
+    def lose(table: pd.DataFrame, out: str, **options: Any) -> object:
+        return append(table[1:], out, **options) if len(table) > 1 else None
+
+    monkeypatch.setattr(tfrecorder, "append", lose)
+    with pytest.raises(AssertionError):
+        second_day.live(tmp_path, 100, 0)
