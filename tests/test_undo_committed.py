@@ -227,6 +227,25 @@ def test_the_command_takes_back_and_says_so_before() -> None:
         tfrecorder.undo("out", dry_run=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("lost", [[1], [2], [3], [4], [0, 1, 2, 3, 4]])
+def test_lost_manifests_are_made_again(lost: list[int]) -> None:
+    """0, 1; 2 was taken back by 3; 4 was added then."""
+    old("out")
+    append("out")
+    tfrecorder.undo("out")
+    tfrecorder.append(table(24, 6), "out", num_shards=1, **QUIET)
+    content = agree("out")
+    for number in lost:
+        Path("out/_tfrecorder/commits", f"{number:05d}.json").unlink()
+    assert tfrecorder.verify("out", progress=False).ok == (lost == [2])
+    written = tfrecorder.repair("out", progress=False).files
+    assert len(written) == len({*lost} - {2}) or 4 in lost
+    assert tfrecorder.verify("out", progress=False).ok
+    assert agree("out") == content
+    if lost != [0, 1, 2, 3, 4]:
+        assert tfrecorder.generations("out") == [4, 3, 1, 0]
+
+
 @pytest.mark.slow
 def test_the_next_operation_completes_what_was_killed(tmp_path: Path) -> None:
     disk = kills.Disk(tmp_path)

@@ -310,6 +310,10 @@ def _plan_and_done(
         stands_for=digest,
     )
     plan = placed(plan, before, adds=True)
+    if before is not None and number - before["commit"] > 1:  # it took back what came between
+        stated = (after or {"stated": (expected.info or {})["version"]})["stated"]
+        version = f"{stated.partition('.')[0]}.0.0"
+        plan = replace(plan, follows={**(plan.follows or {}), "version": version})
     indexes: dict[str, list[int]] = {}
     for shard in shards:
         indexes.setdefault(shard.split, []).append(shard.index)
