@@ -220,6 +220,15 @@ def test_validate_says_what_an_append_would(out) -> None:
     assert not tfrecorder.validate(rows)["code"].isin(["same_bytes", "new_class"]).any()
 
 
+def test_validate_knows_what_was_removed(out) -> None:
+    rows = table(0, 12)
+    tfrecorder.compact("out", drop=[rows["image_uri"][3]], **QUIET)
+    report = tfrecorder.validate(rows, against="out")
+    assert report.empty
+    assert "skipped: 11 rows that are already there" in str(report)
+    assert "removed before: 1 row, which stays out" in str(report)
+
+
 def test_validate_finds_columns_that_do_not_fit(out) -> None:
     rows = new_rows(1).assign(label=3)
     report = tfrecorder.validate(rows, against="out")

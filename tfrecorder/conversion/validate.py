@@ -11,6 +11,7 @@ from tfrecorder import storage
 from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
@@ -19,7 +20,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ValidateKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
-from tfrecorder.output.result import skipped_words
+from tfrecorder.output.result import removed_words, skipped_words
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
@@ -106,7 +107,10 @@ def _beside(
     options, adding = inherited_options(where, newest, given), AppendOptions()
     table = fit_texts(read_source(source, options), stored.fields, source)
     sifted = pass_over_known(table, where, newest, stored.fields, adding)
-    notes = (skipped_words(sifted.known),) if sifted.known else ()
+    stays, _ = read_marks(where, newest).sift(sifted.table)
+    sifted = sifted._replace(table=sifted.table.only(stays))
+    skipped = [skipped_words(sifted.known)] if sifted.known else []
+    notes = (*skipped, *removed_words(int((~stays).sum())))
     if notes and not len(sifted.table.frame):
         return table, Checked(sifted.table.frame, sifted.findings), notes
     checked = check_source(sifted.table, options.division, stored.fields)
