@@ -80,7 +80,7 @@ def test_labels_are_corrected_and_rows_added_in_one_commit(photos: pd.DataFrame)
     new = dict(zip(after.index, after.image_uri, strict=True))
     assert all(new[row] == data for row, data in old.items())
     linked = {os.stat(f"out/{name}").st_ino for name in os.listdir("out")}
-    kept = [name for name, inode in shards.items() if "tfrecord" in name and inode in linked]
+    kept = [n for n, inode in shards.items() if n.endswith(".tfrecord") and inode in linked]
     assert 8 - len(kept) == result.changes.shards <= 2
     again = tfrecorder.update(photos, "out", progress=False)
     assert again.was_finished

@@ -1,0 +1,133 @@
+"""`remove` takes records out for good, and every reader sees what is left."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import tensorflow_datasets as tfds
+from support import SAMPLES, public_files
+
+import tfrecorder
+from tfrecorder.errors import DatasetError, OptionError
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> pd.DataFrame:
+    """A dataset of the photographs in "out", and its rows."""
+    shutil.copytree(SAMPLES / "photos", tmp_path / "photos")
+    uris = sorted(map(str, (tmp_path / "photos").rglob("*.jpg")))
+    labels = [Path(uri).parent.name for uri in uris]
+    splits = ["TRAIN" if n % 4 else "TEST" for n in range(len(uris))]
+    frame = pd.DataFrame({"split": splits, "image_uri": uris, "label": labels})
+    tfrecorder.convert(frame[:40], "out", num_shards=4, progress=False)
+    tfrecorder.append(frame[40:], "out", progress=False)
+    return frame
+
+
+def check(left: pd.DataFrame, gone: pd.DataFrame) -> None:
+    """Every reader has what is left, and nothing of the others is anywhere."""
+    assert set(tfrecorder.to_frame("out").image_uri) == set(left.image_uri)
+    assert tfrecorder.verify("out", progress=False).ok
+    counts = {split: info.num_examples for split, info in builder().info.splits.items()}
+    assert counts == left.split.str.lower().value_counts().to_dict()
+    files = [path for path in Path("out").rglob("*") if path.is_file()]
+    for uri in gone.image_uri:
+        image = Path(uri).read_bytes()
+        names = [file.name for file in files if Path(uri).name.encode() in file.read_bytes()]
+        assert not names
+        assert not [file.name for file in files if image in file.read_bytes()]
+
+
+def builder() -> tfds.core.DatasetBuilder:
+    return tfds.builder_from_directory("out")
+
+
+def test_by_uri_nothing_of_it_is_left_and_it_does_not_come_back(photos: pd.DataFrame) -> None:
+    gone = photos.loc[[2, 3, 44]]
+    before = tfrecorder.to_frame("out", images="bytes").image_uri
+    where = {"image_uri": list(gone.image_uri)}
+    said = tfrecorder.remove("out", where, dry_run=True)
+    result = tfrecorder.remove("out", where, progress=False)
+    assert said.changes == result.changes
+    assert result.changes.removed == 3
+    left = photos.drop(index=gone.index)
+    check(left, gone)
+    after = tfrecorder.to_frame("out", images="bytes").image_uri
+    assert all(before[row] == data for row, data in after.items())
+    assert tfrecorder.append(photos, "out", progress=False).removed == 3
+    assert tfrecorder.update(photos, "out", progress=False).removed == 3
+    check(left, gone)
+    tfrecorder.append(photos, "out", readmit=True, progress=False)
+    check(photos, gone[:0])
+
+
+@pytest.mark.parametrize(
+    ("where", "mask"),
+    [
+        ({"label": "cat"}, lambda frame: frame.label == "cat"),
+        ({"label": "cat", "split": "TEST"}, lambda f: (f.label == "cat") & (f.split == "TEST")),
+        ({"row": [0, 1, 51]}, lambda frame: frame.index.isin([0, 1, 51])),
+        ("label != 'cat' and row > 5", lambda frame: (frame.label != "cat") & (frame.index > 5)),
+    ],
+    ids=str,
+)
+def test_by_columns_or_a_condition(photos: pd.DataFrame, where: object, mask: object) -> None:
+    classes = tfrecorder.info("out").class_names
+    gone = mask(photos)
+    tfrecorder.remove("out", where, progress=False)
+    check(photos[~gone], photos[gone])
+    assert tfrecorder.info("out").class_names == classes  # the integers stay
+
+
+def test_older_positions_and_generations_are_refused_in_words(photos: pd.DataFrame) -> None:
+    batches = tfrecorder.batches("out", "TRAIN", batch_size=4, image_size=16)
+    next(iter(batches))
+    state = batches.state_dict()
+    tfrecorder.remove("out", {"row": 1}, progress=False)
+    again = tfrecorder.batches("out", "TRAIN", batch_size=4, image_size=16)
+    with pytest.raises(OptionError, match="removed"):
+        again.load_state_dict(state)
+    with pytest.raises(DatasetError, match=r"`at=0`.*\(removal\)"):
+        tfrecorder.to_frame("out", at=0)
+    with pytest.raises(DatasetError, match="not taken back"):
+        tfrecorder.undo("out")
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ({"lable": "cat"}, "there is no column 'lable'; there is label"),
+        ({"label": ["cat", "lion"]}, "no row has 'label' 'lion'"),
+        ({"label": "cat", "row": 0}, "no row has all of these"),
+        ("label = 'cat'", "it is no condition on the columns"),
+        ("row > 100", "it holds for no row"),
+        ("row >= 0", "this would leave no record"),
+        ({}, "give columns with values"),
+    ],
+    ids=str,
+)
+def test_what_names_no_row_is_refused(photos: pd.DataFrame, where: object, words: str) -> None:
+    before = public_files("out")
+    with pytest.raises(OptionError) as caught:
+        tfrecorder.remove("out", where, progress=False)
+    assert words in str(caught.value)
+    assert public_files("out") == before
+
+
+def test_rows_of_values_alone_are_removed_too() -> None:
+    kinds = tfrecorder.schema
+    columns = kinds.Schema(split=kinds.Split(), size=kinds.Number(dtype="int64"), name=kinds.Text())
+    frame = pd.DataFrame(
+        {"split": "TRAIN", "size": range(20), "name": list("abcdefghijklmnopqrst")}
+    )
+    tfrecorder.convert(frame, "out", schema=columns, num_shards=3, progress=False)
+    tfrecorder.remove("out", "size >= 15", progress=False)
+    left = tfrecorder.to_frame("out").sort_index()
+    assert list(left.name) == list("abcdefghijklmno")
+    more = frame.assign(size=range(20, 40))
+    result = tfrecorder.update(more, "out", progress=False)
+    assert result.changes.added == 20
+    assert len(tfrecorder.to_frame("out")) == 35
