@@ -14,9 +14,9 @@ from tfrecorder.conversion.removed import Marks, read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
-from tfrecorder.errors import ValidationError
+from tfrecorder.errors import DatasetError, OutputError, ValidationError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import refuse_nested
+from tfrecorder.output.directory import refuse_foreign, refuse_nested
 from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
@@ -54,7 +54,12 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     check_runner(options)
     say("reading the table")
     table = read_source(source, options)
-    newest, anew = newest_commit(where), options.overwrite == "all"
+    try:
+        newest, anew = newest_commit(where), options.overwrite == "all"
+    except DatasetError:
+        with storage.failing_as(OutputError, where):
+            refuse_foreign(where)  # says more, if it is no dataset of ours
+        raise
     marks = read_marks(where, newest)
     begun = None if newest is None else newest.manifest["begun_by"]["source_rows"]
     # Whole if it began the dataset, before some of its rows were removed: the same call again.
