@@ -294,3 +294,10 @@ def test_overwrite_all_begins_anew_and_says_so() -> None:
     assert words in str(result)
     assert words in would["notes"]
     assert tfrecorder.append(frame(*"23"), "out", duplicates="keep", **QUIET).records == 2
+
+
+def test_repair_of_a_manifest_keeps_the_marks() -> None:
+    Path(without_two(), "_tfrecorder/commits/00001.json").unlink()
+    tfrecorder.repair("out", progress=False)
+    assert tfrecorder.verify("out", progress=False).ok
+    assert tfrecorder.append(frame(*"23"), "out", **QUIET).removed == 2

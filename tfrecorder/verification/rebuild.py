@@ -314,6 +314,10 @@ def _plan_and_done(
         stated = (after or {"stated": (expected.info or {})["version"]})["stated"]
         version = f"{stated.partition('.')[0]}.0.0"
         plan = replace(plan, follows={**(plan.follows or {}), "version": version})
+    if before is None:  # it took over the newest marks, and the others went
+        marks = storage.names(expected.path(layout.REMOVED))
+        names = (f"{layout.REMOVED}/{name}" for name in marks if name[:5] <= f"{number:05d}")
+        plan = replace(plan, removed=max(names, default=""))
     indexes: dict[str, list[int]] = {}
     for shard in shards:
         indexes.setdefault(shard.split, []).append(shard.index)
