@@ -266,6 +266,18 @@ def test_the_next_operation_completes_what_was_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_stream_completes_an_undo_that_was_killed(tmp_path: Path) -> None:
+    disk = kills.Disk(tmp_path)
+    attacked = kills.Attacked(kills.OPERATIONS["undo a batch"], disk, tmp_path)
+    for state in [state for state in attacked.states if PLAN in state][::3]:
+        disk.restore(state)
+        assert tfrecorder.stream(Numbered(20), disk.out, **TO_ITS_END).rows == 10
+        assert tfrecorder.generations(disk.out) == [3, 2, 0]
+        assert sum(names_in(disk.out).values()) == 20
+        assert tfrecorder.verify(disk.out, progress=False).ok
+
+
+@pytest.mark.slow
 def test_in_a_bucket(gcs: Gcs) -> None:
     old(OUT)
     before = gcs.files(OUT)

@@ -246,6 +246,7 @@ def open_streamed(
         OutputError: a conversion or an append was begun there and not finished.
         OptionError: an option does not fit the dataset.
     """
+    complete(where)  # an undo that was killed moves the positions back
     newest = own_dataset(where) if storage.exists(os.path.join(where, layout.COMMIT)) else None
     dataset = StreamedDataset(where, source, given, newest, readmit=readmit)
     dataset.complete()
