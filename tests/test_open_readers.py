@@ -271,14 +271,18 @@ def number_of(element: Any) -> int:
     return int(class_of({"image/class/text": element["image/source_id"]}))
 
 
-def test_a_position_of_before_a_compaction_is_refused(out: str) -> None:
+@pytest.mark.parametrize("is_removal", [False, True])
+def test_a_position_of_before_a_new_numbering_is_refused(out: str, is_removal: bool) -> None:
     def readers() -> list[Any]:
         records = tfrecorder.Records(out, "TRAIN")
         loop = tfrecorder.batches(out, "TRAIN", seed=3, image_size=8)
         return [loop, tfrecorder.torch.BatchSampler(records, seed=3)]
 
     states = [reader.state_dict() for reader in readers()]
-    tfrecorder.compact(out, num_shards=2, **QUIET)
+    if is_removal:
+        tfrecorder.remove(out, {"label": "zebra"}, **QUIET)
+    else:
+        tfrecorder.compact(out, num_shards=2, **QUIET)
     for reader, state in zip(readers(), states, strict=True):
         with pytest.raises(
             OptionError, match=r"generation 2 removed, moved or replaced records since then"
