@@ -67,16 +67,16 @@ def test_by_uri_nothing_of_it_is_left_and_it_does_not_come_back(photos: pd.DataF
 @pytest.mark.parametrize(
     ("where", "mask"),
     [
-        ({"label": "cat"}, lambda frame: frame.label == "cat"),
-        ({"label": "cat", "split": "TEST"}, lambda f: (f.label == "cat") & (f.split == "TEST")),
-        ({"row": [0, 1, 51]}, lambda frame: frame.index.isin([0, 1, 51])),
-        ("label != 'cat' and row > 5", lambda frame: (frame.label != "cat") & (frame.index > 5)),
+        ({"label": "cat"}, "label == 'cat'"),
+        ({"label": "cat", "split": "TEST"}, "label == 'cat' and split == 'TEST'"),
+        ({"row": [0, 1, 51]}, "index in [0, 1, 51]"),
+        ("label != 'cat' and row > 5", "label != 'cat' and index > 5"),
     ],
     ids=str,
 )
-def test_by_columns_or_a_condition(photos: pd.DataFrame, where: object, mask: object) -> None:
+def test_by_columns_or_a_condition(photos: pd.DataFrame, where: object, mask: str) -> None:
     classes = tfrecorder.info("out").class_names
-    gone = mask(photos)
+    gone = photos.index.isin(photos.query(mask).index)
     tfrecorder.remove("out", where, progress=False)
     check(photos[~gone], photos[gone])
     assert tfrecorder.info("out").class_names == classes  # the integers stay
