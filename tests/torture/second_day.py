@@ -363,8 +363,8 @@ class SecondDay(RuleBasedStateMachine):
         after = self.now.updated(table, missing).added(table, self.images, readmit)
         new_classes = sorted({*after.classes} - {*self.now.classes})
         after = dataclasses.replace(after, classes=(*self.now.classes, *new_classes))
-        if not after.records:
-            return
+        if not after.records or after.rejects - self.now.rejects:
+            return  # rejects alone are refused
         options = {"missing": missing, "readmit": readmit, "max_reject_fraction": 1.0, **QUIET}
         call = partial(tfrecorder.update, table, self.out, num_shards=1, **options)
         is_corrected = after.numbered == self.now.numbered
