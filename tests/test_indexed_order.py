@@ -139,7 +139,8 @@ def test_a_position_goes_through_json():
     import json
 
     state = json.loads(json.dumps(POSITION.to_json()))
-    assert Position("3f2a", "TRAIN", "exact", 7).with_saved(state, 100, takes_seed=True) == POSITION
+    begin = Position("3f2a", "TRAIN", "exact", 7)
+    assert begin.with_saved(state, 100, since=0, takes_seed=True) == POSITION
 
 
 @pytest.mark.parametrize(
@@ -157,4 +158,4 @@ def test_a_position_goes_through_json():
 )
 def test_a_position_of_another_run_is_refused(change, words):
     with pytest.raises(OptionError, match=words):
-        POSITION.with_saved(POSITION.to_json() | change, 100, takes_seed=False)
+        POSITION.with_saved(POSITION.to_json() | change, 100, since=0, takes_seed=False)

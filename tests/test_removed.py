@@ -13,7 +13,6 @@ from growing_cases import QUIET, drawn
 from support import dry_run, invoke
 
 import tfrecorder
-from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 
 pytest_plugins = ["gcs.fixtures"]
@@ -238,9 +237,6 @@ def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
     assert words in str(tfrecorder.remove("gs://bkt/out", image, **QUIET))
     assert tfrecorder.append(frame(*"01"), "gs://bkt/out", **QUIET).removed == 2
     assert tfrecorder.verify("gs://bkt/out", absent=["img/0.png"], progress=False).ok
-    gcs.rule("bkt", unsigned="none")
-    said = storage.keeps_removed("gs://bkt/out")
-    assert said.startswith("whether gs://bkt keeps removed objects is not known (")
 
 
 def test_remove_leaves_nothing_that_names_the_rows_and_marks_them() -> None:

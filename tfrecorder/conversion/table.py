@@ -16,7 +16,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, OutputError, ValidationError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import refuse_foreign, refuse_nested
+from tfrecorder.output.directory import refuse_foreign, refuse_links, refuse_nested
 from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
@@ -51,6 +51,7 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
         DatasetError: the dataset that is there is damaged.
     """
     refuse_nested(where, options)
+    refuse_links(where)
     check_runner(options)
     say("reading the table")
     table = read_source(source, options)

@@ -13,7 +13,14 @@ from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.option import require
-from tfrecorder.output.directory import Standing, claim, clear, stage_next, standing_of
+from tfrecorder.output.directory import (
+    Standing,
+    claim,
+    clear,
+    refuse_links,
+    stage_next,
+    standing_of,
+)
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.schema.fields import from_json
@@ -108,6 +115,7 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
     """
     require(flag, dry_run=dry_run)
     given, where = os.fspath(directory), storage.absolute(storage.given_path(directory))
+    refuse_links(where)
     with storage.failing_as(DatasetError, where):
         standing = standing_of(where)
         if standing == Standing(None, None):

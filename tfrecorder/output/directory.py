@@ -86,8 +86,7 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
     """
     with storage.failing_writes(output_dir), storage.failing_as(OutputError, output_dir):
         is_local = storage.is_local(output_dir)
-        if is_local and os.path.isdir(output_dir):
-            folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
+        refuse_links(output_dir)
         if has_plan:
             refuse_foreign(output_dir)
         lock = folders.locked(output_dir, layout.LOCK) if is_local else contextlib.nullcontext(True)
@@ -98,6 +97,13 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
                     "ends, or choose another `output_dir`."
                 )
             yield
+
+
+def refuse_links(output_dir: str) -> None:
+    """Raise an OutputError if a folder of ours in the directory is a link to another."""
+    with storage.failing_writes(output_dir):
+        if storage.is_local(output_dir) and os.path.isdir(output_dir):
+            folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
 
 
 def refuse_foreign(output_dir: str) -> None:
