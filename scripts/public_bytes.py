@@ -155,7 +155,7 @@ def grow(photos: pd.DataFrame) -> None:
     shutil.copytree(out / "appended", out / "compacted")
     tfrecorder.compact(out / "compacted", progress=False)
     shutil.copytree(out / "compacted", out / "overwritten")
-    tfrecorder.convert(photos, out / "overwritten", overwrite=True, progress=False)
+    tfrecorder.convert(photos, out / "overwritten", overwrite="all", progress=False)
 
 
 def convert(folder: Path) -> tuple[dict[str, str], list[str]]:
