@@ -17,9 +17,8 @@ def test_any_call_after_any_other_killed_or_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_some_lives_more(tmp_path: Path, seed: int) -> None:
-    assert second_day.live(tmp_path, 250, 1000 * seed).times >= 250
+def test_some_lives_more(tmp_path: Path) -> None:
+    assert second_day.live(tmp_path, 80, 1000).times >= 80
 
 
 @pytest.mark.slow
