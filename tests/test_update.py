@@ -183,6 +183,23 @@ def test_boxes_and_masks_are_corrected(options: dict[str, int]) -> None:
     assert masks == [0, 5, 2]
 
 
+def test_the_frame_of_a_dataset_corrects_it_also_where_images_came_as_bytes(
+    photos: pd.DataFrame,
+) -> None:
+    paths = map(Path, photos.image_uri)
+    cells = [{"bytes": path.read_bytes(), "path": f"feed/{path.name}"} for path in paths]
+    write(photos.assign(image_uri=cells))
+    frame = tfrecorder.to_frame("out")
+    frame.iloc[5, frame.columns.get_loc("label")] = "moss"
+    result = tfrecorder.update(frame, "out", progress=False)
+    assert (result.changes.corrected, result.changes.added) == (1, 0)
+    assert tfrecorder.to_frame("out").label.tolist() == frame.label.tolist()
+    again = photos.assign(image_uri=cells).drop(index=0)
+    result = tfrecorder.update(again, "out", missing="remove", progress=False)
+    assert (result.changes.corrected, result.changes.removed) == (1, 1)
+    assert tfrecorder.verify("out", progress=False).ok
+
+
 def test_what_cannot_be_an_update_is_refused(photos: pd.DataFrame) -> None:
     with pytest.raises(DatasetError):
         tfrecorder.update(photos, "out", progress=False)

@@ -215,8 +215,7 @@ def _rows(
     ]
     every = commits(where, newest)
     old, of_split = joined([p for p, _ in parts]), pd.concat([s for _, s in parts])
-    columns = {name: old.column(name).combine_chunks() for name in old.column_names}
-    statistics = [statistics_of(checked.fields, columns, of_split, every)]
+    statistics = [statistics_of(checked.fields, _columns(old), of_split, every)]
     if len(new.frame):
         statistics.append(described(new))
     plan, planned, touched = changed_plan(
@@ -294,23 +293,48 @@ def _matching(
     at = np.full(len(checked.frame), -1)
     free, remade = stored.is_newest.copy(), np.zeros(len(at), bool)
     names = sorted({*value_columns(stored.rows.column_names)} & {*checked.values})
+    numbers = stored.rows.column(SOURCE_ID).to_numpy()
+
+    def pair(keys: pa.Array, among: np.ndarray) -> pd.Series:
+        """Give each row without one a row of the dataset with the same key; those that got one."""
+        codes = keys.dictionary_encode().indices.to_numpy()
+        known = _turns(codes[: len(among)], among, numbers)
+        wanted = _turns(codes[len(among) :], at < 0, np.arange(len(at)))
+        found = wanted.merge(known, on=["key", "turn"], suffixes=("", "_there"))
+        at[found["row"]] = found["row_there"]
+        return found["row"]
+
     # With another mask, it is a correction of the row with the image.
     for compared in [files, images] if len(files) > len(images) > 0 else [files]:
         here = _keys(checked.values, base, compared, names)
         there = pa.nulls(len(free), pa.large_string())
         for folder in stored.rows.column(BASE).unique().to_pylist():
             of = pc.equal(stored.rows.column(BASE), folder).combine_chunks()
-            part = stored.rows.filter(of)
-            values = {name: part.column(name).combine_chunks() for name in part.column_names}
+            values = _columns(stored.rows.filter(of))
             there = pc.replace_with_mask(there, of, _keys(values, folder, compared, names))
-        codes = pa.concat_arrays([there, here]).dictionary_encode().indices.to_numpy()
-        known = _turns(codes[: len(free)], free, stored.rows.column(SOURCE_ID).to_numpy())
-        wanted = _turns(codes[len(free) :], at < 0, np.arange(len(at)))
-        found = wanted.merge(known, on=["key", "turn"], suffixes=("", "_there"))
-        at[found["row"]] = found["row_there"]
-        remade[found["row"]] = compared is not files
+        remade[pair(pa.concat_arrays([there, here]), free)] = compared is not files
         free[at[at >= 0]] = False
+    came_as_bytes = _came_as_bytes(stored.rows, images)
+    if came_as_bytes.any():  # a frame of the dataset has their names alone
+        of_tables = [
+            joined_texts([table[one.uri_key] for one in images])
+            for table in (_columns(stored.rows), checked.values)
+        ]
+        pair(pa.concat_arrays(of_tables), free & came_as_bytes)
     return at, remade
+
+
+def _columns(rows: pa.Table) -> dict[str, pa.Array]:
+    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
+
+
+def _came_as_bytes(rows: pa.Table, images: Sequence[Field]) -> np.ndarray:
+    """True for each row of a dataset of which an image came as bytes."""
+    came = np.zeros(len(rows), bool)
+    for field in images:
+        if field.spool_key in rows.column_names:
+            came |= np.asarray(pc.not_equal(rows.column(field.spool_key), ""))
+    return came
 
 
 def _turns(keys: np.ndarray, among: np.ndarray, order: np.ndarray) -> pd.DataFrame:
