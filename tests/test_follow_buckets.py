@@ -51,7 +51,7 @@ def test_batches_follow_a_dataset_in_a_bucket(gcs: Gcs) -> None:
 
 
 @pytest.mark.slow
-def test_each_epoch_reads_one_manifest_however_often_the_dataset_grew(gcs: Gcs) -> None:
+def test_each_epoch_reads_one_manifest_or_two_however_often_the_dataset_grew(gcs: Gcs) -> None:
     tfrecorder.convert(table(0, 6), OUT, **QUIET)
     append(table(6, 2), OUT)
     train = tfrecorder.batches(OUT, "TRAIN", follow=True, **IDS)
@@ -64,4 +64,6 @@ def test_each_epoch_reads_one_manifest_however_often_the_dataset_grew(gcs: Gcs) 
     gcs.forget_requests()
     ids(train)
     counts.append((gcs.count("list"), gcs.count("download", "*/commits/*")))
-    assert counts == [(1, 1)] * 3
+    # A second time where it grew: was the generation before taken back?
+    assert [lists for lists, _ in counts] == [1, 1, 1]
+    assert max(manifests for _, manifests in counts) <= 2

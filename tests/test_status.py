@@ -197,7 +197,8 @@ def test_on_a_bucket_done_records_are_read_many_at_a_time(gcs: Gcs, frame) -> No
     assert gcs.count("download", "*/done/*") == shards
     assert gcs.count() < shards + 20
     assert gcs.peak() > 4, "many at a time"
-    assert found.as_dict() == {**finished.as_dict(), "committed": False, "output_dir": out}
+    of_commit = {"committed": False, "origins": {}, "generations": 0, "output_dir": out}
+    assert found.as_dict() == {**finished.as_dict(), **of_commit}
 
 
 def test_nothing_is_changed_by_looking(unfinished: Path) -> None:

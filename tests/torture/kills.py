@@ -298,14 +298,16 @@ class Attacked:
 
     def undo(self, state: Files, seen: int | None) -> None:
         """`undo` instead: what was seen stands, or the old dataset if there was none."""
-        self._place.restore(state)
         pending = "_tfrecorder/plan.json" in state
+        if not pending and seen != self.new:
+            return  # it had not begun: an older addition would be taken back
+        self._place.restore(state)
         try:
             tfrecorder.undo(self._place.out)
         except DatasetError as error:
             demand(seen == self.new or not pending, str(error))
         else:
-            if not pending and seen == self.new:  # it had ended, and is taken back as a whole
+            if not pending:  # it had ended, and is taken back as a whole
                 seen = self._old
         if self._operation.undoes:
             seen = self.new

@@ -57,10 +57,11 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     table = read_source(source, options)
     try:
         newest, anew = newest_commit(where), options.overwrite == "all"
-    except DatasetError:
+    except DatasetError as error:
         with storage.failing_as(OutputError, where):
             refuse_foreign(where)  # says more, if it is no dataset of ours
-        raise
+        denied = getattr(error.__cause__, "code", "not_found") != "not_found"
+        raise (OutputError(str(error)) if denied else error) from error.__cause__
     marks = read_marks(where, newest)
     begun = None if newest is None else newest.manifest["begun_by"]["source_rows"]
     # Whole if it began the dataset, before some of its rows were removed: the same call again.

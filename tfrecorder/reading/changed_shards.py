@@ -39,7 +39,7 @@ def read_in_words(shard: ShardFile) -> Iterator[None]:
     try:
         yield
     except storage.UnreadableError as error:
-        words = f"{shard.path} cannot be read: {error}"
+        words = f"{shard.path} cannot be read: {error}."
         raise (change_of(shard) or DatasetError(words)) from error
 
 
