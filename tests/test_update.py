@@ -113,6 +113,18 @@ def test_a_correction_needs_no_source_and_keeps_numbers_positions_and_generation
         np.testing.assert_array_equal(one[0], other[0])
 
 
+def test_only_what_the_newest_update_replaced_is_kept_for_undo(photos: pd.DataFrame) -> None:
+    write(photos)
+    for row, label in ((1, "moss"), (2, "sand"), (40, "moss")):
+        kept = photos.copy()
+        photos.loc[row, "label"] = label
+        changes = tfrecorder.update(photos, "out", progress=False).changes
+        assert len(list(Path("out/_tfrecorder/before").glob("*.tfrecord"))) == changes.shards == 1
+    tfrecorder.undo("out")
+    check_all(kept)
+    assert not list(Path("out/_tfrecorder/before").iterdir())
+
+
 def test_rows_that_are_gone_are_removed_only_if_asked(photos: pd.DataFrame) -> None:
     write(photos)
     fewer = photos.drop(index=[0, 9, 20])

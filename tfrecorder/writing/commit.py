@@ -192,7 +192,7 @@ def _finish(
         taken -= {*layout.shards_of(manifest["splits"])}
         gone |= {file for shard in taken for file in shard.files}
     if plan.kind is PlanKind.UPDATE:
-        _keep_for_undo(output_dir, plan, manifest)
+        gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest)
     _publish_all(output_dir, files)
@@ -207,8 +207,12 @@ def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
     return {*gone, layout.ROWS}
 
 
-def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> None:
-    """Put the shards that an update wrote again where nobody reads them, until the next commit."""
+def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
+    """Put the shards that an update wrote again where nobody reads them, until the next commit.
+
+    Returns:
+        What an update before it has left there.
+    """
     names: dict[str, str] = {}
     for split, (revision, count) in manifest["replaced"].items():
         kept = {*plan.kept.get(split, ())}
@@ -216,6 +220,8 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
             if shard.index not in kept:
                 names |= {name: layout.before(name) for name in shard.files}
     storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
+    there = storage.names(os.path.join(output_dir, layout.BEFORE))
+    return {f"{layout.BEFORE}/{name}" for name in there} - {*names.values()}
 
 
 def _before(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
