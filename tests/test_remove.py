@@ -101,9 +101,10 @@ def test_older_positions_and_generations_are_refused_in_words(photos: pd.DataFra
     [
         ({"lable": "cat"}, "there is no column 'lable'; there is label"),
         ({"label": ["cat", "lion"]}, "no row has 'label' 'lion'"),
-        ({"label": "cat", "row": 0}, "no row has all of these"),
+        ({"label": "cat", "row": 0}, "it holds for no row"),
         ("label = 'cat'", "it is no condition on the columns"),
         ("row > 100", "it holds for no row"),
+        ("row", "it is neither true nor false for each row"),
         ("row >= 0", "this would leave no record"),
         ({}, "give columns with values"),
     ],
@@ -115,6 +116,16 @@ def test_what_names_no_row_is_refused(photos: pd.DataFrame, where: object, words
         tfrecorder.remove("out", where, progress=False)
     assert words in str(caught.value)
     assert public_files("out") == before
+
+
+def test_a_row_with_several_classes_has_each_of_them() -> None:
+    kinds = tfrecorder.schema
+    columns = kinds.Schema(split=kinds.Split(), size=kinds.Number(), tags=kinds.Labels())
+    tags = [["red"], ["red", "round"], ["round"], [], ["blue"]]
+    frame = pd.DataFrame({"split": "TRAIN", "size": range(5), "tags": tags})
+    tfrecorder.convert(frame, "out", schema=columns, progress=False)
+    tfrecorder.remove("out", {"tags": "round"}, progress=False)
+    assert sorted(tfrecorder.to_frame("out").index) == [0, 3, 4]
 
 
 def test_rows_of_values_alone_are_removed_too() -> None:

@@ -94,6 +94,33 @@ def _grown(out: str) -> None:
     append(out)
 
 
+def update(out: str) -> None:
+    """Two labels are corrected, one to a new class; rows are added, one of them a reject."""
+    table = rows(0, 20, "a", "b")
+    table.loc[[2, 9], "label"] = ["b", "d"]
+    table.loc[19, "image_uri"] += ".missing"
+    tfrecorder.update(table, out, max_reject_fraction=0.5, **QUIET)
+
+
+def update_splits(out: str) -> None:
+    """A row goes to another split, some go, and one is corrected."""
+    table = rows(0, 10, "a", "b")
+    table.loc[4, ["split", "label"]] = ["TEST", "b"]
+    table.loc[6, "label"] = "b"
+    tfrecorder.update(table, out, missing="remove", **QUIET)
+
+
+def _removed_one(out: str) -> None:
+    """So that the salt of the marks is known."""
+    _grown(out)
+    tfrecorder.remove(out, {"row": 0}, **QUIET)
+
+
+def _updated(out: str) -> None:
+    _grown(out)
+    update(out)
+
+
 OPERATIONS = {
     "convert": Operation(lambda out: None, lambda out: convert(out, rows(0, 12, "a", "b"))),
     "append": Operation(lambda out: convert(out, rows(0, 12, "a", "b")), append),
@@ -105,6 +132,12 @@ OPERATIONS = {
     "compact, large shards stay": Operation(
         _grown, lambda out: tfrecorder.compact(out, shard_size="3KB", **QUIET)
     ),
+    "update": Operation(_grown, update),
+    "update, rows move and go": Operation(_grown, update_splits),
+    "remove": Operation(
+        _removed_one, lambda out: tfrecorder.remove(out, {"row": [1, 3, 9]}, **QUIET)
+    ),
+    "undo an update": Operation(_updated, lambda out: tfrecorder.undo(out), undoes=True),
     "undo an append": Operation(_grown, lambda out: tfrecorder.undo(out), undoes=True),
     "undo a batch": Operation(_streamed_twice, lambda out: tfrecorder.undo(out), undoes=True),
     "overwrite": Operation(

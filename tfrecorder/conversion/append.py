@@ -13,35 +13,26 @@ import os
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
-from tfrecorder import storage
-from tfrecorder.conversion import dry_run as trial, job
 from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
-from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.removed import read_marks
-from tfrecorder.conversion.same_schema import fit_texts, numbered, refuse_other_schema
+from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say, check_table, planned_rows
-from tfrecorder.core.checks import flag
-from tfrecorder.errors import DatasetError
+from tfrecorder.conversion.table import Say, planned_rows
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords
-from tfrecorder.options.option import names_of, require
+from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
-from tfrecorder.options.subsets import NOT_APPENDED
-from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
-from tfrecorder.reading.commits import Commit, newest_commit
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import merge_rows
-from tfrecorder.reading.open import open_dataset
-from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.report import beside_dataset, build_report
-from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,10 +42,6 @@ if TYPE_CHECKING:
     from tfrecorder.conversion.dry_run import DryRun
     from tfrecorder.options.keywords import OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
-
-
-#: Options that must be known before the dataset is opened.
-EARLY = ("runner_options", "progress")
 
 
 @overload
@@ -118,54 +105,23 @@ def append(
     Example:
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
-    require(flag, stage_only=stage_only, dry_run=dry_run)
     given: dict[str, Any] = {"runner": runner, **options}
     own = {name: given.pop(name) for name in names_of(AppendOptions) if name in given}
-    adding = AppendOptions.of(own)
-    # The others need the dataset, which is not opened yet.
-    early = {name: given[name] for name in (*EARLY, *NOT_APPENDED) if name in given}
-    chosen = ConvertOptions.of(early, NOT_APPENDED)
-    path = output_path(directory, chosen, "directory")
-    where = storage.absolute(path)
-    with storage.acting_as(chosen.account):
-        own_dataset(where)  # otherwise the claim would make a directory
-    rows = partial(_rows, source, where, adding, given, dry_run)
-    work = job.Job("append", path, chosen, rows, source, adds=True)
-    if dry_run:
-        return trial.of_job(work)
-    return job.stage_only(work) if stage_only else job.run(work)
-
-
-def own_dataset(where: str) -> Commit:
-    """The newest commit of a dataset that can be added to.
-
-    Raises:
-        DatasetError: there is no finished dataset written by this package.
-    """
-    with storage.failing_as(DatasetError, where):
-        newest = newest_commit(where)
-        if newest is None:
-            open_dataset(where)  # says what is there instead
-            raise DatasetError(
-                f"{where} was not written by tfrecorder, which appends only to its own datasets."
-            )
-    return newest
+    rows = partial(_rows, source, AppendOptions.of(own), given)
+    chosen = early_options(given)
+    return run_on("append", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(
     source: Any,
-    where: str,
     adding: AppendOptions,
     given: dict[str, Any],
+    where: str,
     dry_run: bool,
     say: Say,
 ) -> PlannedRows | ConversionResult:
     """The rows that are not in the dataset yet, planned to be added to it."""
-    if not dry_run:
-        complete(where)
-    stored, newest = open_dataset(where), own_dataset(where)
-    options = inherited_options(where, newest, given)
-    check_runner(options)
+    stored, newest, options, _ = opened(where, given, dry_run)
     say("reading the table")
     table = fit_texts(read_source(source, options), stored.fields, source)
     say("looking for images already there")
@@ -179,11 +135,8 @@ def _rows(
     if any(there.values()) and not len(table.frame):
         return _nothing(stored, newest, sifted, there["removed"])
     say("checking the table")
-    refuse_other_schema(where, stored.fields, table)
-    options = dataclasses.replace(options, warnings=adding.severe(options.warnings))
     beside = partial(sifted.beside, stored.fields, adding)
-    checked, report = check_table(table, where, options, stored.fields, beside)
-    refuse_other_schema(where, stored.fields, table, checked.fields)
+    checked, report = checked_beside(where, stored.fields, table, options, adding, beside)
     checked = numbered(checked, table, rows_of(newest.manifest), numbers)
     kind = PlanKind.APPEND
     rows = planned_rows(where, table, checked, report, options, kind, **there)

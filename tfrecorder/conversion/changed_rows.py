@@ -7,8 +7,8 @@ some are removed, their records keep their numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,13 @@ from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 
 
-@dataclass
+@dataclass(frozen=True)
 class StoredRows:
     """All rows of a dataset, in the order of its shards.
 
     Attributes:
+        where: the dataset's directory.
+        newest: its newest commit.
         shards: of the dataset.
         rows: as `every_row` gives them.
         shard: for each row, the place of its shard in `shards`.
@@ -45,30 +47,49 @@ class StoredRows:
 
     where: str
     newest: Commit
-    shards: Sequence[Shard] = field(init=False)
-    rows: pa.Table = field(init=False)
-    shard: np.ndarray = field(init=False)
-    is_newest: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.shards = self.newest.shards
-        self.rows, self.shard = every_row(self.where, self.shards)
-        self.is_newest = newest_of_each(self.rows)
+    shards: Sequence[Shard]
+    rows: pa.Table
+    shard: np.ndarray
+    is_newest: np.ndarray
 
     @property
     def splits(self) -> pd.Series:
         """The split of each row."""
         return splits_of(self.shards, self.shard)
 
-    def size_of(self, place: int) -> int:
-        """The size of a shard in bytes."""
-        sizes = self.rows.column(COPY_OF.size).to_numpy()[self.shard == place]
+    @property
+    def numbers(self) -> np.ndarray:
+        """The number of each row in its source."""
+        return np.asarray(self.rows.column(SOURCE_ID).to_numpy())
+
+    @property
+    def has_record(self) -> np.ndarray:
+        """False for each row that is a reject."""
+        return np.asarray(self.rows.column(COPY_OF.size).to_numpy() >= 0)
+
+    def size_of(self, places: Collection[int]) -> int:
+        """The bytes of the shards in some places."""
+        sizes = self.rows.column(COPY_OF.size).to_numpy()[np.isin(self.shard, [*places])]
         return int(sizes[sizes > 0].sum())
 
     def all_of(self, rows: np.ndarray) -> np.ndarray:
         """True for every attempt at one of some rows, which a mask names."""
-        numbers = self.rows.column(SOURCE_ID).to_numpy()
-        return np.isin(numbers, numbers[rows])
+        return np.isin(self.numbers, self.numbers[rows])
+
+
+def stored_rows(where: str, newest: Commit) -> StoredRows:
+    """All rows of a dataset.
+
+    Raises:
+        DatasetError: a table cannot be read, or does not fit its shard.
+    """
+    rows, shard = every_row(where, newest.shards)
+    return StoredRows(where, newest, newest.shards, rows, shard, newest_of_each(rows))
+
+
+def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
+    """The columns of a table by name, each in one piece."""
+    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
 
 
 @dataclass(frozen=True)
@@ -139,8 +160,7 @@ def changed_plan(
         raise OptionError("this would leave no record; remove the directory instead.")
     planned = joined([part for part in parts if len(part)] or [again])
     everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
-    columns = {name: planned.column(name).combine_chunks() for name in planned.column_names}
-    digest = hashlib.sha256(fingerprint(everything, columns).encode())
+    digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())
     positions = stored.newest.manifest["positions"]
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.conversion import dry_run as trial, job
-from tfrecorder.conversion.append import own_dataset
+from tfrecorder.conversion.job import Job
+from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
 from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
@@ -116,10 +116,8 @@ def compact(
         )
     require(flag, stage_only=stage_only, dry_run=dry_run)
     rows = partial(_rows, where, target, uri_list("drop", drop), at, chosen, dry_run)
-    work = job.Job("compaction", path, chosen, rows, adds=in_place)
-    if dry_run:
-        return trial.of_job(work)
-    return job.stage_only(work) if stage_only else job.run(work)
+    work = Job("compaction", path, chosen, rows, adds=in_place)
+    return run_as_asked(work, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -12,33 +13,33 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.conversion import dry_run as trial, job
-from tfrecorder.conversion.append import own_dataset
-from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan
-from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.changed_rows import (
+    Added,
+    StoredRows,
+    changed_plan,
+    columns_of,
+    stored_rows,
+)
+from tfrecorder.conversion.on_dataset import opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say
-from tfrecorder.core.checks import flag, nearest
+from tfrecorder.core.checks import nearest
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords
-from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.changes import Changes
-from tfrecorder.output.path import output_path
+from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import commits
-from tfrecorder.reading.open import open_dataset
-from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field, primary_image
-from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.schema.splits import SPLIT_TYPE
-from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,35 +91,27 @@ def remove(
     Example:
         >>> tfrecorder.remove("out", {"image_uri": "cats/tom.jpg"})  # doctest: +SKIP
     """
-    require(flag, stage_only=stage_only, dry_run=dry_run)
+    rows = partial(_rows, where, dict(options))
     chosen = ConvertOptions.of(options, NOT_REMOVED)
-    path = output_path(directory, chosen, "directory")
-    folder = storage.absolute(path)
-    with storage.acting_as(chosen.account):
-        own_dataset(folder)  # otherwise the claim would make a directory
-    rows = partial(_rows, folder, where, dict(options), dry_run)
-    work = job.Job("removal", path, chosen, rows, adds=True)
-    if dry_run:
-        return trial.of_job(work)
-    return job.stage_only(work) if stage_only else job.run(work)
+    return run_on("removal", directory, chosen, rows, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(
-    folder: str, where: Mapping[str, Any] | str, given: dict[str, Any], dry_run: bool, say: Say
-) -> PlannedRows:
+    where: Mapping[str, Any] | str, given: dict[str, Any], folder: str, dry_run: bool, say: Say
+) -> PlannedRows | ConversionResult:
     """The rows of a dataset without some of them, planned to be written again."""
-    if not dry_run:
-        complete(folder)
-    dataset, newest = open_dataset(folder), own_dataset(folder)
-    options = inherited_options(folder, newest, given)
-    check_runner(options)
+    dataset, newest, options, was_left = opened(folder, given, dry_run)
     say("reading the tables")
-    stored = StoredRows(folder, newest)
-    chosen = _chosen(stored, dataset.fields, where) & stored.is_newest
+    stored = stored_rows(folder, newest)
+    chosen, fault = _chosen(stored, dataset.fields, where)
+    if fault is not None:
+        if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
+            return dataclasses.replace(read_result(folder), was_finished=True)
+        raise fault
+    chosen &= stored.is_newest
     gone = stored.all_of(chosen)
     stays = stored.is_newest & ~gone
-    left = stored.rows.filter(pa.array(stays))
-    columns = {name: left.column(name).combine_chunks() for name in left.column_names}
+    left = columns_of(stored.rows.filter(pa.array(stays)))
     every = commits(folder, newest)
     plan, planned, touched = changed_plan(
         stored,
@@ -129,13 +122,13 @@ def _rows(
         options,
         PlanKind.REMOVAL,
         folder,
-        statistics_of(dataset.fields, columns, stored.splits[stays], every),
+        statistics_of(dataset.fields, left, stored.splits[stays], every),
     )
     changes = Changes(
         removed=int(chosen.sum()),
         shards=len(touched),
         of_shards=len(stored.shards),
-        bytes=sum(map(stored.size_of, touched)),
+        bytes=stored.size_of(touched),
     )
     marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
     return PlannedRows(
@@ -151,45 +144,57 @@ def _rows(
 
 def _chosen(
     stored: StoredRows, fields: tuple[Field, ...], where: Mapping[str, Any] | str
-) -> np.ndarray:
-    """True for each row that a condition names."""
+) -> tuple[np.ndarray, OptionError | None]:
+    """True for each row that a condition names; and what is wrong if it, or a part, names none.
+
+    Raises:
+        OptionError: it cannot be understood.
+    """
     frame = _frame(stored, fields)
-    if isinstance(where, str):
-        try:
-            rows = frame.query(where, engine="python").index
-        except Exception as error:  # whatever the parser and the values make of it
-            names = ", ".join(map(repr, frame.columns))
-            words = f"it is no condition on the columns {names}: {error}"
-            raise OptionError.of("where", where, words) from error
-        chosen = frame.index.isin(rows)
-        if not chosen.any():
-            raise OptionError.of("where", where, "it holds for no row; nothing was removed.")
-        return np.asarray(chosen)
+    chosen, fault = (_by_query if isinstance(where, str) else _by_values)(frame, where)
+    if fault is None and not chosen.any():
+        shown = where if isinstance(where, str) else dict(where)
+        fault = OptionError.of("where", shown, "it holds for no row; nothing was removed.")
+    return chosen, fault
+
+
+def _by_query(frame: pd.DataFrame, where: Any) -> tuple[np.ndarray, None]:
+    try:
+        holds = frame.eval(where, engine="python")
+        if not isinstance(holds, pd.Series) or not pd.api.types.is_bool_dtype(holds.dtype):
+            raise ValueError("it is neither true nor false for each row")
+    except Exception as error:  # whatever the parser and the values make of it
+        names = ", ".join(map(repr, frame.columns))
+        words = f"it is no condition on the columns {names}: {error}"
+        raise OptionError.of("where", where, words) from error
+    return np.array(holds), None
+
+
+def _by_values(frame: pd.DataFrame, where: Any) -> tuple[np.ndarray, OptionError | None]:
     if not isinstance(where, Mapping) or not where:
         words = "give columns with values, such as `{'label': 'cat'}`, or a condition as a text."
         raise OptionError.of("where", where, words)
-    chosen = np.ones(len(frame), bool)
+    chosen, fault = np.ones(len(frame), bool), None
     for name, value in where.items():
         if name not in frame:
             near = nearest(str(name), list(frame.columns)) or ", ".join(map(repr, frame.columns))
             raise OptionError(f"`where`: there is no column {name!r}; there is {near}.")
         values = [value] if isinstance(value, (str, bytes)) or np.isscalar(value) else list(value)
-        absent = [one for one in values if not (frame[name] == one).any()]
-        if absent:
+        cells = pd.Series(frame[name]).explode()  # a row of several classes has each of them
+        there = {*cells}
+        if absent := [one for one in values if one not in there]:
             more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
-            raise OptionError(
+            fault = OptionError(
                 f"`where`: no row has {name!r} {absent[0]!r}{more}; write each exactly as the "
                 "source did. Nothing was removed."
             )
-        chosen &= frame[name].isin(values).to_numpy()
-    if not chosen.any():
-        raise OptionError.of("where", dict(where), "no row has all of these; nothing was removed.")
-    return chosen
+        chosen &= frame.index.isin(cells.index[cells.isin(values)])
+    return chosen, fault
 
 
 def _frame(stored: StoredRows, fields: tuple[Field, ...]) -> pd.DataFrame:
     """The rows of a dataset with the columns that a condition may name."""
-    columns: dict[str, Any] = {ROW: stored.rows.column(SOURCE_ID).to_numpy()}
+    columns: dict[str, Any] = {ROW: stored.numbers}
     columns[SPLIT_COLUMN] = stored.splits.astype(object).to_numpy()
     first = primary_image(fields)
     for field in fields:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
@@ -18,37 +18,29 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder import storage
-from tfrecorder.conversion import dry_run as trial, job
-from tfrecorder.conversion.append import EARLY, own_dataset
-from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan
-from tfrecorder.conversion.existing_rows import NOWHERE, joined_texts, texts_of
-from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.changed_rows import (
+    Added,
+    StoredRows,
+    changed_plan,
+    columns_of,
+    stored_rows,
+)
+from tfrecorder.conversion.corrected_values import changes_of, relabelled, with_values
+from tfrecorder.conversion.matching_rows import fitted, matching_rows
 from tfrecorder.conversion.new_classes import named_classes
+from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removed import read_marks
-from tfrecorder.conversion.same_schema import fit_texts, refuse_other_schema
+from tfrecorder.conversion.same_schema import fit_texts
 from tfrecorder.conversion.staged import PlannedRows, Summary
-from tfrecorder.conversion.table import Say, check_table
-from tfrecorder.core.checks import flag
-from tfrecorder.format.plan_columns import (
-    BASE,
-    CHANGE,
-    COPY_OF,
-    MADE,
-    READ,
-    SAME,
-    VALUES,
-    value_columns,
-)
+from tfrecorder.conversion.table import Say
+from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import UpdateKeywords
-from tfrecorder.options.option import names_of, require
+from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
-from tfrecorder.options.subsets import NOT_APPENDED
 from tfrecorder.output.changes import Changes
-from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
@@ -56,19 +48,14 @@ from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind, described, spooled_images
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.commits import commits
-from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import joined
-from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
-from tfrecorder.schema.kinds import Boxes, Image, Label, Mask
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import merged
-from tfrecorder.sources.places import places
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources
-from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -139,121 +126,80 @@ def update(
         >>> tfrecorder.update("flowers.csv", "out").changes.corrected  # doctest: +SKIP
         12
     """
-    require(flag, stage_only=stage_only, dry_run=dry_run)
     given: dict[str, Any] = {"runner": runner, **options}
     own = {name: given.pop(name) for name in names_of(UpdateOptions) if name in given}
-    updating = UpdateOptions.of(own)
-    early = {name: given[name] for name in (*EARLY, *NOT_APPENDED) if name in given}
-    chosen = ConvertOptions.of(early, NOT_APPENDED)
-    path = output_path(directory, chosen, "directory")
-    where = storage.absolute(path)
-    with storage.acting_as(chosen.account):
-        own_dataset(where)  # otherwise the claim would make a directory
-    rows = partial(_rows, source, where, updating, given, dry_run)
-    work = job.Job("update", path, chosen, rows, source, adds=True)
-    if dry_run:
-        return trial.of_job(work)
-    return job.stage_only(work) if stage_only else job.run(work)
+    rows = partial(_rows, source, UpdateOptions.of(own), given)
+    chosen = early_options(given)
+    return run_on("update", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(
     source: Any,
-    where: str,
     updating: UpdateOptions,
     given: dict[str, Any],
+    where: str,
     dry_run: bool,
     say: Say,
 ) -> PlannedRows | ConversionResult:
     """The rows of a dataset with the values of a table, planned to be written again."""
-    if not dry_run:
-        complete(where)
-    dataset, newest = open_dataset(where), own_dataset(where)
-    options = inherited_options(where, newest, given)
-    check_runner(options)
+    dataset, newest, options, _ = opened(where, given, dry_run)
     say("reading the table")
     table = fit_texts(read_source(source, options), dataset.fields, source)
     say("checking the table")
-    refuse_other_schema(where, dataset.fields, table)
-    options = dataclasses.replace(options, warnings=updating.severe(options.warnings))
     beside = partial(named_classes, dataset.fields, updating)
-    checked, report = check_table(table, where, options, dataset.fields, beside)
-    refuse_other_schema(where, dataset.fields, table, checked.fields)
+    checked, report = checked_beside(where, dataset.fields, table, options, updating, beside)
     say("comparing it with the dataset")
-    stored = StoredRows(where, newest)
-    checked = _fitted(checked, stored.rows)
-    at, remade = _matching(stored, checked, table.base, dataset.fields)
-    known = np.flatnonzero(at >= 0)
-    gone, moved = np.zeros(len(stored.rows), bool), np.zeros(len(at), bool)
-    if updating.missing == "remove":
-        absent = stored.is_newest.copy()
-        absent[at[known]] = False
-        gone |= stored.all_of(absent)
-    splits = checked.frame[SPLIT_COLUMN].to_numpy(object)
-    before = stored.splits.to_numpy(object)
-    moved[known] = ~checked.unassigned[known] & (splits[known] != before[at[known]])
-    gone |= stored.all_of(_mask(at[moved], len(gone)))
-    change, differing = _changes(stored, checked, table.base, at, remade, options.transforms)
-    read_again = 0
+    stored = stored_rows(where, newest)
+    checked = fitted(checked, stored.rows)
+    at, remade = matching_rows(stored, checked, table.base, dataset.fields)
+    moved, gone = _moved_and_gone(stored, checked, at, updating.missing == "remove")
+    change, differing = changes_of(stored, checked, table.base, at, remade, options.transforms)
+    files = np.zeros(len(change), bool)
     if updating.reread:
         say("comparing the images with their files")
-        files = _replaced_files(stored, dataset.fields) & _mask(at[known], len(change))
+        files = _replaced_files(stored, dataset.fields) & _mask(at[at >= 0], len(change))
         change[files] = READ
-        read_again = int(files.sum())
-    labels = _relabelled(stored, checked, at, checked.fields)
-    rows = _with_values(stored.rows, checked, table.base, at, change)
-    new, first, marks = checked.part(at < 0), rows_of(newest.manifest), read_marks(where, newest)
+    marks, new = read_marks(where, newest), checked.part(at < 0)
     stays, left = marks.sift(table.only(table.frame.index.isin(new.frame.index)), updating.readmit)
-    removed = int((~stays).sum())
-    new = new.part(stays)
-    of_moved = rows.append_column(CHANGE, pa.array(change, pa.int8())).take(pa.array(at[moved]))
-    added = _added(of_moved, splits[moved], new, table.base, first)
-    stored.rows = rows
-    stays = stored.is_newest & ~gone
-    parts = [
-        (rows.filter(pa.array(stays)), stored.splits[stays]),
-        (of_moved, pd.Series(splits[moved], dtype=SPLIT_TYPE)),
-    ]
-    every = commits(where, newest)
-    old, of_split = joined([p for p, _ in parts]), pd.concat([s for _, s in parts])
-    statistics = [statistics_of(checked.fields, _columns(old), of_split, every)]
-    if len(new.frame):
-        statistics.append(described(new))
+    removed, new = int((~stays).sum()), new.part(stays)
+    after = dataclasses.replace(
+        stored, rows=with_values(stored.rows, checked, table.base, at, change)
+    )
+    comes = checked.frame[SPLIT_COLUMN].to_numpy(object)[moved]
+    of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
+    of_moved = of_moved.take(pa.array(at[moved]))
     plan, planned, touched = changed_plan(
-        stored,
+        after,
         gone,
         np.where(gone, SAME, change),
-        added,
+        _added(of_moved, comes, new, table.base, rows_of(newest.manifest)),
         checked.fields,
         options,
         PlanKind.UPDATE,
         table.base,
-        merged(statistics),
+        _statistics(after, gone, of_moved, comes, new),
     )
-    corrected = (change != SAME) & stays
-    corrected[at[moved]] |= change[at[moved]] != SAME
-    names = (f"{old} → {now}" for old, now in zip(before[at[moved]], splits[moved], strict=True))
+    stays_or_moves = (stored.is_newest & ~gone) | _mask(at[moved], len(gone))
+    went = stored.splits.to_numpy(object)[at[moved]]
     changes = Changes(
-        corrected=int(corrected.sum()),
+        corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
         columns=differing,
-        labels=labels,
-        read_again=read_again,
-        moved=Counter(names),
+        labels=relabelled(stored, checked, at),
+        read_again=int(files.sum()),
+        moved=Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True)),
         added=len(new.frame),
-        removed=int((stored.is_newest & gone).sum()) - int(moved.sum()),
+        removed=int((stored.is_newest & ~stays_or_moves).sum()),
         shards=len(touched),
         of_shards=len(stored.shards),
-        bytes=sum(stored.size_of(place) for place in touched),
+        bytes=stored.size_of(touched),
     )
-    if changes == Changes(of_shards=len(stored.shards)):
+    if not touched and not len(new.frame):
         result = read_result(where, newest.number)
         return dataclasses.replace(result, was_finished=True, changes=changes, removed=removed)
-    read = planned.filter(pc.equal(planned.column(CHANGE), READ))
-    spooled = spooled_images(
-        {name: read.column(name).combine_chunks() for name in read.column_names}
-    )
+    read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
         folder=where,
-        plan=dataclasses.replace(plan, spooled=spooled),
+        plan=dataclasses.replace(plan, spooled=spooled_images(read)),
         planned=planned,
         options=options,
         sizes=partial(sizes_of_some, new, table.base, options),
@@ -264,201 +210,47 @@ def _rows(
     )
 
 
+def _moved_and_gone(
+    stored: StoredRows, checked: Checked, at: np.ndarray, removes: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the table that go to another split; those of the dataset that leave their places.
+
+    Args:
+        removes: rows that the table does not have go.
+    """
+    known = np.flatnonzero(at >= 0)
+    now, before = checked.frame[SPLIT_COLUMN].to_numpy(object), stored.splits.to_numpy(object)
+    moved = np.zeros(len(at), bool)
+    moved[known] = ~checked.unassigned[known] & (now[known] != before[at[known]])
+    leaves = _mask(at[moved], len(before))
+    if removes:
+        leaves |= stored.is_newest & ~_mask(at[known], len(before))
+    return moved, stored.all_of(leaves)
+
+
+def _statistics(
+    stored: StoredRows, gone: np.ndarray, moved: pa.Table, of_moved: np.ndarray, new: Checked
+) -> dict[str, Any]:
+    """Of the values of all rows from now on."""
+    stays = stored.is_newest & ~gone
+    old = joined([stored.rows.filter(pa.array(stays)), moved])
+    splits = pd.concat([stored.splits[stays], pd.Series(of_moved, dtype=SPLIT_TYPE)])
+    every = commits(stored.where, stored.newest)
+    known = statistics_of(new.fields, columns_of(old), splits, every)
+    return merged([known, described(new)] if len(new.frame) else [known])
+
+
 def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
     """True for each row of the dataset of which an image or mask has other bytes now."""
     others = other_sources(stored.where, stored.shards, fields)
     rows = {other.row for other in others if other.fault.code == "source_changed"}
-    numbers = stored.rows.column(SOURCE_ID).to_numpy()
-    return np.isin(numbers, [*rows]) & stored.is_newest
+    return np.isin(stored.numbers, [*rows]) & stored.is_newest
 
 
 def _mask(places: np.ndarray, size: int) -> np.ndarray:
     mask = np.zeros(size, bool)
     mask[places] = True
     return mask
-
-
-def _matching(
-    stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]
-) -> tuple[np.ndarray, np.ndarray]:
-    """For each row of a table, the row of the dataset that it is; -1 for a new one.
-
-    Of several rows in the same places, the first is the first.
-
-    Returns:
-        These rows, and for each whether its mask is another one.
-    """
-    images = [field for field in fields if isinstance(field.kind, Image)]
-    files = [field for field in fields if isinstance(field.kind, (Image, Mask))]
-    at = np.full(len(checked.frame), -1)
-    free, remade = stored.is_newest.copy(), np.zeros(len(at), bool)
-    names = sorted({*value_columns(stored.rows.column_names)} & {*checked.values})
-    numbers = stored.rows.column(SOURCE_ID).to_numpy()
-
-    def pair(keys: pa.Array, among: np.ndarray) -> pd.Series:
-        """Give each row without one a row of the dataset with the same key; those that got one."""
-        codes = keys.dictionary_encode().indices.to_numpy()
-        known = _turns(codes[: len(among)], among, numbers)
-        wanted = _turns(codes[len(among) :], at < 0, np.arange(len(at)))
-        found = wanted.merge(known, on=["key", "turn"], suffixes=("", "_there"))
-        at[found["row"]] = found["row_there"]
-        return found["row"]
-
-    # With another mask, it is a correction of the row with the image.
-    for compared in [files, images] if len(files) > len(images) > 0 else [files]:
-        here = _keys(checked.values, base, compared, names)
-        there = pa.nulls(len(free), pa.large_string())
-        for folder in stored.rows.column(BASE).unique().to_pylist():
-            of = pc.equal(stored.rows.column(BASE), folder).combine_chunks()
-            values = _columns(stored.rows.filter(of))
-            there = pc.replace_with_mask(there, of, _keys(values, folder, compared, names))
-        remade[pair(pa.concat_arrays([there, here]), free)] = compared is not files
-        free[at[at >= 0]] = False
-    came_as_bytes = _came_as_bytes(stored.rows, images)
-    if came_as_bytes.any():  # a frame of the dataset has their names alone
-        of_tables = [
-            joined_texts([table[one.uri_key] for one in images])
-            for table in (_columns(stored.rows), checked.values)
-        ]
-        pair(pa.concat_arrays(of_tables), free & came_as_bytes)
-    return at, remade
-
-
-def _columns(rows: pa.Table) -> dict[str, pa.Array]:
-    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
-
-
-def _came_as_bytes(rows: pa.Table, images: Sequence[Field]) -> np.ndarray:
-    """True for each row of a dataset of which an image came as bytes."""
-    came = np.zeros(len(rows), bool)
-    for field in images:
-        if field.spool_key in rows.column_names:
-            came |= np.asarray(pc.not_equal(rows.column(field.spool_key), ""))
-    return came
-
-
-def _turns(keys: np.ndarray, among: np.ndarray, order: np.ndarray) -> pd.DataFrame:
-    """Rows with their keys, each with its turn among those with the same key."""
-    rows = np.flatnonzero(among)
-    rows = rows[np.argsort(order[rows], kind="stable")]
-    frame = pd.DataFrame({"key": keys[rows], "row": rows})
-    return frame.assign(turn=frame.groupby("key").cumcount())
-
-
-def _keys(
-    values: Mapping[str, pa.Array], base: str, files: Sequence[Field], names: Sequence[str]
-) -> pa.Array:
-    """What rows are known by: the places of their files, or without any all their values."""
-    if not files:
-        return joined_texts([values[name] for name in names])
-    of_files = [(values[one.uri_key], base or NOWHERE, values.get(one.spool_key)) for one in files]
-    return joined_texts([places(*of_file) for of_file in of_files])
-
-
-def _fitted(checked: Checked, rows: pa.Table) -> Checked:
-    """A table with its values in the types of a dataset's."""
-    types = {name: rows.schema.field(name).type for name in rows.column_names}
-    values = {
-        name: column.cast(types[name]) if name in types else column
-        for name, column in checked.values.items()
-    }
-    return dataclasses.replace(checked, values=values)
-
-
-def _changes(
-    stored: StoredRows,
-    checked: Checked,
-    base: str,
-    at: np.ndarray,
-    remade: np.ndarray,
-    transforms: bool,
-) -> tuple[np.ndarray, dict[str, int]]:
-    """What becomes of each record of the dataset, and how many differ in each column.
-
-    Boxes and masks are placed on the image as it was before it was resized, so they need the source
-    again where images are stored otherwise.
-
-    Args:
-        remade: which rows of the table have another mask.
-    """
-    change, differing = np.full(len(stored.rows), SAME), dict[str, int]()
-    known = np.flatnonzero(at >= 0)
-    here, there = pa.array(known), pa.array(at[known])
-    has_record = stored.rows.column(COPY_OF.size).to_numpy()[at[known]] >= 0
-    elsewhere = stored.rows.column(BASE).take(there).to_numpy() != base
-    for field in checked.fields:
-        if isinstance(field.kind, Image):
-            continue
-        differs = remade[known] if isinstance(field.kind, Mask) else np.zeros(len(known), bool)
-        for name in () if isinstance(field.kind, Mask) else _names(field, checked, stored.rows):
-            column = stored.rows.column(name).combine_chunks()
-            differs |= _differ(column.take(there), checked.values[name].take(here))
-        how = np.full(len(known), VALUES)
-        if isinstance(field.kind, (Boxes, Mask)):
-            how[:] = READ if transforms else MADE
-            how[elsewhere & isinstance(field.kind, Mask)] = READ  # whose place starts elsewhere
-        change[at[known]] = np.maximum(change[at[known]], np.where(differs, how, SAME))
-        if count := int((differs & has_record).sum()):
-            differing[field.column] = count
-    return change, differing
-
-
-def _names(field: Field, checked: Checked, rows: pa.Table) -> list[str]:
-    """The columns of a field's values that both a table and a dataset have."""
-    keys = (one.key for one in field.features)
-    return [key for key in keys if key in checked.values and key in rows.column_names]
-
-
-def _differ(old: pa.Array, new: pa.Array) -> np.ndarray:
-    """True where two values differ; NaN is NaN."""
-    differ = pc.not_equal(texts_of(old), texts_of(new))
-    return np.asarray(pc.fill_null(differ, False).to_numpy(zero_copy_only=False))
-
-
-def _relabelled(
-    stored: StoredRows, checked: Checked, at: np.ndarray, fields: Sequence[Field]
-) -> dict[str, int]:
-    """How many records go from one class to another, for the columns with one class a record."""
-    names: Counter[str] = Counter()
-    known = np.flatnonzero(at >= 0)
-    has_record = stored.rows.column(COPY_OF.size).to_numpy()[at[known]] >= 0
-    known = known[has_record]
-    for field in fields:
-        if not isinstance(field.kind, Label) or not _names(field, checked, stored.rows):
-            continue
-        key = field.text_key or field.label_key or ""
-        old = stored.rows.column(key).combine_chunks().take(pa.array(at[known]))
-        new = checked.values[key].take(pa.array(known))
-        differs = pa.array(_differ(old, new))
-        pairs = zip(old.filter(differs).to_pylist(), new.filter(differs).to_pylist(), strict=True)
-        names.update(f"{was} → {now}" for was, now in pairs)
-    return dict(names)
-
-
-def _with_values(
-    rows: pa.Table,
-    checked: Checked,
-    base: str,
-    at: np.ndarray,
-    change: np.ndarray,
-) -> pa.Table:
-    """The rows of a dataset with the values of a table where these differ."""
-    known = np.flatnonzero(at >= 0)
-    given = {**checked.values, BASE: pa.repeat(pa.scalar(base, pa.large_string()), len(at))}
-    least = dict.fromkeys(given, VALUES) | {BASE: READ}
-    for field in checked.fields:
-        if isinstance(field.kind, (Image, Mask)):
-            how = READ if isinstance(field.kind, Image) else MADE
-            least |= {field.uri_key: how, field.spool_key: how}
-    for name in (name for name in given if name in rows.column_names):
-        changed = known[change[at[known]] >= least[name]]
-        if len(changed):
-            take = np.arange(len(rows))
-            take[at[changed]] = len(rows) + changed
-            both = pa.concat_arrays([rows.column(name).combine_chunks(), given[name]])
-            place = rows.column_names.index(name)
-            rows = rows.set_column(place, name, both.take(pa.array(take)))
-    return rows
 
 
 def _added(

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.append import own_dataset
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.on_dataset import own_dataset
 from tfrecorder.conversion.removed import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line

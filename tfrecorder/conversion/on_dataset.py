@@ -1,0 +1,154 @@
+"""Jobs on a finished dataset: what `append`, `update`, `remove` and `compact` begin with."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from tfrecorder import storage
+from tfrecorder.conversion import dry_run as trial, job
+from tfrecorder.conversion.inherited_options import inherited_options
+from tfrecorder.conversion.same_schema import refuse_other_schema
+from tfrecorder.conversion.staged import PlannedRows
+from tfrecorder.conversion.table import Say, check_table
+from tfrecorder.core.checks import flag
+from tfrecorder.errors import DatasetError
+from tfrecorder.options.append import NewClasses
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import require
+from tfrecorder.options.subsets import NOT_APPENDED
+from tfrecorder.output.path import output_path
+from tfrecorder.output.result import ConversionResult
+from tfrecorder.reading.commits import Commit, newest_commit
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.open import open_dataset
+from tfrecorder.runners.beam_options import check_runner
+from tfrecorder.schema.fields import Field
+from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import Finding, ValidationReport
+from tfrecorder.validation.rules import Checked
+from tfrecorder.writing.commit import complete
+
+#: Options that must be known before the dataset is opened.
+_EARLY = ("runner_options", "progress")
+
+
+def early_options(given: Mapping[str, Any]) -> ConvertOptions:
+    """Of options that are otherwise as for the dataset, those that are needed before it is opened.
+
+    Raises:
+        OptionError: an option is not one that can be given for a dataset.
+    """
+    names = (name for name in (*_EARLY, *NOT_APPENDED) if name in given)
+    return ConvertOptions.of({name: given[name] for name in names}, NOT_APPENDED)
+
+
+def run_on(
+    verb: str,
+    directory: str | os.PathLike[str],
+    chosen: ConvertOptions,
+    rows: Callable[[str, bool, Say], PlannedRows | ConversionResult],
+    source: Any = None,
+    *,
+    stage_only: bool,
+    dry_run: bool,
+) -> Any:
+    """Run a job on a dataset, stage it, or say what it would do.
+
+    Args:
+        verb, source: as in `Job`.
+        rows: plans the rows, given the dataset's absolute path and whether this is a dry run.
+
+    Raises:
+        DatasetError: there is no finished dataset written by this package.
+        TfrecorderError: as the job raises them.
+    """
+    require(flag, stage_only=stage_only, dry_run=dry_run)
+    path = output_path(directory, chosen, "directory")
+    where = storage.absolute(path)
+    with storage.acting_as(chosen.account):
+        own_dataset(where)  # otherwise the claim would make a directory
+    planned = partial(rows, where, dry_run)
+    work = job.Job(verb, path, chosen, planned, source, adds=True)
+    return run_as_asked(work, stage_only=stage_only, dry_run=dry_run)
+
+
+def run_as_asked(work: job.Job, *, stage_only: bool, dry_run: bool) -> Any:
+    """Run a job, stage it, or say what it would do."""
+    if dry_run:
+        return trial.of_job(work)
+    return job.stage_only(work) if stage_only else job.run(work)
+
+
+def own_dataset(where: str) -> Commit:
+    """The newest commit of a dataset that can be added to.
+
+    Raises:
+        DatasetError: there is no finished dataset written by this package.
+    """
+    with storage.failing_as(DatasetError, where):
+        newest = newest_commit(where)
+        if newest is None:
+            open_dataset(where)  # says what is there instead
+            raise DatasetError(
+                f"{where} was not written by tfrecorder, which changes only its own datasets."
+            )
+    return newest
+
+
+class Opened(NamedTuple):
+    """A dataset that a job adds to or changes.
+
+    Attributes:
+        dataset: as readers see it.
+        newest: its newest commit.
+        options: those given, and for all others what the dataset was made with.
+        was_left: a call was killed after the newest commit, and this one did the rest.
+    """
+
+    dataset: StoredDataset
+    newest: Commit
+    options: ConvertOptions
+    was_left: bool
+
+
+def opened(where: str, given: Mapping[str, Any], dry_run: bool) -> Opened:
+    """The dataset of a job, once what an earlier call left is done.
+
+    Raises:
+        OptionError: an option does not fit the dataset.
+        DatasetError: it is not whole.
+    """
+    was_left = not dry_run and complete(where)
+    dataset, newest = open_dataset(where), own_dataset(where)
+    options = inherited_options(where, newest, given)
+    check_runner(options)
+    return Opened(dataset, newest, options, was_left)
+
+
+def checked_beside(
+    where: str,
+    known: Sequence[Field],
+    table: Source,
+    options: ConvertOptions,
+    classes: NewClasses,
+    beside: Callable[[Checked], Iterable[Finding]],
+) -> tuple[Checked, ValidationReport]:
+    """A table that fits a dataset, checked; and the report on it.
+
+    Args:
+        known: the columns of the dataset.
+        beside: what else there is to say of it beside the dataset.
+
+    Raises:
+        SourceError: its columns are not the dataset's.
+        ValidationError: it has faults.
+    """
+    refuse_other_schema(where, known, table)
+    severe = dataclasses.replace(options, warnings=classes.severe(options.warnings))
+    checked, report = check_table(table, where, severe, known, beside)
+    refuse_other_schema(where, known, table, checked.fields)
+    return checked, report
