@@ -296,6 +296,15 @@ def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
     return process.communicate(timeout=60)
 
 
+def copied_photos(folder: Path) -> pd.DataFrame:
+    """The photographs, copied into a folder, as a table: one in four of them is for the test."""
+    shutil.copytree(SAMPLES / "photos", folder / "photos")
+    uris = sorted(map(str, (folder / "photos").rglob("*.jpg")))
+    splits = ["TRAIN" if number % 4 else "TEST" for number in range(len(uris))]
+    labels = [Path(uri).parent.name for uri in uris]
+    return pd.DataFrame({"split": splits, "image_uri": uris, "label": labels})
+
+
 def press_ctrl_c(process: subprocess.Popen[str]) -> None:
     """As a terminal does it: to the process and all its children."""
     os.killpg(process.pid, signal.SIGINT)

@@ -1,4 +1,4 @@
-"""What `append` says of a table beside the dataset: known bytes, leakage, new classes."""
+"""`append` compares a table with the dataset: known bytes, leakage, new classes."""
 
 from __future__ import annotations
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
-from support import SAMPLES, public_files
+from support import copied_photos, public_files
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
@@ -17,11 +16,7 @@ from tfrecorder.errors import DatasetError, OptionError
 @pytest.fixture
 def photos(tmp_path: Path) -> pd.DataFrame:
     """A dataset of the photographs in "out", and its rows."""
-    shutil.copytree(SAMPLES / "photos", tmp_path / "photos")
-    uris = sorted(map(str, (tmp_path / "photos").rglob("*.jpg")))
-    labels = [Path(uri).parent.name for uri in uris]
-    splits = ["TRAIN" if n % 4 else "TEST" for n in range(len(uris))]
-    frame = pd.DataFrame({"split": splits, "image_uri": uris, "label": labels})
+    frame = copied_photos(tmp_path)
     tfrecorder.convert(frame[:40], "out", num_shards=4, progress=False)
     tfrecorder.append(frame[40:], "out", progress=False)
     return frame

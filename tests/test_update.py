@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
-from support import SAMPLES, public_files
+from support import copied_photos, public_files
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError, SourceError
@@ -21,11 +21,7 @@ from tfrecorder.errors import DatasetError, OptionError, SourceError
 @pytest.fixture
 def photos(tmp_path: Path) -> pd.DataFrame:
     """A row for each photograph, in a folder of its own."""
-    shutil.copytree(SAMPLES / "photos", tmp_path / "photos")
-    uris = sorted(map(str, (tmp_path / "photos").rglob("*.jpg")))
-    labels = [Path(uri).parent.name for uri in uris]
-    splits = ["TRAIN" if n % 4 else "TEST" for n in range(len(uris))]
-    return pd.DataFrame({"split": splits, "image_uri": uris, "label": labels})
+    return copied_photos(tmp_path)
 
 
 def write(frame: pd.DataFrame, **options: object) -> None:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
-from tfrecorder.conversion.removed import read_marks
+from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, planned_rows

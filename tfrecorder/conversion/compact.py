@@ -20,7 +20,7 @@ from tfrecorder import storage
 from tfrecorder.conversion.job import Job
 from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
 from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
-from tfrecorder.conversion.removed import read_marks
+from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import flag

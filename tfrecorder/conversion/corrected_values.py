@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import StoredRows
-from tfrecorder.conversion.existing_rows import texts_of
+from tfrecorder.conversion.row_keys import texts_of
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Image, Label, Mask

@@ -6,9 +6,8 @@ from.  They stay in Arrow, where a million of them are searched in a second.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.new_classes import named_classes
+from tfrecorder.conversion.row_keys import file_keys, joined_texts
 from tfrecorder.conversion.same_bytes import SameBytes, same_bytes
-from tfrecorder.errors import DatasetError
-from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import BASE, REJECT_OF
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.reading.commits import Commit
@@ -26,14 +24,11 @@ from tfrecorder.reading.merged_rows import known_rows
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.sources.places import column_places, places
+from tfrecorder.sources.places import column_places
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.columns import cut, has_faults
 from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
-
-#: In place of a folder that is not known.
-NOWHERE = "/\x1f/"
 
 
 class _Compared(NamedTuple):
@@ -75,7 +70,7 @@ class Sifted(NamedTuple):
     def beside(
         self, existing: Sequence[Field], adding: AppendOptions, checked: Checked
     ) -> Iterator[Finding]:
-        """What the table is beside the dataset, once it is checked.
+        """What the comparison with the dataset finds, once the table is checked.
 
         Args:
             existing: the columns of the dataset.
@@ -208,42 +203,7 @@ def _matches(keys: pa.Array, compared: _Compared) -> pa.Table:
 def _keys(rows: pa.Table, base: str, compared: _Compared) -> pa.Table:
     """The keys of rows whose relative uris start from one folder."""
     of = {name: rows.column(name).combine_chunks() for name in rows.column_names}
-    uris = [(of[one.uri_key], base or NOWHERE, of[one.spool_key]) for one in compared.files]
-    columns = [places(*column) for column in uris]
-    if not base and any(pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in columns):
-        raise DatasetError(
-            f"{os.path.join(compared.directory, layout.TABLES)} does not say in which folder the "
-            "images were, as after a repair from the records alone. So nobody knows which rows are "
-            "already there. Copy it again, or give only new rows, with `duplicates='keep'`."
-        )
-    of_files = [joined_texts(columns)] if columns else []
+    of_files = [file_keys(compared.directory, of, base, compared.files)] if compared.files else []
     keys = joined_texts([*of_files, *(of[name] for name in compared.values)])
     is_new = pc.equal(of[REJECT_OF.reason], "") if compared.retry_rejects else True
     return pa.table({_KEY: keys, _NUMBER: pc.if_else(is_new, pa.scalar(-1), of[SOURCE_ID])})
-
-
-def joined_texts(columns: Sequence[pa.Array]) -> pa.Array:
-    """The values of each row as one text, which rows with other values do not have."""
-    texts = list(map(texts_of, columns))
-    if len(texts) == 1:
-        return texts[0]
-    parts = [part for text in texts for part in (texts_of(pc.binary_length(text)), text)]
-    return pc.binary_join_element_wise(*parts, pa.scalar(" ", pa.large_string()))
-
-
-def texts_of(column: pa.Array) -> pa.Array:
-    """Values as texts, equal for equal values."""
-    if pa.types.is_nested(column.type):
-        cells = map(_without_minus_zero, column.to_pylist())
-        return pa.array(map(repr, cells), pa.large_string())
-    if pa.types.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0, column.type))  # as `_without_minus_zero`
-    is_bytes = pa.types.is_large_binary(column.type)
-    return column.view(pa.large_string()) if is_bytes else column.cast(pa.large_string())
-
-
-def _without_minus_zero(cell: Any) -> Any:
-    """A cell in which -0.0, which equals 0.0, is written like it."""
-    if isinstance(cell, list):
-        return [*map(_without_minus_zero, cell)]
-    return cell + 0.0 if isinstance(cell, float) else cell

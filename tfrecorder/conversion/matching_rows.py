@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import StoredRows, columns_of
-from tfrecorder.conversion.existing_rows import NOWHERE, joined_texts
+from tfrecorder.conversion.row_keys import file_keys, joined_texts
 from tfrecorder.format.plan_columns import BASE, value_columns
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.sources.places import places
 from tfrecorder.validation.rules import Checked
 
 
@@ -46,6 +45,11 @@ def matching_rows(
     names = sorted({*value_columns(stored.rows.column_names)} & {*checked.values})
     numbers = stored.numbers
 
+    def keys_of(values: Mapping[str, pa.Array], folder: str, compared: Sequence[Field]) -> pa.Array:
+        if not compared:  # rows without files are known by all their values
+            return joined_texts([values[name] for name in names])
+        return file_keys(stored.where, values, folder, compared)
+
     def pair(keys: pa.Array, among: np.ndarray) -> pd.Series:
         """Give each row without one a row of the dataset with the same key; those that got one."""
         codes = keys.dictionary_encode().indices.to_numpy()
@@ -57,12 +61,12 @@ def matching_rows(
 
     # With another mask, it is a correction of the row with the image.
     for compared in [files, images] if len(files) > len(images) > 0 else [files]:
-        here = _keys(checked.values, base, compared, names)
+        here = keys_of(checked.values, base, compared)
         there = pa.nulls(len(free), pa.large_string())
         for folder in stored.rows.column(BASE).unique().to_pylist():
             of = pc.equal(stored.rows.column(BASE), folder).combine_chunks()
             values = columns_of(stored.rows.filter(of))
-            there = pc.replace_with_mask(there, of, _keys(values, folder, compared, names))
+            there = pc.replace_with_mask(there, of, keys_of(values, folder, compared))
         remade[pair(pa.concat_arrays([there, here]), free)] = compared is not files
         free[at[at >= 0]] = False
     came_as_bytes = _came_as_bytes(stored.rows, images)
@@ -90,13 +94,3 @@ def _turns(keys: np.ndarray, among: np.ndarray, order: np.ndarray) -> pd.DataFra
     rows = rows[np.argsort(order[rows], kind="stable")]
     frame = pd.DataFrame({"key": keys[rows], "row": rows})
     return frame.assign(turn=frame.groupby("key").cumcount())
-
-
-def _keys(
-    values: Mapping[str, pa.Array], base: str, files: Sequence[Field], names: Sequence[str]
-) -> pa.Array:
-    """What rows are known by: the places of their files, or without any all their values."""
-    if not files:
-        return joined_texts([values[name] for name in names])
-    of_files = [(values[one.uri_key], base or NOWHERE, values.get(one.spool_key)) for one in files]
-    return joined_texts([places(*of_file) for of_file in of_files])

@@ -141,7 +141,7 @@ def checked_beside(
 
     Args:
         known: the columns of the dataset.
-        beside: what else there is to say of it beside the dataset.
+        beside: what a comparison with the dataset finds.
 
     Raises:
         SourceError: its columns are not the dataset's.

@@ -22,7 +22,7 @@ from tfrecorder.conversion.changed_rows import (
 )
 from tfrecorder.conversion.on_dataset import opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
-from tfrecorder.conversion.removed import read_marks
+from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import nearest

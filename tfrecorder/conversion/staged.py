@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.conversion.removed import Marks
+from tfrecorder.conversion.removal_marks import Marks
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn

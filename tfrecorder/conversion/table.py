@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.removed import Marks, read_marks
+from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn

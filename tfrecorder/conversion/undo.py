@@ -187,8 +187,8 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
         raise DatasetError(
             f"{where}: nothing was added since generation {commit.number} "
             f"({commit.manifest['kind']}), which is not taken back. `tfrecorder.update` corrects "
-            "and adds rows, and `tfrecorder.remove` removes records; to replace all of them, "
-            "convert with `overwrite=True`."
+            "and adds rows, and `tfrecorder.remove` removes records; `overwrite` of "
+            "`tfrecorder.convert` replaces all of them."
         )
     return commit, read_commit(where, before[-1])
 

@@ -30,7 +30,7 @@ from tfrecorder.conversion.matching_rows import fitted, matching_rows
 from tfrecorder.conversion.new_classes import named_classes
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
-from tfrecorder.conversion.removed import read_marks
+from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.same_schema import fit_texts
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say

@@ -1,4 +1,4 @@
-"""`validate`: the report on a source, also beside a dataset; with or without opening the images."""
+"""`validate`: the report on a source, alone or compared with a dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.on_dataset import own_dataset
-from tfrecorder.conversion.removed import read_marks
+from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.conversion.removed import Marks, Picture
+from tfrecorder.conversion.removal_marks import Marks, Picture
 from tfrecorder.display.tables import escaped
 from tfrecorder.output.spool import Spool
 from tfrecorder.sources.cells import Content, File, file_in, name_of

@@ -207,7 +207,7 @@ def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-#: What a table is beside the dataset that it is added to, by code: a sentence for one, for many.
+#: What a comparison with the dataset finds, by code: a sentence for one row, and for many.
 BESIDE = {
     "new_class": ("new class", "new classes"),
     "same_bytes_leakage": (
@@ -235,7 +235,7 @@ _NAMED = 5
 
 
 def beside_dataset(report: pd.DataFrame) -> list[str]:
-    """What a table is beside the dataset that it is added to, in sentences.
+    """What the comparison of a table with its dataset found, in sentences.
 
     With the same words before an operation, in its dry run and in its result.
     """

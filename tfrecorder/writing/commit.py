@@ -21,7 +21,7 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.directory import Standing, clear, remove_leftovers, standing_of
+from tfrecorder.output.directory import Standing, clear, standing_of
 from tfrecorder.output.done_records import (
     DoneRecord,
     add_up,
@@ -37,9 +37,10 @@ from tfrecorder.reading.commits import (
     newest_commit,
     read_commit,
 )
+from tfrecorder.writing.after_commit import descriptions, finish, outdated, publish_all
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
+from tfrecorder.writing.tfds import dataset_info_json
 from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
 
 
@@ -87,15 +88,15 @@ def commit(
         storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
         version, narrows = "", False
     if not narrows:  # otherwise the old files fit both, and are replaced after the commit
-        described = _descriptions(plan, by_shard)
+        described = descriptions(plan, by_shard)
         if before is None:  # readers of a dataset with rejects want their list
             described, lists = {**described, **lists}, {}
-        _publish_all(output_dir, described)
+        publish_all(output_dir, described)
     into_place(output_dir, plan)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info)
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
-    _finish(output_dir, plan, manifest, lists)
+    finish(output_dir, plan, manifest, lists)
 
 
 def replace_commit(
@@ -163,96 +164,8 @@ def complete(output_dir: str) -> bool:
         return False
     assert standing.newest is not None
     assert standing.pending is not None
-    _finish(output_dir, standing.pending, standing.newest.manifest)
+    finish(output_dir, standing.pending, standing.newest.manifest)
     return True
-
-
-def _finish(
-    output_dir: str,
-    plan: Plan,
-    manifest: Mapping[str, Any],
-    lists: Mapping[str, bytes] | None = None,
-) -> None:
-    """What follows the commit of a plan: the lists, and everything that is not needed any more.
-
-    Args:
-        lists: those still to be written; None gathers them again.
-    """
-    done, undoes = done_of(manifest), plan.kind is PlanKind.UNDO
-    if lists is None:
-        lists = lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
-    files, gone = dict(lists), set[str]()
-    if plan.rewrites or undoes:
-        files |= _descriptions(plan, done)
-        gone = _outdated(output_dir, plan)
-    if plan.rewrites:
-        gone |= _replaced(output_dir, manifest)
-    elif undoes:
-        taken = {*layout.shards_of(manifest["abandoned"])}
-        taken -= {*layout.shards_of(manifest["splits"])}
-        gone |= {file for shard in taken for file in shard.files}
-    if plan.kind is PlanKind.UPDATE:
-        gone |= _keep_for_undo(output_dir, plan, manifest)
-    elif plan.rewrites or manifest["ends_undo"]:
-        gone |= _before(output_dir, manifest)
-    _publish_all(output_dir, files)
-    remove_leftovers(output_dir, gone)
-
-
-def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
-    """The files of the dataset that a commit replaced."""
-    stays = {*layout.shards_of(manifest["splits"])}
-    replaced = (shard for shard in layout.shards_of(manifest["replaced"]) if shard not in stays)
-    gone = {file for shard in replaced for file in shard.files}
-    return {*gone, layout.ROWS}
-
-
-def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
-    """Put the shards that an update wrote again where nobody reads them, until the next commit.
-
-    Returns:
-        What an update before it has left there.
-    """
-    names: dict[str, str] = {}
-    for split, (revision, count) in manifest["replaced"].items():
-        kept = {*plan.kept.get(split, ())}
-        for shard in layout.shards_of({split: (revision, count)}):
-            if shard.index not in kept:
-                names |= {name: layout.before(name) for name in shard.files}
-    storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
-    there = storage.names(os.path.join(output_dir, layout.BEFORE))
-    return {f"{layout.BEFORE}/{name}" for name in there} - {*names.values()}
-
-
-def _before(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
-    """What is needed no more to take back the commit before one, or to read as of it."""
-    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
-    for folder in (layout.BEFORE, layout.REMOVED):
-        names = storage.names(os.path.join(output_dir, folder))
-        old |= {f"{folder}/{name}" for name in names} - {manifest.get("removed")}
-    return old
-
-
-def _outdated(output_dir: str, plan: Plan) -> set[str]:
-    """Files of another commit than a plan's that say what records hold."""
-    maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
-    of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
-    return of_classes - {*class_files(plan)}
-
-
-def _descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
-    """The public files that say what records hold."""
-    return {**class_files(plan), layout.FEATURES: features_json(plan, done.values())}
-
-
-def _publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
-    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
-    storage.each(
-        lambda file: storage.publish_bytes(output_dir, file, files[file], lasting=True),
-        files,
-        output_dir,
-    )
 
 
 def _with_kept(
@@ -344,15 +257,15 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None:
         before = Plan.of(previous.manifest)
         if pending.rewrites:
-            _publish_all(output_dir, _descriptions(before, done_of(previous.manifest)))
-            storage.remove_all(output_dir, _outdated(output_dir, before))
+            publish_all(output_dir, descriptions(before, done_of(previous.manifest)))
+            storage.remove_all(output_dir, outdated(output_dir, before))
         plan = nothing_after(previous.manifest, pending.digest)
         lists = previous.manifest["lists"]
         manifest = manifest_of(plan, {}, previous.manifest, lists)
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info)
         replace_commit(output_dir, manifest, info, version)
-        _publish_all(output_dir, _descriptions(plan, {}))
+        publish_all(output_dir, descriptions(plan, {}))
     clear(output_dir, standing)
 
 
@@ -366,7 +279,7 @@ def take_back(output_dir: str, plan: Plan) -> None:
         newest, version = _replaceable(output_dir, plan)
         assert newest is not None
         if newest.digest == plan.digest:
-            _finish(output_dir, plan, newest.manifest)
+            finish(output_dir, plan, newest.manifest)
             return
     if plan.rewrites:  # an update
         commit(plan, (), output_dir, 1.0)
@@ -379,7 +292,7 @@ def take_back(output_dir: str, plan: Plan) -> None:
     manifest["abandoned"] = given_up(newest, taken)
     info = dataset_info_json(plan, {}, info_without(newest.info, taken, before))
     replace_commit(output_dir, manifest, info, version)
-    _finish(output_dir, plan, manifest, lists)
+    finish(output_dir, plan, manifest, lists)
 
 
 def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:

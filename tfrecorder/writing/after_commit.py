@@ -1,0 +1,107 @@
+"""What follows a commit: the lists of rows, and everything that is not needed any more goes.
+
+Whoever finds a committed plan does all of it again; what is done already is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
+from tfrecorder.output.directory import remove_leftovers
+from tfrecorder.output.done_records import DoneRecord, done_of
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.writing.row_lists import lists_as_of, lists_of
+from tfrecorder.writing.tfds import class_files, features_json
+
+
+def finish(
+    output_dir: str,
+    plan: Plan,
+    manifest: Mapping[str, Any],
+    lists: Mapping[str, bytes] | None = None,
+) -> None:
+    """What follows the commit of a plan: the lists, and everything that is not needed any more.
+
+    Args:
+        lists: those still to be written; None gathers them again.
+    """
+    done, undoes = done_of(manifest), plan.kind is PlanKind.UNDO
+    if lists is None:
+        lists = lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
+    files, gone = dict(lists), set[str]()
+    if plan.rewrites or undoes:
+        files |= descriptions(plan, done)
+        gone = outdated(output_dir, plan)
+    if plan.rewrites:
+        gone |= _replaced(output_dir, manifest)
+    elif undoes:
+        taken = {*layout.shards_of(manifest["abandoned"])}
+        taken -= {*layout.shards_of(manifest["splits"])}
+        gone |= {file for shard in taken for file in shard.files}
+    if plan.kind is PlanKind.UPDATE:
+        gone |= _keep_for_undo(output_dir, plan, manifest)
+    elif plan.rewrites or manifest["ends_undo"]:
+        gone |= _before(output_dir, manifest)
+    publish_all(output_dir, files)
+    remove_leftovers(output_dir, gone)
+
+
+def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
+    """The files of the dataset that a commit replaced."""
+    stays = {*layout.shards_of(manifest["splits"])}
+    replaced = (shard for shard in layout.shards_of(manifest["replaced"]) if shard not in stays)
+    gone = {file for shard in replaced for file in shard.files}
+    return {*gone, layout.ROWS}
+
+
+def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
+    """Put the shards that an update wrote again where nobody reads them, until the next commit.
+
+    Returns:
+        What an update before it has left there.
+    """
+    names: dict[str, str] = {}
+    for split, (revision, count) in manifest["replaced"].items():
+        kept = {*plan.kept.get(split, ())}
+        for shard in layout.shards_of({split: (revision, count)}):
+            if shard.index not in kept:
+                names |= {name: layout.before(name) for name in shard.files}
+    storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
+    there = storage.names(os.path.join(output_dir, layout.BEFORE))
+    return {f"{layout.BEFORE}/{name}" for name in there} - {*names.values()}
+
+
+def _before(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
+    """What is needed no more to take back the commit before one, or to read as of it."""
+    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
+    old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
+    for folder in (layout.BEFORE, layout.REMOVED):
+        names = storage.names(os.path.join(output_dir, folder))
+        old |= {f"{folder}/{name}" for name in names} - {manifest.get("removed")}
+    return old
+
+
+def outdated(output_dir: str, plan: Plan) -> set[str]:
+    """Files of another commit than a plan's that say what records hold."""
+    maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
+    of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
+    return of_classes - {*class_files(plan)}
+
+
+def descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
+    """The public files that say what records hold."""
+    return {**class_files(plan), layout.FEATURES: features_json(plan, done.values())}
+
+
+def publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
+    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
+    storage.each(
+        lambda file: storage.publish_bytes(output_dir, file, files[file], lasting=True),
+        files,
+        output_dir,
+    )
