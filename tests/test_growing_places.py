@@ -159,13 +159,15 @@ def test_a_compacted_dataset_knows_the_folders_of_its_images() -> None:
     assert not any(here in data for data in public_files("last").values())
 
 
-def test_where_no_folder_was_noted_an_append_says_so() -> None:
+def test_where_no_folder_was_noted_an_append_and_an_update_say_so() -> None:
     tfrecorder.convert("photos/mon", "out", **TRAIN, **QUIET)
     tfrecorder.compact("out", "new", **QUIET)
     (rows,) = Path("new/_tfrecorder/tables").iterdir()
     pq.write_table(pq.read_table(rows).replace_schema_metadata(), rows)
     with pytest.raises(DatasetError, match="does not say in which folder the images were"):
         add("photos/tue", "new")
+    with pytest.raises(DatasetError, match="does not say in which folder the images were"):
+        tfrecorder.update("photos/tue", "new", **QUIET)
     assert add("photos/tue", "new", duplicates="keep") == (3, 0)
 
 
