@@ -114,6 +114,11 @@ def is_source_fact(name: str) -> bool:
     return name.startswith(f"{_PREFIX}source.")
 
 
+def is_of_place(name: str) -> bool:
+    """True for a column that says where sources were, or when: the same rows may have another."""
+    return name == BASE or name.startswith(f"{_PREFIX}source.modified/")
+
+
 def value_columns(names: Iterable[str]) -> list[str]:
     """Those of these columns that hold values of a record."""
     return [name for name in names if name != SOURCE_ID and not is_fact(name)]

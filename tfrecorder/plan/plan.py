@@ -25,7 +25,7 @@ from tfrecorder import storage
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import BASE, REJECT_OF, spool_columns
+from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.fields import (
@@ -411,7 +411,7 @@ def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
     """SHA-256 of the splits and the values of all rows, in their order."""
     digest = hashlib.sha256()
     split = pa.array(splits.astype(SPLIT_TYPE)).dictionary_decode().cast(pa.large_string())
-    decisive = ((name, column) for name, column in values.items() if name != BASE)
+    decisive = ((name, column) for name, column in values.items() if not is_of_place(name))
     for name, column in [(SPLIT_COLUMN, split), *decisive]:
         digest.update(f"{name}:{column.type}:{len(column)}:".encode())
         _feed(digest, column)
