@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
-from support import copied_photos, public_files
+from support import copied_photos, invoke, public_files
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
@@ -65,9 +65,11 @@ def test_by_uri_nothing_of_it_is_left_and_it_does_not_come_back(photos: pd.DataF
         ({"label": "cat"}, "label == 'cat'"),
         ({"label": "cat", "split": "TEST"}, "label == 'cat' and split == 'TEST'"),
         ({"row": [0, 1, 51]}, "index in [0, 1, 51]"),
-        ("label != 'cat' and row > 5", "label != 'cat' and index > 5"),
+        ({"label": ["brick", "cat"], "row": (6, None)}, "label in ['brick', 'cat'] and index > 5"),
+        ({"row": (3, "7")}, "3 <= index <= 7"),
+        (lambda rows: rows.row % 2 == 1, "index % 2 == 1"),
     ],
-    ids=str,
+    ids=["value", "values", "list", "range", "both ends", "function"],
 )
 def test_by_columns_or_a_condition(photos: pd.DataFrame, where: object, mask: str) -> None:
     classes = tfrecorder.info("out").class_names
@@ -97,13 +99,15 @@ def test_older_positions_and_generations_are_refused_in_words(photos: pd.DataFra
         ({"lable": "cat"}, "there is no column 'lable'; there is label"),
         ({"label": ["cat", "lion"]}, "no row has 'label' 'lion'"),
         ({"label": "cat", "row": 0}, "it holds for no row"),
-        ("label = 'cat'", "it is no condition on the columns"),
-        ("row > 100", "it holds for no row"),
-        ("row", "it is neither true nor false for each row"),
-        ("row >= 0", "this would leave no record"),
+        ("label = 'cat'", "give columns with values"),
+        ({"row": (100, None)}, "it holds for no row"),
+        ({"row": "many"}, "'row' 'many' is not a number"),
+        ({"label": ("cat", "dog")}, "a tuple is a range of numbers"),
+        (lambda rows: rows.row, "the function returned int64 of shape (52,)"),
+        ({"row": (0, None)}, "this would leave no record"),
         ({}, "give columns with values"),
     ],
-    ids=str,
+    ids=["typo", "absent", "neither", "text", "range", "number", "tuple", "mask", "all", "none"],
 )
 def test_what_names_no_row_is_refused(photos: pd.DataFrame, where: object, words: str) -> None:
     before = public_files("out")
@@ -130,10 +134,44 @@ def test_rows_of_values_alone_are_removed_too() -> None:
         {"split": "TRAIN", "size": range(20), "name": list("abcdefghijklmnopqrst")}
     )
     tfrecorder.convert(frame, "out", schema=columns, num_shards=3, progress=False)
-    tfrecorder.remove("out", "size >= 15", progress=False)
+    tfrecorder.remove("out", {"size": (15, None)}, progress=False)
     left = tfrecorder.to_frame("out").sort_index()
     assert list(left.name) == list("abcdefghijklmno")
     more = frame.assign(size=range(20, 40))
     result = tfrecorder.update(more, "out", progress=False)
     assert result.changes.added == 20
     assert len(tfrecorder.to_frame("out")) == 35
+
+
+@pytest.mark.parametrize(
+    ("conditions", "mask"),
+    [
+        (["label=cat", "label=brick", "row=..30"], "label in ['cat', 'brick'] and index <= 30"),
+        (["row=3.0", "row=4"], "index in [3, 4]"),
+        (["split=TEST", "row=-1..1e3"], "split == 'TEST'"),
+    ],
+    ids=["values", "numbers", "both ends"],
+)
+def test_conditions_of_the_shell(photos: pd.DataFrame, conditions: list[str], mask: str) -> None:
+    gone = photos.index.isin(photos.query(mask).index)
+    assert 0 < gone.sum() < len(photos)
+    assert invoke("remove", "out", *conditions, "--quiet").exit_code == 0
+    check(photos[~gone], photos[gone])
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        (["label == 'cat'"], "there is no column 'label '"),
+        (["cat"], "'cat' is no condition: write COLUMN=VALUE"),
+        (["row=1", "row=3.."], "give a range alone on its column"),
+        ([], "Give a CONDITION, or --uris"),
+    ],
+    ids=["operator", "value", "range", "none"],
+)
+def test_a_wrong_condition_in_the_shell_is_one_line(
+    photos: pd.DataFrame, conditions: list[str], words: str
+) -> None:
+    result = invoke("remove", "out", *conditions)
+    assert result.exit_code == 2
+    assert words in result.output

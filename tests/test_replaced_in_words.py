@@ -156,14 +156,14 @@ def test_the_first_call_again_after_a_correction_says_that_there_was_one(out: st
     words = error_of(OutputError, table(0, 13), **OPTIONS)
     assert "7 of them streamed from numbered, corrected by 1 update. `tfrecorder.update`" in words
     tfrecorder.compact(out, num_shards=1, **QUIET)
-    tfrecorder.remove(out, "row == 4", **QUIET)
+    tfrecorder.remove(out, {"row": 4}, **QUIET)
     again = tfrecorder.convert(table(0, 12), out, **OPTIONS)
     assert (again.was_finished, again.updates, again.records) == (True, 1, 22)
     assert "1 removed, corrected by 1 update since" in str(again)
     # A row that was removed stays out of an overwrite, and its next call is the same again.
     shutil.rmtree(out)
     assert tfrecorder.convert(table(0, 12), out, **OPTIONS).records == 12
-    tfrecorder.remove(out, "row == 4", **QUIET)
+    tfrecorder.remove(out, {"row": 4}, **QUIET)
     assert tfrecorder.convert(table(0, 12), out, overwrite=True, **OPTIONS).records == 11
     assert tfrecorder.convert(table(0, 12), out, **OPTIONS).was_finished
     assert tfrecorder.verify(out, progress=False).ok

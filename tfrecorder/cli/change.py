@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_REMOVED
 from tfrecorder.schema.keys import URI_COLUMN
+
+NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 
 @click.command(
@@ -49,16 +52,20 @@ def update(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
     cls=SharingCommand,
     help="""Remove records from the dataset in DIRECTORY for good, with every name of them.
 
-    CONDITION is one as pandas takes it, on the columns of the dataset, split, and row, the number
-    of a row in the source. Nothing of the records is left below the directory. The same images do
-    not come back by append, stream or update, unless --readmit is given. To continue an
-    interrupted removal, repeat the command.""",
+    CONDITION is COLUMN=VALUE, or COLUMN=LOW..HIGH for numbers from LOW to HIGH, either of which may
+    be left out. The columns are those of the dataset, split, and row, the number of a row in the
+    source. Conditions on several columns must all hold; of several on one column, one must.
+
+    Nothing of the records is left below the directory. The same images do not come back by append,
+    stream or update, unless --readmit is given. To continue an interrupted removal, repeat the
+    command.""",
     epilog="""\b
-    Example: tfrecorder remove out "label == 'cat' and split == 'TEST'"
+    Example: tfrecorder remove out label=cat label=dog split=TEST
+    Example: tfrecorder remove out width=..31
     Example: tfrecorder remove out --uris gone.txt --dry-run""",
 )
 @click.argument("directory")
-@click.argument("condition", required=False)
+@click.argument("conditions", metavar="[CONDITION]...", nargs=-1)
 @click.option(
     "--uris",
     metavar="FILE",
@@ -73,7 +80,7 @@ def update(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 def remove(
     ctx: click.Context,
     directory: str,
-    condition: str | None,
+    conditions: tuple[str, ...],
     uris: str | None,
     as_json: bool,
     **options: Any,
@@ -81,7 +88,21 @@ def remove(
     from tfrecorder.conversion.remove import remove as run
     from tfrecorder.sources.uri_list import uri_list
 
-    if (condition is None) == (uris is None):
+    if bool(conditions) == (uris is not None):
         raise click.UsageError("Give a CONDITION, or --uris.")
-    where: Any = condition if uris is None else {URI_COLUMN: uri_list("uris", uris)}
+    where = _where(conditions) if uris is None else {URI_COLUMN: uri_list("uris", uris)}
     show(in_shell(run)(directory, where, **given_options(ctx, options)), as_json)
+
+
+def _where(conditions: tuple[str, ...]) -> dict[str, Any]:
+    """What `tfrecorder.remove` takes, of conditions as they are typed."""
+    where: dict[str, Any] = {}
+    for condition in conditions:
+        column, equals, value = condition.partition("=")
+        if not equals:
+            raise click.UsageError(f"{condition!r} is no condition: write COLUMN=VALUE.")
+        ends = re.fullmatch(rf"({NUMBER})?\.\.({NUMBER})?", value)
+        if column in where and (ends or isinstance(where[column], tuple)):
+            raise click.UsageError(f"{condition!r}: give a range alone on its column.")
+        where[column] = ends.groups() if ends else [*where.get(column, []), value]
+    return where

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows, Summary
 from tfrecorder.conversion.table import Say
-from tfrecorder.core.checks import nearest
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
@@ -35,6 +33,7 @@ from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.changes import Changes
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.plan.plan import PlanKind
+from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.commits import commits
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
@@ -51,7 +50,7 @@ ROW = "row"
 @takes(RemoveKeywords, ConvertOptions)
 def remove(
     directory: str | os.PathLike[str],
-    where: Mapping[str, Any] | str,
+    where: Where,
     *,
     stage_only: bool = False,
     dry_run: bool = False,
@@ -68,10 +67,11 @@ def remove(
 
     Args:
         directory: a finished dataset.
-        where: which rows: columns, each with a value or a list of values, all of which must hold,
-            such as `{"image_uri": ["a.jpg", "b.jpg"]}` or `{"label": "cat", "split": "TEST"}`; or a
-            condition as `pandas.DataFrame.query` takes it: "label == 'cat' and width < 32".  The
-            columns are those of the dataset, `split`, and `row`, a row's number in the source.
+        where: which rows: columns, all of which must agree, each with a value, a list of values, or
+            a tuple of two numbers, which is a range with both ends in it, or without an end where
+            it is None: `{"image_uri": ["a.jpg", "b.jpg"]}`, `{"label": "cat", "age": (18, None)}`.
+            Or a function from a frame of these columns to True or False for each row.  The columns
+            are those of the dataset, `split`, and `row`, a row's number in the source.
         stage_only: as for `tfrecorder.append`.
         dry_run: only say what would go; nothing is written.
         **options: those about runners and progress, as for `tfrecorder.convert`.
@@ -97,17 +97,17 @@ def remove(
 
 
 def _rows(
-    where: Mapping[str, Any] | str, given: dict[str, Any], folder: str, dry_run: bool, say: Say
+    where: Where, given: dict[str, Any], folder: str, dry_run: bool, say: Say
 ) -> PlannedRows | ConversionResult:
     """The rows of a dataset without some of them, planned to be written again."""
     dataset, newest, options, was_left = opened(folder, given, dry_run)
     say("reading the tables")
     stored = stored_rows(folder, newest)
-    chosen, fault = _chosen(stored, dataset.fields, where)
+    chosen, fault = choose(_frame(stored, dataset.fields), where)
     if fault is not None:
         if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
             return dataclasses.replace(read_result(folder), was_finished=True)
-        raise fault
+        raise OptionError(f"{fault} Nothing was removed.")
     chosen &= stored.is_newest
     gone = stored.all_of(chosen)
     stays = stored.is_newest & ~gone
@@ -140,56 +140,6 @@ def _rows(
         summary=Summary(changes=changes, notes=(keeps,) if keeps else ()),
         marks=marks.marking(stored.rows.filter(pa.array(gone)), dataset.fields),
     )
-
-
-def _chosen(
-    stored: StoredRows, fields: tuple[Field, ...], where: Mapping[str, Any] | str
-) -> tuple[np.ndarray, OptionError | None]:
-    """True for each row that a condition names; and what is wrong if it, or a part, names none.
-
-    Raises:
-        OptionError: it cannot be understood.
-    """
-    frame = _frame(stored, fields)
-    chosen, fault = (_by_query if isinstance(where, str) else _by_values)(frame, where)
-    if fault is None and not chosen.any():
-        shown = where if isinstance(where, str) else dict(where)
-        fault = OptionError.of("where", shown, "it holds for no row; nothing was removed.")
-    return chosen, fault
-
-
-def _by_query(frame: pd.DataFrame, where: Any) -> tuple[np.ndarray, None]:
-    try:
-        holds = frame.eval(where, engine="python")
-        if not isinstance(holds, pd.Series) or not pd.api.types.is_bool_dtype(holds.dtype):
-            raise ValueError("it is neither true nor false for each row")
-    except Exception as error:  # whatever the parser and the values make of it
-        names = ", ".join(map(repr, frame.columns))
-        words = f"it is no condition on the columns {names}: {error}"
-        raise OptionError.of("where", where, words) from error
-    return np.array(holds), None
-
-
-def _by_values(frame: pd.DataFrame, where: Any) -> tuple[np.ndarray, OptionError | None]:
-    if not isinstance(where, Mapping) or not where:
-        words = "give columns with values, such as `{'label': 'cat'}`, or a condition as a text."
-        raise OptionError.of("where", where, words)
-    chosen, fault = np.ones(len(frame), bool), None
-    for name, value in where.items():
-        if name not in frame:
-            near = nearest(str(name), list(frame.columns)) or ", ".join(map(repr, frame.columns))
-            raise OptionError(f"`where`: there is no column {name!r}; there is {near}.")
-        values = [value] if isinstance(value, (str, bytes)) or np.isscalar(value) else list(value)
-        cells = pd.Series(frame[name]).explode()  # a row of several classes has each of them
-        there = {*cells}
-        if absent := [one for one in values if one not in there]:
-            more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
-            fault = OptionError(
-                f"`where`: no row has {name!r} {absent[0]!r}{more}; write each exactly as the "
-                "source did. Nothing was removed."
-            )
-        chosen &= frame.index.isin(cells.index[cells.isin(values)])
-    return chosen, fault
 
 
 def _frame(stored: StoredRows, fields: tuple[Field, ...]) -> pd.DataFrame:

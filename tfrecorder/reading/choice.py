@@ -1,0 +1,103 @@
+"""Which rows of a dataset are meant: by values and ranges of their columns, or by a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.core.checks import nearest
+from tfrecorder.errors import OptionError
+
+Where = Mapping[str, Any] | Callable[[pd.DataFrame], Any]
+
+
+def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError | None]:
+    """The rows of a frame for which a condition holds.
+
+    Args:
+        frame: the columns that a condition may name; a cell may hold a list of values.
+        where: columns, all of which must agree, each with a value, a list of values, or a tuple of
+            two numbers, which is a range with both ends in it, and without an end where it is None;
+            or a function from the frame to True or False for each row.
+
+    Returns:
+        True for each row that is meant; and a fault if one of the values, or the whole, holds for
+        no row.
+
+    Raises:
+        OptionError: the condition cannot be understood.
+
+    >>> frame = pd.DataFrame({"label": ["cat", "dog", "cat"], "age": [3, 7, 9]})
+    >>> choose(frame, {"label": "cat", "age": (5, None)})[0]
+    array([False, False,  True])
+    """
+    chosen, fault = np.ones(len(frame), bool), None
+    if callable(where):
+        chosen = _by_function(frame, where)
+    elif isinstance(where, Mapping) and where:
+        for name, value in where.items():
+            holds, absent = _in_column(frame, name, value)
+            chosen &= holds
+            fault = fault or absent
+    else:
+        words = "give columns with values, such as `{'label': 'cat'}`, or a function of a frame."
+        raise OptionError.of("where", where, words)
+    if fault is None and not chosen.any():
+        shown = where if callable(where) else dict(where)
+        fault = OptionError.of("where", shown, "it holds for no row.")
+    return chosen, fault
+
+
+def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> np.ndarray:
+    mask = np.array(where(frame.copy()))
+    if mask.dtype != bool or mask.shape != (len(frame),):
+        raise OptionError(
+            f"`where`: the function returned {mask.dtype} of shape {mask.shape}; it must return "
+            f"True or False for each of the {len(frame):,} rows."
+        )
+    return mask
+
+
+def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, OptionError | None]:
+    if name not in frame:
+        near = nearest(str(name), list(frame.columns)) or ", ".join(map(repr, frame.columns))
+        raise OptionError(f"`where`: there is no column {name!r}; there is {near}.")
+    column = frame[name]
+    if isinstance(value, tuple):
+        return _in_range(column, value), None
+    alone = isinstance(value, (str, bytes)) or np.isscalar(value)
+    values = [value] if alone else list(value)
+    if pd.api.types.is_numeric_dtype(column):
+        values = [_number(name, one) for one in values]
+    cells = column.explode()  # a row of several classes has each of them
+    there = {*cells}
+    fault = None
+    if absent := [one for one in values if one not in there]:
+        more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
+        words = f"no row has {name!r} {absent[0]!r}{more}; write each exactly as the source did."
+        fault = OptionError(f"`where`: {words}")
+    return frame.index.isin(cells.index[cells.isin(values)]), fault
+
+
+def _in_range(column: pd.Series, ends: tuple[Any, ...]) -> np.ndarray:
+    if len(ends) != 2 or not pd.api.types.is_numeric_dtype(column):
+        words = "a tuple is a range of numbers, such as `(18, None)`; give several values as a list"
+        raise OptionError(f"`where`: {column.name!r} {ends!r}: {words}.")
+    low, high = (end if end is None else _number(column.name, end) for end in ends)
+    holds = column.notna().to_numpy(copy=True)
+    if low is not None:
+        holds &= (column >= low).to_numpy()
+    if high is not None:
+        holds &= (column <= high).to_numpy()
+    return holds
+
+
+def _number(name: Any, value: Any) -> Any:
+    """A value of a column of numbers, which the command line gives as a text."""
+    try:
+        return value if not isinstance(value, str) else float(value)
+    except ValueError:
+        raise OptionError(f"`where`: {name!r} {value!r} is not a number.") from None
