@@ -393,7 +393,7 @@ class SecondDay(RuleBasedStateMachine):
     def undo(self, killed: float | None) -> None:
         """It takes the newest addition back, unless it first has to end what was killed."""
         call = partial(tfrecorder.undo, self.out)
-        if self.leftover == "undo":
+        if self.leftover.startswith("undo"):
             self.call("undo", call, None)
         elif self.plan is not None or not self.earlier:
             words = "it was committed" if self.plan else "nothing was added|removed rows"

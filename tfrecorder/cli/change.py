@@ -60,8 +60,8 @@ def update(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
     stream or update, unless --readmit is given. To continue an interrupted removal, repeat the
     command.""",
     epilog="""\b
-    Example: tfrecorder remove out label=cat label=dog split=TEST
-    Example: tfrecorder remove out width=..31
+    Example: tfrecorder remove out label=cat label=dog
+    Example: tfrecorder remove out label=cat width=..31
     Example: tfrecorder remove out --uris gone.txt --dry-run""",
 )
 @click.argument("directory")
