@@ -57,7 +57,7 @@ def test_a_message_that_names_an_option_marks_it() -> None:
         for path in PACKAGE.rglob("*.py")
         if path.parent.name != "images"  # reasons of rejects stand in rejects.csv as they are
         for line, text in texts(ast.parse(path.read_text()))
-        if NAMED.search(re.sub("`[^`]*`", "", text))
+        if NAMED.search(re.sub("`[^`]*`|Example: tfrecorder .*", "", text))
     ]
     assert unmarked == []
 
