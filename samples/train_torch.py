@@ -69,7 +69,7 @@ def main() -> None:
         layout="NCHW",
         augment=True,
         seed=7,
-        shard=(rank, world),
+        drop_remainder=True,
     )
     if checkpoint.exists():
         state = torch.load(checkpoint)

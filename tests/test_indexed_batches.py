@@ -189,7 +189,6 @@ def test_a_position_of_another_run_is_refused(out: str, given: dict[str, Any], w
         ({"batch_size": 0}, "batch_size=0"),
         ({"shuffle": 100}, "shuffle=100: give True, False, 'exact' or 'blocks'"),
         ({"shard": (2, 2), "seed": 1}, "shard="),
-        ({"shard": (0, 2)}, "give the same `seed` to each"),
         ({"layout": "HWCN"}, "layout="),
         ({"layout": "NCHW", "map_fn": print}, "`map_fn` gets images as NHWC"),
         ({"num_threads": 0}, "num_threads=0"),

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from expensive_cases import strips
 from hypothesis import given, settings, strategies as st
-from support import CSV, SAMPLES, public_files, run
+from support import CSV, SAMPLES, photo_frame, public_files, run
 from torture import control_groups, disks, limits
 
 import tfrecorder
@@ -40,7 +41,7 @@ from tfrecorder.core.threads import (
 from tfrecorder.images.memory import Budget
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import shuffle_records
-from tfrecorder.options import read
+from tfrecorder.options import ranks, read
 from tfrecorder.options.memory import parallel_calls, prefetched
 
 MEGABYTE = 2**20
@@ -256,7 +257,7 @@ def test_the_default_ram_budget_is_of_the_least_memory_that_a_group_above_allows
     }
     for version, files in (("2", second), ("1", first)):
         root = make_files(tmp_path / version, files)
-        monkeypatch.setattr(read, "memory_limit", partial(memory_limit, root))
+        monkeypatch.setattr(ranks, "memory_limit", partial(memory_limit, root))
         assert read.EpochOptions().budget == 100_000_000
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert memory_limit(tmp_path / "nowhere") == machine
@@ -316,6 +317,50 @@ def test_what_is_decoded_ahead_fits_the_memory() -> None:
     assert parallel_calls(batch, 2**30) * batch <= 2**28
     assert prefetched(64 * 224 * 224 * 3, 2**32) == 8
     assert parallel_calls(224 * 224 * 3, 2**32) == cores()
+
+
+# ------------------------------------------------- several processes of a training on a machine
+
+_SLURM = {"SLURM_STEP_NUM_TASKS": 8, "SLURM_STEP_TASKS_PER_NODE": "4(x2)"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, 15),
+        ({"LOCAL_WORLD_SIZE": 4}, 3),
+        ({"LOCAL_WORLD_SIZE": 16}, 1),
+        ({"LOCAL_WORLD_SIZE": 99}, 1),
+        ({"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "LOCAL_RANK": 0}, 7),  # as Lightning
+        ({"WORLD_SIZE": 2, "MASTER_ADDR": "node-1", "LOCAL_RANK": 0}, 15),
+        (_SLURM, 3),
+        (_SLURM | {"SLURM_CPUS_PER_TASK": 6}, 5),
+        (_SLURM | {"SLURM_CPUS_PER_TASK": 6, "LOCAL_WORLD_SIZE": 2}, 7),
+        ({"SLURM_CPUS_PER_TASK": 6}, 15),
+    ],
+)
+def test_the_processes_of_a_machine_divide_its_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], threads: int
+) -> None:
+    """Of 16 cores; each process leaves one to its trainer."""
+    tfrecorder.convert(photo_frame(32), tmp_path / "out", progress=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(16)})
+    monkeypatch.setattr("tfrecorder.core.threads.cpu_quota", lambda: math.inf)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+    options = {"batch_size": 16, "image_size": 32, "shard": (0, 1)}
+    for _ in tfrecorder.batches(tmp_path / "out", "TRAIN", **options):
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("tfrecorder-batches") == threads
+        break
+
+
+def test_the_processes_of_a_machine_divide_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default of `ram_budget`; one that is given is each process's own."""
+    alone = LoadOptions().budget
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert LoadOptions().budget == pytest.approx(alone / 8, rel=0.01)
+    assert LoadOptions(ram_budget="1GiB").budget == 2**30
 
 
 # ------------------------------------------------------------------------------ pools of threads

@@ -174,7 +174,6 @@ def test_without_a_seed_it_is_that_of_the_records_or_of_the_position(out: str) -
         ({"batch_size": 0}, "batch_size=0"),
         ({"shuffle": 100}, "shuffle=100: give True, False, 'exact' or 'blocks'"),
         ({"shard": (2, 2), "seed": 1}, "shard="),
-        ({"shard": (0, 2)}, "give the same `seed` to each"),
         ({"records": range(9)}, "give the tfrecorder.Records to read"),
     ],
 )

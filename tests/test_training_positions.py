@@ -257,41 +257,6 @@ def test_a_position_of_before_an_append_names_its_generation(tmp_path: Path) -> 
     assert follows.state_dict() == states[3][0], "it finds the generations by itself"
 
 
-# ----------------------------------------------------------------------------- several processes
-
-
-def test_each_of_several_processes_is_asked_for_its_share(
-    out: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = Records(out, "TRAIN", **IDS)
-    before = BatchSampler(records, seed=7), batches(out, "TRAIN", seed=7, **IDS)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setenv("RANK", "2")
-    words = r"this is process 2 of 4.* Give `shard=\(2, 4\)` here, .* `shard=\(0, 1\)`"
-    for read in (
-        lambda: batches(out, "TRAIN", seed=7, **IDS),
-        lambda: BatchSampler(records, seed=7),
-        *(lambda one=one: next(iter(one)) for one in before),
-    ):
-        with pytest.raises(OptionError, match=words):
-            read()
-    whole = batches(out, "TRAIN", seed=7, shard=(0, 1), drop_remainder=False, **IDS)
-    assert sum(len(batch) for batch in whole) == 36
-    assert len(BatchSampler(records, 9, seed=7, shard=(0, 1))) == 4
-    assert len(batches(out, "TRAIN", batch_size=3, seed=7, shard=(2, 4), **IDS)) == 3
-    monkeypatch.delenv("RANK")
-    with pytest.raises(OptionError, match=r"process rank of 4.* `shard=\(rank, 4\)` here"):
-        batches(out, "TRAIN", seed=7, **IDS)
-
-
-@pytest.mark.parametrize("world", ["1", "0", "", "two", "-3"])
-def test_a_single_process_reads_everything(
-    out: str, monkeypatch: pytest.MonkeyPatch, world: str
-) -> None:
-    monkeypatch.setenv("WORLD_SIZE", world)
-    assert sum(len(batch) for batch in batches(out, "TRAIN", **IDS)) == 36
-
-
 # ------------------------------------------------------------------------------------- Lightning
 
 
@@ -303,12 +268,3 @@ def test_lightning_in_two_processes_goes_on_after_a_kill(
     skip_without("torch", "torchdata", "pytorch_lightning")
     chosen = {"reader": reading, "world": 2, "batch_size": 3, "seed": 7, "epochs": 2}
     assert trainings.finish_by_lightning(out, tmp_path, chosen, kills=[2]) == 2 * 36
-
-
-@pytest.mark.slow
-def test_lightning_in_two_processes_is_asked_for_shares(out: str, tmp_path: Path) -> None:
-    skip_without("torch", "torchdata", "pytorch_lightning")
-    chosen = {"reader": "batches", "world": 2, "batch_size": 3, "seed": 7, "epochs": 1}
-    words = trainings.train_by_lightning(out, tmp_path, chosen | {"shared": False}, kill=-1)
-    assert "Give `shard=(0, 2)` here, so that each reads its part" in words
-    assert not list(tmp_path.glob("rank-*.log")), "nothing was trained on"

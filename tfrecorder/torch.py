@@ -5,22 +5,26 @@ Only this file imports torch, and only when tensors are asked for.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder.core.checks import Whole
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.option import require
+from tfrecorder.options.ranks import COMMON_SEED
 from tfrecorder.options.signature import takes
 from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.order import Order
-from tfrecorder.reading.position import Position
+from tfrecorder.reading.position import Position, Share
 from tfrecorder.reading.records import NumberInEpoch, Records
 
 if TYPE_CHECKING:
@@ -33,8 +37,9 @@ def batches(
 ) -> TensorBatches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
-    The tensors share the arrays' memory.  With CUDA they are in pinned memory, so that
-    `images.to("cuda", non_blocking=True)` copies while the GPU works.  Texts and bytes are lists.
+    The tensors share the arrays' memory.  With CUDA a thread copies them into pinned memory, so
+    that `images.to("cuda", non_blocking=True)` copies while the GPU works.  Texts and bytes are
+    lists.  A trainer takes them as they are, or in `DataLoader(batches, batch_size=None)`.
 
     Args:
         directory: as for `tfrecorder.batches`.
@@ -54,7 +59,7 @@ def batches(
         ...     step(images, labels)
     """
     chosen = BatchOptions.of(options)
-    _torch()
+    _torch().utils.data.IterableDataset.register(TensorBatches)  # so that a DataLoader takes them
     return TensorBatches(directory, split, chosen)
 
 
@@ -63,10 +68,41 @@ class TensorBatches(of_arrays.Batches):
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
-        torch = _torch()
-        pinned = torch.cuda.is_available()
-        for batch in super().__iter__():
-            yield _tensors(torch, batch, pinned)
+        accelerate = sys.modules.get("accelerate")
+        loader = accelerate and accelerate.state.GradientState().active_dataloader
+        if loader is not None and loader.dataset is self:
+            self._refuse(loader)
+        return super().__iter__()
+
+    def _refuse(self, loader: Any) -> None:
+        """Refuse a `DataLoader` of accelerate that would not give each record once."""
+        words = "leave it out, or give `Records` to Hugging Face's Trainer."
+        if loader.batch_size is not None:
+            raise OptionError.of(
+                "batch_size",
+                self._options.batch_size,
+                f"a DataLoader would put {loader.batch_size} of these batches together; {words}",
+            )
+        # What is iterable it reads in the first process, and gives each process a part of that.
+        if hasattr(loader, "split_batches") and (rank := self._options.rank).world > 1:
+            raise OptionError(
+                "a DataLoader of accelerate would divide again what is divided by "
+                f"shard={rank!r}; {words}"
+            )
+
+    def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
+        torch, made = _torch(), super()._made(position, share)
+        if not torch.cuda.is_available():
+            yield from (_tensors(torch, batch, pinned=False) for batch in made)
+            return
+        device = torch.cuda.current_device()
+
+        def pin(batch: Any) -> Any:
+            torch.cuda.set_device(device)  # else this thread would occupy the first one too
+            return _tensors(torch, batch, pinned=True)
+
+        with ThreadPool(1, "tfrecorder-pinning") as pool, contextlib.closing(made):
+            yield from map_ahead(pool, pin, made, ahead=2)
 
 
 class BatchSampler:
@@ -82,12 +118,13 @@ class BatchSampler:
 
     Args:
         records: those of the loader, or those that the loader's dataset is made from.
-        batch_size: records per batch; with `shard`, on each host.
+        batch_size: records per batch, in each process.
         shuffle: as for `tfrecorder.batches`: "exact", the default of TRAIN, "blocks" or False.
-        seed: for the order, 0 to 2**32 - 1; None takes that of the records.
-        shard: (rank, world): this host's number and the number of hosts.  All need the same seed.
+        seed: for the order, 0 to 2**32 - 1; None takes that of the records, or 0 in several
+            processes if the records were given none.
+        shard: as for `tfrecorder.batches`.
         drop_remainder: as for `tfrecorder.batches`; but a `DataLoader` cannot make an empty batch,
-            so with False the last step is left out too if it has fewer records than hosts.
+            so with False the last step is left out too if it has fewer records than processes.
 
     Attributes:
         epoch: the epoch that the next loop reads, from 0.
@@ -120,8 +157,8 @@ class BatchSampler:
             shard=shard,
             drop_remainder=drop_remainder,
         )
-        self._block, self._since = records.block, records.since
-        self._share = options.share(len(records))
+        self._block, self._since, self._records = records.block, records.since, len(records)
+        self._has_own_seed = seed is None and records.has_own_seed
         chosen = records.seed if seed is None else int(seed)
         order = (records.split, options.mode(records.split), chosen)
         # The position of the next loop, and of what was drawn last.  They can differ because a
@@ -134,6 +171,23 @@ class BatchSampler:
     @property
     def epoch(self) -> int:
         return self._begin.epoch
+
+    @property
+    def batch_size(self) -> int:
+        """That of a sampler that reads everything, for a trainer that will divide the batches.
+
+        Raises:
+            OptionError: this sampler divides them already.
+        """
+        if (rank := self._options.rank).world > 1:
+            words = (
+                f"this sampler divides its records already, by shard={rank!r}, and a trainer that "
+                "asks for it would divide them again. Keep it from that (Lightning: "
+                "`Trainer(use_distributed_sampler=False)`; accelerate: leave the loader out of "
+                "`prepare`), or give the trainer `tfrecorder.torch.batches`."
+            )
+            raise OptionError.of("batch_size", self._options.batch_size, words)
+        return self._options.batch_size
 
     def set_epoch(self, epoch: int) -> None:
         """Read this epoch in the next loop, to skip epochs or to repeat one.
@@ -149,19 +203,24 @@ class BatchSampler:
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is."""
-        return self._steps(0)
+        return _steps(self._divide(), 0)
 
     @property
     def remaining(self) -> int:
         """The number of batches in the next loop, up to the end of its epoch."""
-        return self._steps(self._begin.next)
+        return _steps(self._divide(), self._begin.next)
+
+    def __repr__(self) -> str:
+        records = self._divide().records
+        return "BatchSampler" + self._options.described(self._begin, records)
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was drawn, as JSON values.
 
-        It is the same on every host, and any `batch_size` and `shard` continue from it, here and
+        It is the same in every process, and any `batch_size` and `shard` continue from it, here and
         in `tfrecorder.batches`.
         """
+        self._divide()  # which may decide the seed
         return self._drawn.to_json()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -170,31 +229,38 @@ class BatchSampler:
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
         """
-        takes_seed, records = self._options.seed is None, self._share.records
-        found = self._begin.with_saved(state, records, since=self._since, takes_seed=takes_seed)
+        takes_seed, since = self._options.seed is None, self._since
+        found = self._begin.with_saved(state, self._records, since=since, takes_seed=takes_seed)
         self._begin = self._drawn = found
-        self._is_loaded = True
+        self._is_loaded, self._has_own_seed = True, False
 
     def __iter__(self) -> Iterator[list[int]]:
         """The numbers of each batch, from the position to the end of its epoch."""
-        self._share = self._options.share(self._share.records)  # as `Batches`
+        share = self._divide()
         # If nothing is left of a loaded epoch, torchdata's loader discards the empty rest and asks
         # again for the next epoch.  With workers it has drawn that rest by then, otherwise not.
-        if not self._is_loaded and not self.remaining:
+        if not self._is_loaded and not _steps(share, self._begin.next):
             self._begin = self._begin.next_epoch()
         self._is_loaded = False
         self._drawn = self._begin
-        return self._draw(self._begin)
+        return self._draw(self._begin, share)
 
-    def _draw(self, position: Position) -> Iterator[list[int]]:
-        order = Order(
-            self._share.records, position.mode, position.seed, position.epoch, self._block
-        )
-        start, steps = position.next, self._steps(position.next)
+    def _divide(self) -> Share:
+        """As that of `Batches`."""
+        share = self._options.share(self._records, self._begin.split)
+        if share.world > 1 and self._has_own_seed:
+            self._begin = replace(self._begin, seed=COMMON_SEED)
+            self._drawn = replace(self._drawn, seed=COMMON_SEED)
+            self._has_own_seed = False
+        return share
+
+    def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
+        order = Order(self._records, position.mode, position.seed, position.epoch, self._block)
+        start, steps = position.next, _steps(share, position.next)
         for step in range(1, steps + 1):
-            numbers = order.numbers(np.array(self._share.places(start))).tolist()
+            numbers = order.numbers(np.array(share.places(start))).tolist()
             # What is dropped after the last step stays dropped, whatever steps come later.
-            start = self._share.after(start) if step < steps else self._share.records
+            start = share.after(start) if step < steps else self._records
             self._drawn = replace(position, next=start)
             if step == steps:  # Lightning does not ask for more than the last batch
                 self._begin = position.next_epoch()
@@ -202,12 +268,12 @@ class BatchSampler:
         if not steps:
             self._begin = position.next_epoch()
 
-    def _steps(self, start: int) -> int:
-        """The steps from a place to the end of the epoch in which every host has a record."""
-        share = self._share
-        last = (share.records - start) % (share.batch_size * share.world)
-        some_have_none = not share.drop_remainder and 0 < last < share.world
-        return share.steps(start) - some_have_none
+
+def _steps(share: Share, start: int) -> int:
+    """The steps from a place to the end of the epoch in which every process has a record."""
+    last = (share.records - start) % (share.batch_size * share.world)
+    some_have_none = not share.drop_remainder and 0 < last < share.world
+    return share.steps(start) - some_have_none
 
 
 def _torch() -> Any:

@@ -22,7 +22,7 @@ from support import photo_frame
 import tfrecorder
 from tfrecorder.core.limits import control_groups, cpu_quota, memory_limit
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options import read
+from tfrecorder.options import ranks
 from torture.counts import Count, demand
 from torture.disks import CannotMountError
 
@@ -123,7 +123,7 @@ def entangle(folder: Path, times: int, seed: int = 0) -> list[Count]:
         root.mkdir(parents=True)
         words = f"tree {number} of seed {seed} in {root}"
         least = make_tree(root, random.Random(f"{seed}/{number}"))
-        with mock.patch.object(read, "memory_limit", partial(memory_limit, root)):
+        with mock.patch.object(ranks, "memory_limit", partial(memory_limit, root)):
             budget = LoadOptions().budget
         demand(budget == least // 4, f"{words}: {budget:,} of {least:,} bytes")
         demand(cpu_quota(root) > 0, words)

@@ -43,10 +43,7 @@ class Model(LightningModule):
         self._dataset, self._folder, self._chosen = dataset, folder, chosen
 
     def train_dataloader(self) -> Any:
-        world = self._chosen["world"]
         given = {"batch_size": self._chosen["batch_size"], "seed": self._chosen["seed"]}
-        if self._chosen.get("shared", True):
-            given["shard"] = (self.trainer.global_rank, world)
         if self._chosen["reader"] == "batches":
             return batches(self._dataset, "TRAIN", **given, **NUMBERS)
         from torchdata.stateful_dataloader import StatefulDataLoader
@@ -88,7 +85,7 @@ def main(dataset: str, folder: Path, chosen: dict[str, Any]) -> None:
         accelerator="cpu",
         devices=chosen["world"],
         strategy="ddp" if chosen["world"] > 1 else "auto",
-        use_distributed_sampler=False,
+        use_distributed_sampler=chosen["reader"] == "batches",  # Lightning's default
         max_epochs=chosen["epochs"],
         callbacks=[Kill(chosen["kill"]), checkpoints],
         logger=False,

@@ -10,6 +10,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,24 @@ def test_tensors_share_the_memory_of_their_arrays() -> None:
 
 def test_tensors_lie_in_pinned_memory_where_cuda_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """No machine of ours has a GPU: pinning itself is torch's, that it is asked for is ours."""
-    pinned = []
+    pinned, threads, devices = [], set(), set()
+
+    def pin_memory(self: torch.Tensor) -> torch.Tensor:
+        threads.add(threading.current_thread().name)
+        pinned.append(self)
+        return self
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: pinned.append(self) or self)
-    steps = list(batches(OUT, "TEST", image_size=9, batch_size=4))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", devices.add)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    loop, steps = batches(OUT, "TEST", image_size=9, batch_size=4), []
+    for number, step in enumerate(loop, 1):
+        steps.append(step)
+        assert loop.state_dict()["next"] == 4 * number % 8, "of what the loop took"
     assert [id(one) for one in pinned] == [id(one) for step in steps for one in step]
+    assert threads == {"tfrecorder-pinning"}, "the one that trains does not copy"
+    assert devices == {3}, "where the one that trains works"
 
 
 def test_a_state_goes_on_from_arrays_to_tensors() -> None:
@@ -105,26 +119,50 @@ def test_a_state_goes_on_from_arrays_to_tensors() -> None:
         np.testing.assert_array_equal(np.asarray(ours[1]), theirs[1])
 
 
-def test_each_of_several_connected_processes_is_asked_for_its_share() -> None:
+def test_each_of_several_connected_processes_reads_its_share() -> None:
     from torch import distributed
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    before, records = batches(OUT, "TEST", image_size=9), photographs()
+    before, records = batches(OUT, "TRAIN", image_size=9, batch_size=4), photographs()
     distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=3)
     try:
-        for read in (
-            lambda: batches(OUT, "TEST", image_size=9),
-            lambda: tfrecorder.batches(OUT, "TEST", image_size=9),
-            lambda: BatchSampler(records),
-            lambda: list(before),
-        ):
-            with pytest.raises(OptionError, match=r"process 1 of 3.* `shard=\(1, 3\)` here"):
-                read()
-        whole = batches(OUT, "TEST", image_size=9, shard=(0, 1), drop_remainder=False)
-        assert sum(len(labels) for _, labels in whole) == 8
+        given = {"image_size": 9, "batch_size": 4, "shard": (1, 3)}
+        expected = [labels.tolist() for _, labels in batches(OUT, "TRAIN", **given)]
+        for reader in (before, tfrecorder.batches(OUT, "TRAIN", image_size=9, batch_size=4)):
+            assert [labels.tolist() for _, labels in reader] == expected
+            assert "shard=(1, 3) by torch.distributed" in repr(reader)
+        assert [*BatchSampler(records, 4)] == [*BatchSampler(records, 4, shard=(1, 3))]
+        whole = batches(OUT, "TRAIN", image_size=9, shard=(0, 1))
+        assert sum(len(labels) for _, labels in whole) == 36
     finally:
         distributed.destroy_process_group()
-    assert len(list(before)) == 1
+    assert len(before) == 9
+
+
+def test_a_sampler_is_not_divided_again_by_a_trainer() -> None:
+    """Lightning and accelerate ask a sampler of batches for its size before they divide it."""
+    records = photographs()
+    assert BatchSampler(records, 4).batch_size == 4
+    with pytest.raises(OptionError, match=r"divides its records already, by shard=\(1, 2\)"):
+        hasattr(BatchSampler(records, 4, shard=(1, 2)), "batch_size")
+
+
+def test_a_loader_takes_batches_as_they_are() -> None:
+    """One epoch a loop, each in another order, with the position of what the loop took."""
+    options = {"image_size": 9, "batch_size": 5, "seed": 3}
+    loader = DataLoader(batches(OUT, "TRAIN", **options), batch_size=None)
+    expected = tfrecorder.batches(OUT, "TRAIN", **options)
+    assert len(loader) == len(expected) == 8
+    for _ in range(2):
+        for ours, theirs in zip(loader, expected, strict=True):
+            assert loader.dataset.state_dict() == expected.state_dict()
+            np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+def test_workers_of_a_loader_would_all_read_the_same_batches() -> None:
+    loader = DataLoader(batches(OUT, "TRAIN", image_size=9), batch_size=None, num_workers=1)
+    with pytest.raises(OptionError, match="each worker of a DataLoader would read the same"):
+        list(loader)
 
 
 def test_a_wrong_option_is_named() -> None:

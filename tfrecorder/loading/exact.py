@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrecorder.core.threads import cores
 from tfrecorder.errors import DatasetError
 from tfrecorder.images.geometry import DRAWS
 from tfrecorder.loading.options import LoadOptions
+from tfrecorder.options.ranks import cores_of_rank, seed_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.order import Order, draws
 from tfrecorder.reading.position import Share
@@ -57,7 +56,7 @@ def numbers(share: Share, options: LoadOptions) -> tf.data.Dataset:
     With `augment`, each comes with what is drawn for its record, the same as in `batches`.  Each
     iteration is the next epoch, or always `options.epoch` if that is given.
     """
-    seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+    seed = seed_of(options.seed, share.world)
     epochs = itertools.count()
     of_host = [places for places in _all_places(share) if places]
 
@@ -93,5 +92,7 @@ def read(stored: StoredDataset, split: str, found: tf.data.Dataset) -> tf.data.D
         records.set_shape([None])
         return (records, *more) if more else records
 
-    calls = found.batch(together).map(in_graph, num_parallel_calls=cores(), deterministic=True)
+    calls = found.batch(together).map(
+        in_graph, num_parallel_calls=cores_of_rank(), deterministic=True
+    )
     return calls.unbatch()

@@ -42,6 +42,8 @@ def read_dataset(
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns."""
     refuse_unread(storage.given_path(directory))
+    if (rank := chosen.rank).world > 1:
+        chosen = dataclasses.replace(chosen, shard=rank[:2])
     following = Following(directory, chosen) if chosen.follow else None
     stored = following.look() if following else open_dataset(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
@@ -74,7 +76,7 @@ def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | Non
     if records is None:
         raise DatasetError(
             f"`shard={options.shard!r}`: {stored.uncounted()} Or give each host its own pattern of "
-            "files, without `shard`."
+            "files, and `shard=(0, 1)`."
         )
     first, end = balanced_part(records, *options.shard)
     return end - first
@@ -191,7 +193,11 @@ def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     chosen.autotune.enabled = False
     # The graph may call Python, but what that answers is no state of an iterator: it can be saved.
     chosen.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
-    if options.augment or options.follow:
+    if options.rank.world > 1:
+        # tf.distribute would divide what is one process's share already.
+        off = tf.data.experimental.AutoShardPolicy.OFF
+        chosen.experimental_distribute.auto_shard_policy = off
+    elif options.augment or options.follow:
         # By file, tf.distribute would split the records and their random seeds differently, and
         # with `follow` it would split the list of files.
         by_data = tf.data.experimental.AutoShardPolicy.DATA

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfrecorder.core.threads import cores
+from tfrecorder.options.ranks import cores_of_rank
 
 #: Batches made in advance: enough to hide a slow one, or the start of a new shard.
 PREFETCH = 8
@@ -17,7 +17,7 @@ def parallel_calls(element_bytes: float, budget: int) -> int:
     >>> parallel_calls(2**40, 2**30)
     1
     """
-    return _fitting(element_bytes, budget, cores())
+    return _fitting(element_bytes, budget, cores_of_rank())
 
 
 def prefetched(element_bytes: float, budget: int) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size, text
-from tfrecorder.core.limits import memory_limit
 from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import RESIZES
 from tfrecorder.options.option import Options
+from tfrecorder.options.ranks import Rank, memory_of_rank, this_rank
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
@@ -229,19 +230,34 @@ class EpochOptions(ReadOptions):
     shard: tuple[int, int] | None = option(
         None,
         check_shard,
-        "(index, count): only this host's part, of parts that differ by one record at most.",
+        "(index, count): only this process's part, of parts that differ by one record at most. "
+        "`shard=(0, 1)` reads everything. Default: by torch.distributed or jax.distributed if one "
+        "is initialized, else by RANK and WORLD_SIZE, else by the tasks of a SLURM step.",
     )
     ram_budget: int | str | None = option(
         None,
         Size((2**20, "1 MiB"), "4GiB"),
         "Memory for the buffers of one split, in bytes or as text such as '4GiB'. Default: a "
-        "quarter of what the process may use.",
+        "quarter of what the process may use; of several processes on a machine, each its part.",
     )
 
     @property
     def budget(self) -> int:
         """`ram_budget` in bytes; by default a quarter of what the process may use."""
-        return memory_limit() // 4 if self.ram_budget is None else parse_size(self.ram_budget)
+        return memory_of_rank() // 4 if self.ram_budget is None else parse_size(self.ram_budget)
+
+    @property
+    def rank(self) -> Rank:
+        """This process among those that divide the records: now, as they may connect later.
+
+        Raises:
+            OptionError: it cannot be told, or the other options do not go together with several.
+        """
+        if self.shard is not None:
+            return Rank(int(self.shard[0]), int(self.shard[1]))
+        found = this_rank()
+        dataclasses.replace(self, shard=found[:2])  # checks them together
+        return found
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.at is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,11 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.core.checks import is_whole
-from tfrecorder.core.threads import ThreadPool, UnwantedError, cores, is_unwanted, map_ahead
+from tfrecorder.core.threads import ThreadPool, UnwantedError, is_unwanted, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.memory import prefetched
+from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import collate, emptied
@@ -25,7 +25,7 @@ from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.parsing import Elements
-from tfrecorder.reading.position import Position
+from tfrecorder.reading.position import Position, Share
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.records import fingerprint_of
 from tfrecorder.reading.stored_records import open_stored
@@ -91,7 +91,8 @@ class Batches:
                 "in `map_fn`."
             )
         self._options, self._following = options, following
-        seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+        seed = seed_of(options.seed, world=1)
+        self._has_own_seed = options.seed is None  # which no other process knows
         self._elements = Elements(
             of_any_size(stored, options) if following else stored, options, seed
         )
@@ -102,8 +103,15 @@ class Batches:
     def _read_from(self, stored: StoredDataset) -> None:
         """From now on, read this dataset's records: the position refers to them."""
         self._stored, self._reader = stored, RecordReader(stored, self._position.split)
-        self._share = self._options.share(self._reader.records)
         self._position = self._position_in(stored)
+
+    def _divide(self) -> Share:
+        """What this process reads of an epoch: asked each time, as processes connect or fork."""
+        share = self._options.share(self._reader.records, self._position.split)
+        if share.world > 1 and self._has_own_seed:
+            self._go_to(replace(self._position, seed=COMMON_SEED))
+            self._has_own_seed = False
+        return share
 
     def _position_in(self, stored: StoredDataset) -> Position:
         """The position, but in this dataset's records."""
@@ -119,18 +127,19 @@ class Batches:
 
         With `follow=True` the next epoch may have more.
         """
-        return self._share.steps(0)
+        return self._divide().steps(0)
 
     @property
     def remaining(self) -> int:
         """The number of batches from the position to the end of its epoch."""
-        return self._share.steps(self._position.next)
+        return self._divide().steps(self._position.next)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the loop, as JSON values: after the last batch it took.
 
-        It is the same on every host, and any `batch_size` and `shard` can continue from it.
+        It is the same in every process, and any `batch_size` and `shard` can continue from it.
         """
+        self._divide()  # which may decide the seed
         return self._position.to_json()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -146,7 +155,12 @@ class Batches:
         position = here.with_saved(state, records, since=stored.since, takes_seed=takes_seed)
         self._read_from(stored)
         self._go_to(position)
+        self._has_own_seed = False
         self._loop = None
+
+    def __repr__(self) -> str:
+        records = self._divide().records
+        return type(self).__name__ + self._options.described(self._position, records)
 
     def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
         """The dataset as of the generation that a position was saved in, if it has grown since."""
@@ -161,12 +175,11 @@ class Batches:
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
-        # The processes may be connected, or forked, since the dataset was opened.
-        self._share = self._options.share(self._reader.records)
+        share = self._divide()
         # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
         # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.
         self._loop = loop = object()
-        for batch, position in self._epoch():
+        for batch, position in self._epoch(share):
             if self._loop is not loop:
                 raise OptionError(
                     "another loop over these batches or `load_state_dict` has moved their "
@@ -176,28 +189,31 @@ class Batches:
             self._go_to(position)
             yield batch
 
-    def _epoch(self) -> Iterator[tuple[Any, Position]]:
+    def _epoch(self, share: Share) -> Iterator[tuple[Any, Position]]:
         """The batches from the position to the end of its epoch, and the position after each."""
         if self._following is not None and not self._position.next:
             found = self._following.look()
             if found.commit != self._stored.commit:
                 self._read_from(found)
-        begin, start, steps = self._position, self._position.next, self.remaining
-        for step, batch in enumerate(self._made(begin, steps), 1):
-            start = self._share.after(start)
+                share = self._divide()
+        begin, start = self._position, self._position.next
+        steps = share.steps(start)
+        for step, batch in enumerate(self._made(begin, share), 1):
+            start = share.after(start)
             yield batch, begin.next_epoch() if step == steps else replace(begin, next=start)
         if not steps:
             self._go_to(begin.next_epoch())
 
     def _order(self, position: Position) -> Order:
         """The order of a position's epoch."""
-        records = self._share.records
+        records = self._reader.records
         block = block_of(records, self._stored.bytes(position.split))
         return Order(records, position.mode, position.seed, position.epoch, block)
 
-    def _made(self, position: Position, steps: int) -> Iterator[Any]:
-        """The batches of this many steps, starting at a position, made ahead by threads."""
-        threads = self._options.num_threads or cores()
+    def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
+        """The batches from a position to the end of its epoch, made ahead by threads."""
+        # One core is left to the trainer, which makes the step in Python as they make the batches.
+        threads = self._options.num_threads or max(1, cores_of_rank() - 1)
         size = self._options.batch_size
         part = -(-size // threads)
         parts = -(-size // part)  # per full batch: all threads work on the same one
@@ -210,7 +226,7 @@ class Batches:
                 waiting = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
                 reader = WindowReader(self._reader, order, waiting)
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
-            tasks = self._tasks(order, reader, position.next, steps, part)
+            tasks = self._tasks(order, reader, position.next, share, part)
             results = map_ahead(pool, self._make, tasks, ahead + threads)
             for task, elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
@@ -224,13 +240,13 @@ class Batches:
         order: Order,
         reader: RecordReader | WindowReader,
         start: int,
-        steps: int,
+        share: Share,
         part: int,
     ) -> Iterator[_Task]:
-        for _ in range(steps):
+        for _ in range(share.steps(start)):
             if isinstance(reader, WindowReader):
                 reader.fetch(start)
-            places = self._share.places(start)
+            places = share.places(start)
             # An empty batch takes the form of a batch with the first record.
             numbers = order.numbers(np.array(places or [0])).tolist()
             pixels = {}
@@ -241,7 +257,7 @@ class Batches:
                 some = numbers[begin : begin + part]
                 is_last = begin + part >= len(numbers)
                 yield _Task(reader, some, begin, order.epoch, pixels, is_last, not places)
-            start = self._share.after(start)
+            start = share.after(start)
 
     def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
         drawn = self._elements.drawn(task.epoch, task.numbers)

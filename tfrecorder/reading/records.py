@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import operator
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from tfrecorder.core.checks import Whole
 from tfrecorder.options.keywords import ReadKeywords
 from tfrecorder.options.option import require
+from tfrecorder.options.ranks import seed_of
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.dataset import StoredDataset
@@ -71,6 +71,7 @@ class Records(Sequence[Any]):
         fingerprint: a short text that identifies these records, wherever they are.
         split: its name.
         seed: of `augment`, as given or drawn.
+        has_own_seed: True if it was drawn, so that no other process knows it.
         generation: the last one that is read, from 0.
         since: the generation that began the numbering of the records.
         block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
@@ -91,8 +92,8 @@ class Records(Sequence[Any]):
         stored = open_stored(directory, self._options.at, self._options.keys)
         self.split = stored.split(split)
         self._reader = RecordReader(stored, self.split)
-        given = self._options.seed
-        self.seed = secrets.randbits(32) if given is None else int(given)
+        self.has_own_seed = self._options.seed is None
+        self.seed = seed_of(self._options.seed, world=1)
         self._elements = Elements(stored, self._options, self.seed)
         self._epoch = 0
         self.fingerprint = fingerprint_of(stored, self.split)
