@@ -169,7 +169,7 @@ def test_the_command_prints_it_for_people_and_for_programs(dataset: Path) -> Non
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"{tfrecorder.status(str(dataset))}\n"
     ended = run("-m", "tfrecorder", "status", dataset, "--json")
-    assert json.loads(ended.stdout) == tfrecorder.status(str(dataset)).as_dict()
+    assert ended.stdout == json.dumps(tfrecorder.status(str(dataset)).as_dict(), indent=2) + "\n"
 
 
 @pytest.mark.slow

@@ -15,12 +15,10 @@ import os
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
-from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, counted, readable_bytes
@@ -34,7 +32,7 @@ from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, committed_done, read_all_done
-from tfrecorder.output.path import given_directory, output_path
+from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
@@ -86,9 +84,7 @@ def stage(
         >>> tfrecorder.parts.commit("out")                               # doctest: +SKIP
     """
     chosen = ConvertOptions.of(options, NOT_STAGED)
-    path = output_path(output_dir, chosen)
-    rows = partial(rows_of_source, source, storage.absolute(path), chosen)
-    return job.stage_only(job.Job("conversion", path, chosen, rows, source))
+    return job.stage_only(job.conversion(source, output_dir, chosen))
 
 
 @dataclass(frozen=True)
@@ -114,10 +110,6 @@ class PartResult(Report):
     bytes: int
     rejects: dict[str, int]
     seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return dataclasses.asdict(self)
 
     def _headline(self) -> str:
         number, parts = self.part

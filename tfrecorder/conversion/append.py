@@ -162,6 +162,6 @@ def _nothing(
         generation=newest.number,
         rows_there=sifted.known,
         removed=removed,
-        origins=newest.manifest["origins"],
-        updates=newest.manifest["begun_by"]["updates"],
+        origins=newest.manifest["history"]["origins"],
+        updates=newest.manifest["history"]["updates"],
     )

@@ -21,7 +21,7 @@ from tfrecorder.conversion.job import Job
 from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
 from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
 from tfrecorder.conversion.removal_marks import read_marks
-from tfrecorder.conversion.staged import PlannedRows, Summary
+from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
@@ -31,13 +31,14 @@ from tfrecorder.options.keywords import CompactKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
-from tfrecorder.output.changes import Changes
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
+from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
@@ -156,9 +157,10 @@ def _rows(
         of_shards=len(newest.shards),
         bytes=sum(stored.splits[shard.split][shard.index].bytes for shard in rewritten),
     )
-    carried = newest.manifest["origins"]
-    begun_by = newest.manifest["begun_by"] if where == target else {}
-    plan = dataclasses.replace(plan, options=taken, kept=kept, carried=carried, begun_by=begun_by)
+    carried = newest.manifest["history"]
+    if where != target:
+        carried = {"origins": carried["origins"]}
+    plan = dataclasses.replace(plan, options=taken, kept=kept, carried=carried)
     size = sum(map(stored.bytes, stored.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any, overload
 
-from tfrecorder import storage
 from tfrecorder.conversion import job
-from tfrecorder.conversion.table import rows_of_source
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords
 from tfrecorder.options.signature import takes
-from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 
 if TYPE_CHECKING:
@@ -79,6 +75,4 @@ def convert(
         >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
     """
     chosen = ConvertOptions.of({"runner": runner, **options})
-    path = output_path(output_dir, chosen)
-    rows = partial(rows_of_source, source, storage.absolute(path), chosen)
-    return job.run(job.Job("conversion", path, chosen, rows, source))
+    return job.run(job.conversion(source, output_dir, chosen))

@@ -5,17 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import Job
-from tfrecorder.conversion.staged import PlannedRows, begun, find, pending_shards, with_shards
-from tfrecorder.conversion.table import rows_of_source
+from tfrecorder.conversion.job import Job, conversion
+from tfrecorder.conversion.staged import PlannedRows, begun, pending_shards
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
     Report,
@@ -27,20 +25,14 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.errors import OutputError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.changes import Changes, both
-from tfrecorder.output.directory import refuse_foreign
-from tfrecorder.output.path import output_path
-from tfrecorder.output.result import ConversionResult, removed_words, skipped_words, there_words
-from tfrecorder.plan.origins import replaced_words
+from tfrecorder.output.directory import find, refuse_foreign, standing_of
+from tfrecorder.output.result import ConversionResult
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
+from tfrecorder.plan.summary import Summary, left_out_words
+from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import class_field
-from tfrecorder.validation.report import (
-    ValidationReport,
-    build_report,
-    count_warnings,
-    problems,
-)
+from tfrecorder.validation.report import ValidationReport, problems
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,40 +55,29 @@ class PlannedSplit:
     bytes: int | None
 
 
-@dataclass(frozen=True)
-class DryRun(Report):
-    """What a job would write.
+@dataclass(frozen=True, kw_only=True)
+class DryRun(Summary, Report):
+    """What a job would write, and what it says of itself in the words of its result.
 
     Attributes:
         output_dir: the dataset directory, as it was given.
         splits: by name, TRAIN first.
         class_names: by integer; for integer labels the numbers as text; None without labels.
         pending: for a job that was begun, the shards still to write; None if it is new.
-        passed_over: for a folder source, the files that made no row, by kind.
-        report: what `tfrecorder.validate` says.
-        free: bytes that the disk of the directory has left; None if that is not known.
         verb: "conversion", "append" or "compaction".
-        rows_there: for an append, rows that it would skip, because they are already there.
-        removed: rows that it would leave out, because they were removed before.
-        origins, updates: for an append without a new row, as in `ConversionResult`.
-        changes: what it would change or replace, as in `ConversionResult`.
-        notes: what else to know.
+        report: what `tfrecorder.validate` says; None if no source was checked.
+        free: bytes that the disk of the directory has left; None if that is not known.
+        nothing: for an append without a new row, what there is instead, in words.
     """
 
     output_dir: str
     splits: dict[str, PlannedSplit]
     class_names: tuple[str, ...] | None
     pending: int | None
-    passed_over: Mapping[str, int]
-    report: ValidationReport
+    verb: str
+    report: ValidationReport | None = None
     free: int | None = None
-    verb: str = "conversion"
-    rows_there: int = 0
-    removed: int = 0
-    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    updates: int = 0
-    changes: Changes | None = None
-    notes: tuple[str, ...] = ()
+    nothing: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -104,25 +85,19 @@ class DryRun(Report):
             "dry_run": True,
             "output_dir": self.output_dir,
             "splits": {name: dataclasses.asdict(split) for name, split in self.splits.items()},
-            "class_names": None if self.class_names is None else list(self.class_names),
+            "class_names": self.class_names,
             "pending_shards": self.pending,
-            "passed_over": dict(self.passed_over),
             "free_bytes": self.free,
-            "rows_there": self.rows_there,
-            "removed": self.removed,
-            "changes": None if self.changes is None else dataclasses.asdict(self.changes),
-            "notes": [*self.report.notes, *self.notes],
-            "warnings": count_warnings(self.report),
-            "problems": problems(self.report),
+            **dataclasses.asdict(Summary(**self.said)),
+            "problems": [] if self.report is None else problems(self.report),
         }
 
     def _headline(self) -> str:
         rows = counted(sum(split.rows for split in self.splits.values()), "row")
         if self.changes is not None and not self.pending:
             return f"dry run: {self.output_dir}: {self.changes.words}; nothing was written"
-        if not self.splits and self.rows_there:
-            words = there_words(self.rows_there, self.origins, self.updates)
-            return f"dry run: {self.output_dir}: {words}"
+        if self.nothing:
+            return f"dry run: {self.output_dir}: {self.nothing}"
         if self.pending is None:
             how = "be added" if self.verb == "append" else "go"
             return f"dry run: {rows} would {how} to {self.output_dir}; nothing was written"
@@ -144,20 +119,21 @@ class DryRun(Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        notes = [skipped_words(self.rows_there)] if self.rows_there and self.splits else []
-        notes += removed_words(self.removed)
+        notes = left_out_words(self.rows_there if self.splits else 0, self.removed)
         if self.class_names is not None:
             notes.append(f"classes: {class_words(self.class_names)}")
         if words := passed_over_words(self.passed_over):
             notes.append(words)
-        notes += [*self.report.notes, *self.notes]
+        notes += self.notes
         size = sum(split.bytes or 0 for split in self.splits.values())
         if self.pending is None and self.free is not None and size > self.free:
             notes.append(
                 f"the disk has too little room: {readable_bytes(self.free)} are free, about "
                 f"{readable_bytes(size)} would be written; free some, or choose another directory"
             )
-        return [*notes, "\n".join(self.report.lines_of_groups())] if len(self.report) else notes
+        if self.report is not None and len(self.report):
+            notes.append("\n".join(self.report.lines_of_groups()))
+        return notes
 
 
 def dry_run(
@@ -176,10 +152,7 @@ def dry_run(
     Raises:
         TfrecorderError: what `convert` raises before its launch.
     """
-    chosen = ConvertOptions.of(options)
-    path = output_path(output_dir, chosen)
-    rows = partial(rows_of_source, source, storage.absolute(path), chosen)
-    return of_job(Job("conversion", path, chosen, rows, source))
+    return of_job(conversion(source, output_dir, ConvertOptions.of(options)))
 
 
 def of_job(job: Job) -> DryRun:
@@ -201,48 +174,36 @@ def _nothing(job: Job, result: ConversionResult) -> DryRun:
         splits={},
         class_names=result.class_names,
         pending=0,
-        passed_over=result.passed_over,
-        report=ValidationReport.of(build_report(()), result.rows_there, result.notes),
         verb=job.verb,
-        rows_there=result.rows_there,
-        removed=result.removed,
-        origins=result.origins,
-        updates=result.updates,
-        changes=result.changes,
+        nothing="" if result.splits else result.there,
+        **result.said,
     )
 
 
 def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
-    where = job.where
+    where, pending = job.where, None
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
-        standing, staged, whole = find(rows)
-        pending = None
-        if whole is not None:
-            pending = 0
-        elif staged is not None:
+        standing = standing_of(where)
+        staged = find(where, standing, rows.plan, rows.options)
+        if isinstance(staged, Plan):
             pending = len(pending_shards(where, staged, rows.options))
     sizes = rows.sizes()
     rows.check()
-    plan = staged or begun(with_shards(rows, sizes), standing, where)
-    replaced = Changes(replaces=replaced_words(plan.replaces)) if plan.replaces else None
+    plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing)
+    summary = plan.summary
+    if isinstance(staged, Commit):
+        summary, pending = rows.summary, 0
     labels = class_field(plan.fields)
-    report = rows.summary.report
-    if report is None:
-        report = ValidationReport.of(build_report(()), plan.rows, ())
     return DryRun(
         output_dir=job.path,
         splits=_splits(plan, () if rows.options.transforms else sizes),
         class_names=labels.class_names if labels else None,
         pending=pending,
-        passed_over=rows.summary.passed_over,
-        report=report,
-        free=_free_bytes(where),
         verb=job.verb,
-        rows_there=rows.summary.rows_there,
-        removed=rows.summary.removed,
-        notes=rows.summary.notes,
-        changes=both(replaced, rows.summary.changes) if whole is None else None,
+        report=rows.report,
+        free=_free_bytes(where),
+        **summary.said,
     )
 
 

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import PlannedRows, Staged, Summary, stage
-from tfrecorder.conversion.table import Say, warn_of_source
+from tfrecorder.conversion.staged import PlannedRows, Staged, stage
+from tfrecorder.conversion.table import Say, rows_of_source, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.changes import both
 from tfrecorder.output.directory import claim
+from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
-from tfrecorder.reading.commits import Commit
 from tfrecorder.runners.run import run as run_staged
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class Job:
         return storage.absolute(self.path)
 
 
+def conversion(source: Any, output_dir: str | os.PathLike[str], options: ConvertOptions) -> Job:
+    """The job that writes a source as a dataset."""
+    path = output_path(output_dir, options)
+    rows = partial(rows_of_source, source, storage.absolute(path), options)
+    return Job("conversion", path, options, rows, source)
+
+
 def stage_only(job: Job) -> ConversionStatus:
     """Stage a job for other processes, which write and commit it.
 
@@ -79,16 +87,16 @@ def run(job: Job) -> ConversionResult | DataflowJob:
     began = time.perf_counter()
     try:
         with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
-            outcome = _stage(job, claimed)
-            if isinstance(outcome, ConversionResult):
-                result = outcome
-            else:
-                staged, summary = outcome
-                if isinstance(staged, Staged):
-                    handle = run_staged(staged.plan, job.where, staged.options)
-                    if handle is not None:
-                        return dataclasses.replace(handle, passed_over=summary.passed_over)
-                result = _result(job.where, staged, summary)
+            result = _stage(job, claimed)
+            if isinstance(result, Staged):
+                plan, options, before = result
+                if (handle := run_staged(plan, job.where, options)) is not None:
+                    return handle
+                result = dataclasses.replace(
+                    read_result(job.where, plan.commit),
+                    shards_before=len(before),
+                    rows_before=sum(map(plan.shard_rows, before)),
+                )
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, job.where, f"the same {job.verb}")) is None:
             raise
@@ -97,9 +105,7 @@ def run(job: Job) -> ConversionResult | DataflowJob:
     return dataclasses.replace(result, output_dir=job.path, seconds=seconds)
 
 
-def _stage(
-    job: Job, claimed: contextlib.ExitStack
-) -> ConversionResult | tuple[Staged | Commit, Summary]:
+def _stage(job: Job, claimed: contextlib.ExitStack) -> Staged | ConversionResult:
     """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards."""
     shown = is_shown(job.options.progress)
     if job.adds:
@@ -115,26 +121,7 @@ def _stage(
         claimed.enter_context(claim(job.where))
     with stage_line(shown) as say:
         say("planning")
-        return stage(rows), rows.summary
-
-
-def _result(where: str, staged: Staged | Commit, summary: Summary) -> ConversionResult:
-    """The result of a job: what is staged is committed, or a commit had it before this call."""
-    before = [] if isinstance(staged, Commit) else staged.before
-    number = None if isinstance(staged, Commit) else staged.plan.commit
-    result = read_result(where, number)
-    return dataclasses.replace(
-        result,
-        notes=(*(() if summary.report is None else summary.report.notes), *summary.notes),
-        warnings=summary.warnings,
-        passed_over=summary.passed_over,
-        rows_there=summary.rows_there,
-        changes=both(result.changes, summary.changes),
-        removed=summary.removed,
-        was_finished=isinstance(staged, Commit),
-        shards_before=len(before),
-        rows_before=0 if isinstance(staged, Commit) else sum(map(staged.plan.shard_rows, before)),
-    )
+        return stage(rows)
 
 
 def how_to_continue(

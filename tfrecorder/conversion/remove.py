@@ -22,7 +22,7 @@ from tfrecorder.conversion.changed_rows import (
 from tfrecorder.conversion.on_dataset import opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks
-from tfrecorder.conversion.staged import PlannedRows, Summary
+from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan_columns import SAME
@@ -30,9 +30,10 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_REMOVED
-from tfrecorder.output.changes import Changes
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.plan import PlanKind
+from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.commits import commits
 from tfrecorder.schema.fields import Field, primary_image

@@ -19,54 +19,32 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.changes import Changes
 from tfrecorder.output.directory import (
     Standing,
     begun_plan,
     clear,
-    finished,
+    described,
+    find,
     is_whole,
-    plan_to_continue,
     reopen,
     stage_next,
     standing_of,
 )
 from tfrecorder.output.done_records import read_all_done
+from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import restage_rows
+from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.next_commit import placed
-from tfrecorder.plan.origins import holdings
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
-from tfrecorder.validation.report import ValidationReport, count_warnings
+from tfrecorder.validation.report import ValidationReport
 from tfrecorder.writing.commit import abandon, complete
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a result says beyond what the dataset holds.
-
-    Attributes:
-        report: on the source; None if none was checked.
-        passed_over, rows_there, removed, changes: as in `ConversionResult`.
-        notes: what else to know.
-    """
-
-    report: ValidationReport | None = None
-    passed_over: dict[str, int] = field(default_factory=dict)
-    rows_there: int = 0
-    removed: int = 0
-    changes: Changes | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def warnings(self) -> dict[str, int]:
-        """How many of each kind, by code."""
-        return {} if self.report is None else count_warnings(self.report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +60,8 @@ class PlannedRows:
         check: raises an error if the images are not there; called before anything is changed.
         spool: takes a folder and rows; puts those of their images there that came as bytes.
         marks: of what was removed, if others hold from its commit on.
+        report: on their source; None if none was checked.
+        summary: what else to say of them.
     """
 
     folder: str
@@ -92,57 +72,16 @@ class PlannedRows:
     check: Callable[[], None] = lambda: None
     spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
     marks: Marks | None = None
+    report: ValidationReport | None = None
     summary: Summary = field(default_factory=Summary)
 
 
 class Staged(NamedTuple):
-    """A plan that is staged, and those of its shards that are still to be written."""
+    """A plan that is staged, and those of its shards that were done before."""
 
     plan: Plan
     options: ConvertOptions
-    pending: Sequence[Shard]
-
-    @property
-    def before(self) -> list[Shard]:
-        """The shards that were done before."""
-        pending = {*self.pending}
-        return [shard for shard in self.plan.shards if shard not in pending]
-
-
-def find(
-    rows: PlannedRows, is_completed: bool = False
-) -> tuple[Standing, Plan | None, Commit | None]:
-    """What is there already of some rows.  Changes nothing.
-
-    Args:
-        is_completed: this call did the rest after the newest commit, which may be its own.
-
-    Returns:
-        What is in the directory; the pending plan that the rows continue, None if the operation
-        starts over; and the commit that has them all, None if there is none.
-
-    Raises:
-        OutputError: what is there is another operation, which cannot be continued.
-    """
-    standing, options = standing_of(rows.folder), rows.options
-    anew = options.overwrite and not is_completed
-    adds_or_changes = rows.plan.is_added or rows.plan.changes
-    if standing.newest is not None and not (adds_or_changes or anew):
-        whole = finished(standing, rows.plan)
-        if whole is not None and (standing.pending is None or standing.is_committed):
-            return standing, None, whole
-    return standing, plan_to_continue(rows.folder, standing, rows.plan, options), None
-
-
-def with_shards(rows: PlannedRows, sizes: Sequence[int]) -> Plan:
-    """The plan of rows with its numbers of shards.
-
-    Args:
-        sizes: file sizes in bytes of some of the images.
-    """
-    new = {split: count for split, count in rows.plan.new_rows.items() if count}
-    counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
-    return dataclasses.replace(rows.plan, split_shards=counts)
+    before: Sequence[Shard]
 
 
 def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
@@ -171,45 +110,53 @@ def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
     return plan
 
 
-def begun(plan: Plan, standing: Standing, where: str) -> Plan:
-    """A plan as the commit that follows the newest one; it says what it replaces and gives up.
+def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing) -> Plan:
+    """The plan of rows as the commit that follows the newest one, with what is to be said of it.
+
+    Args:
+        sizes: file sizes in bytes of some of the images.
 
     Raises:
         OutputError: as `following` raises it.
     """
-    given_up, newest = standing.pending, standing.newest
-    if newest is not None and is_whole(plan, where):
-        replaces = holdings(newest.manifest)
+    summary, given_up, newest = rows.summary, standing.pending, standing.newest
+    if newest is not None and is_whole(rows.plan, rows.folder):
+        replaces = f"replaces {described(newest)}"
         if given_up is not None and not standing.is_committed:
-            replaces["abandoned"] = [given_up.kind.value, given_up.rows]
-        plan = dataclasses.replace(plan, replaces=replaces)
-    return following(plan, newest, where)
+            of = counted(given_up.rows, "row")
+            replaces += f"; abandons an unfinished {given_up.kind.value} of {of}"
+        changes = dataclasses.replace(summary.changes or Changes(), replaces=replaces)
+        summary = dataclasses.replace(summary, changes=changes)
+    new = {split: count for split, count in rows.plan.new_rows.items() if count}
+    counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
+    plan = dataclasses.replace(rows.plan, split_shards=counts, summary=summary)
+    return following(plan, newest, rows.folder)
 
 
-def stage(rows: PlannedRows) -> Staged | Commit:
+def stage(rows: PlannedRows) -> Staged | ConversionResult:
     """Stage the plan of rows, or find the staged one that they continue.
 
     Returns:
-        What is staged; or the commit that has the rows already.
+        What is staged; or the result of the dataset that has the rows already.
 
     Raises:
         OutputError: the directory holds something else, or cannot be written.
         ImagesUnreachableError: most images are not there.
     """
     where = rows.folder
-    standing, staged, whole = find(rows, is_completed=complete(where))
-    if whole is not None:
+    is_completed, standing = complete(where), standing_of(where)
+    staged = find(where, standing, rows.plan, rows.options, is_completed)
+    if isinstance(staged, Commit):
         open_dataset(where)  # whose shards must be there
-        _warn_of_other_images(rows, begun_plan(whole))
-        return whole
-    plan = staged or rows.plan
-    # A staged plan has its numbers of shards, and the user may have given them.
-    undecided = staged is None and None in map(rows.options.shards_of, plan.split_rows)
-    if undecided:
-        plan = with_shards(rows, rows.sizes())
-    if staged is None:
-        plan = begun(plan, standing, where)
-    pending = plan.shards if staged is None else pending_shards(where, plan, rows.options)
+        _warn_of_other_images(rows, begun_plan(staged))
+        return dataclasses.replace(read_result(where), was_finished=True, **rows.summary.said)
+    if staged is not None:
+        plan, pending = staged, pending_shards(where, staged, rows.options)
+    else:
+        # The user may have given the numbers of shards.
+        is_open = None in map(rows.options.shards_of, rows.plan.split_rows)
+        plan = begun(rows, rows.sizes() if is_open else (), standing)
+        pending = plan.shards
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         rows.check()
@@ -230,7 +177,8 @@ def stage(rows: PlannedRows) -> Staged | Commit:
         if pending:
             restage_rows(plan, rows.planned, where)
     _warn_of_escapes(plan)
-    return Staged(plan, rows.options, pending)
+    left = {*pending}
+    return Staged(plan, rows.options, [shard for shard in plan.shards if shard not in left])
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:

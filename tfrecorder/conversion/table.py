@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import PlannedRows, Summary
+from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, OutputError, ValidationError
@@ -21,6 +21,7 @@ from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
 from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
+from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
@@ -32,6 +33,7 @@ from tfrecorder.validation.report import (
     ValidationReport,
     beside_dataset,
     build_report,
+    count_warnings,
     has_errors,
 )
 from tfrecorder.validation.report_on import report_on
@@ -63,7 +65,7 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
         denied = getattr(error.__cause__, "code", "not_found") != "not_found"
         raise (OutputError(str(error)) if denied else error) from error.__cause__
     marks = read_marks(where, newest)
-    begun = None if newest is None else newest.manifest["begun_by"]["source_rows"]
+    begun = None if newest is None else newest.manifest["history"]["begun_by"]["source_rows"]
     # Whole if it began the dataset, before some of its rows were removed: the same call again.
     is_whole = anew or (not options.overwrite and begun == len(table.frame))
     stays, _ = (Marks() if is_whole else marks).sift(table)
@@ -75,8 +77,8 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     if not (anew and marks):
         return rows
     count = counted(max(len(marks.places), len(marks.contents)), "removed row")
-    notes = (f"begun anew: the marks of {count} are dropped, which may come in again",)
-    summary = dataclasses.replace(rows.summary, notes=notes)
+    note = f"begun anew: the marks of {count} are dropped, which may come in again"
+    summary = dataclasses.replace(rows.summary, notes=(*rows.summary.notes, note))
     return dataclasses.replace(rows, summary=summary, marks=Marks())
 
 
@@ -106,7 +108,18 @@ def planned_rows(
         sizes=partial(sizes_of_some, checked, table.base, options),
         check=partial(open_some, checked, table.base, options),
         spool=partial(spool_images, checked.contents.values()),
-        summary=Summary(report, dict(table.passed_over), **summary),
+        report=report,
+        summary=summary_of(table, report, **summary),
+    )
+
+
+def summary_of(table: Source, report: ValidationReport, **more: Any) -> Summary:
+    """What to say of an operation with the rows of a table; `more` are further fields."""
+    return Summary(
+        passed_over=dict(table.passed_over),
+        warnings=count_warnings(report),
+        notes=report.notes,
+        **more,
     )
 
 
@@ -141,8 +154,8 @@ def check_table(
 
 def warn_of_source(rows: PlannedRows, source: Any) -> None:
     """Validation's warnings, most of them in one line, before a conversion that may take hours."""
-    if rows.summary.report is not None:
-        for sentence in beside_dataset(rows.summary.report):
+    if rows.report is not None:
+        for sentence in beside_dataset(rows.report):
             warn(sentence)
     warnings = {c: count for c, count in rows.summary.warnings.items() if c not in BESIDE}
     if warnings:

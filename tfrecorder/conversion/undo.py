@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
@@ -62,10 +62,6 @@ class UndoResult(Report):
     classes: tuple[str, ...] = ()
     streams: Mapping[str, Any] = field(default_factory=dict)
     dry_run: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return asdict(self)
 
     def _headline(self) -> str:
         what = f"{counted(self.rows, 'row')} in {counted(self.shards, 'shard')}"

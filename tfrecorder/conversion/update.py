@@ -32,18 +32,18 @@ from tfrecorder.conversion.on_dataset import checked_beside, early_options, open
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.same_schema import fit_texts
-from tfrecorder.conversion.staged import PlannedRows, Summary
-from tfrecorder.conversion.table import Say
+from tfrecorder.conversion.staged import PlannedRows
+from tfrecorder.conversion.table import Say, summary_of
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import UpdateKeywords
 from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
-from tfrecorder.output.changes import Changes
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
+from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind, described, spooled_images
 from tfrecorder.plan.preflight import open_some, sizes_of_some
@@ -186,16 +186,16 @@ def _rows(
         columns=differing,
         labels=relabelled(stored, checked, at),
         read_again=int(files.sum()),
-        moved=Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True)),
+        moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
         added=len(new.frame),
         removed=int((stored.is_newest & ~stays_or_moves).sum()),
         shards=len(touched),
         of_shards=len(stored.shards),
         bytes=stored.size_of(touched),
     )
+    summary = summary_of(table, report, removed=removed, changes=changes)
     if not touched and not len(new.frame):
-        result = read_result(where, newest.number)
-        return dataclasses.replace(result, was_finished=True, changes=changes, removed=removed)
+        return dataclasses.replace(read_result(where), was_finished=True, **summary.said)
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
         folder=where,
@@ -205,7 +205,8 @@ def _rows(
         sizes=partial(sizes_of_some, new, table.base, options),
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
-        summary=Summary(report, dict(table.passed_over), removed=removed, changes=changes),
+        report=report,
+        summary=summary,
         marks=None if left == marks else left,
     )
 

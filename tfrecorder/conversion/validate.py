@@ -20,7 +20,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ValidateKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
-from tfrecorder.output.result import removed_words, skipped_words
+from tfrecorder.plan.summary import left_out_words
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
@@ -109,8 +109,7 @@ def _beside(
     sifted = pass_over_known(table, where, newest, stored.fields, adding)
     stays, _ = read_marks(where, newest).sift(sifted.table)
     sifted = sifted._replace(table=sifted.table.only(stays))
-    skipped = [skipped_words(sifted.known)] if sifted.known else []
-    notes = (*skipped, *removed_words(int((~stays).sum())))
+    notes = tuple(left_out_words(sifted.known, int((~stays).sum())))
     if notes and not len(sifted.table.frame):
         return table, Checked(sifted.table.frame, sifted.findings), notes
     checked = check_source(sifted.table, options.division, stored.fields)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, cast
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -61,6 +61,14 @@ class Table:
 
 class Report:
     """A value that prints itself, also in a notebook, as a headline, tables and notes."""
+
+    #: What `as_dict` adds to the fields.
+    _totals: ClassVar[Sequence[str]] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        totals = {name: getattr(self, name) for name in self._totals}
+        return {**asdict(cast(Any, self)), **totals}
 
     def _headline(self) -> str:
         raise NotImplementedError

@@ -18,7 +18,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.differences import describe_difference
-from tfrecorder.plan.origins import grown, holdings, holdings_words
+from tfrecorder.plan.history import grown, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
 from tfrecorder.storage import folders
@@ -79,7 +79,7 @@ def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
         has_plan: False if its manifest is lost, so that nothing says which files are foreign.
 
     A bucket has no such claim.  Two runs of one plan do the same work there and write the same
-    bytes; another plan is refused by `plan_to_continue`, and by workers that come across it.
+    bytes; another plan is refused by `find`, and by workers that come across it.
 
     Raises:
         OutputError: the directory cannot be made or written, is foreign, or is already claimed.
@@ -179,13 +179,7 @@ def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
 
 def begun_plan(newest: Commit) -> Plan:
     """The plan that began a dataset, as far as that of a call is compared with it."""
-    return Plan.of({**newest.manifest, **newest.manifest["begun_by"]})
-
-
-def finished(standing: Standing, wanted: Plan) -> Commit | None:
-    """The newest commit, if a plan is that which began the dataset; None if it is another one."""
-    newest = standing.newest
-    return None if newest is None or describe_difference(begun_plan(newest), wanted) else newest
+    return Plan.of({**newest.manifest, **newest.manifest["history"]["begun_by"]})
 
 
 def is_whole(plan: Plan, output_dir: str) -> bool:
@@ -194,27 +188,41 @@ def is_whole(plan: Plan, output_dir: str) -> bool:
     return plan.kind is PlanKind.CONVERSION or (plan.kind is PlanKind.COMPACTION and not in_place)
 
 
-def plan_to_continue(
-    output_dir: str, standing: Standing, wanted: Plan, options: ConvertOptions
-) -> Plan | None:
-    """The pending plan that this call continues, or None if it starts over.  Changes nothing.
+def find(
+    output_dir: str,
+    standing: Standing,
+    wanted: Plan,
+    options: ConvertOptions,
+    is_completed: bool = False,
+) -> Plan | Commit | None:
+    """What is there already of the plan of a call.  Changes nothing.
 
     Args:
         wanted: the plan of this call; its shard counts and its place do not matter.
+        is_completed: this call did the rest after the newest commit, which may be its own.
+
+    Returns:
+        The pending plan that the call continues, or the commit that has all of it; None if it
+        starts over.
 
     Raises:
         OutputError: the directory is committed, or was planned with another source or options.
     """
     begins = is_whole(wanted, output_dir)
     newest, overwrite = standing.newest, "`overwrite=True`"
-    if newest is not None and grown(newest.manifest["origins"]):
+    pending = None if standing.is_committed else standing.pending
+    differences: list[str] = []
+    if newest is not None and begins:
+        differences = describe_difference(begun_plan(newest), wanted)
+        if not differences and pending is None and (is_completed or not options.overwrite):
+            return newest
+    if newest is not None and grown(newest.manifest["history"]["origins"]):
         if begins and options.overwrite is True:
             raise OutputError(
-                f"{output_dir}: {overwrite} would replace {_described(newest)}. "
+                f"{output_dir}: {overwrite} would replace {described(newest)}. "
                 f"{_remedies(wanted, ())}, or `overwrite='all'` to replace these too."
             )
         overwrite = "`overwrite='all'`"
-    pending = None if standing.is_committed else standing.pending
     if pending is not None:
         differences = describe_difference(pending, wanted)
         if pending.rewrites and pending.kind is PlanKind.CONVERSION and not options.overwrite:
@@ -241,17 +249,16 @@ def plan_to_continue(
         )
     if newest is None or options.overwrite or not begins:
         return None
-    first = begun_plan(newest)
-    differences = describe_difference(first, wanted)
-    if wanted.kind is PlanKind.CONVERSION and first.kind is PlanKind.COMPACTION:
+    if wanted.kind is PlanKind.CONVERSION and begun_plan(newest).kind is PlanKind.COMPACTION:
         differences = ["it is a copy that `tfrecorder.compact` made"]
     raise OutputError(
-        f"{'; '.join(differences)}; {output_dir} is a finished dataset of {_described(newest)}. "
+        f"{'; '.join(differences)}; {output_dir} is a finished dataset of {described(newest)}. "
         f"{_remedies(wanted, differences)}, or {overwrite} to replace it."
     )
 
 
-def _described(newest: Commit) -> str:
+def described(newest: Commit) -> str:
+    """What the dataset of a commit holds, in words."""
     return holdings_words(holdings(newest.manifest))
 
 

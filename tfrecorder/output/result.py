@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +16,13 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
-from tfrecorder.output.changes import Changes
 from tfrecorder.output.done_records import add_up, done_of
-from tfrecorder.plan.origins import replaced_words, since_words
+from tfrecorder.plan.history import since_words
+from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import commits, newest_commit, read_commit
 from tfrecorder.reading.row_lists import reject_counts
-from tfrecorder.schema.fields import class_field, from_json as fields_from_json
+from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.splits import SPLITS
 
 
@@ -34,32 +34,6 @@ def counts_in_words(counts: Mapping[str, int]) -> str:
     """
     ordered = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {count:,}" for name, count in ordered)
-
-
-def there_words(rows: int, origins: Mapping[str, int], updates: int = 0) -> str:
-    """That an append finds all its rows in the dataset, whose records came from these origins."""
-    there = f"{counted(rows, 'row is', 'rows are')} already there"
-    records = counted(sum(origins.values()), "record")
-    return f"nothing to append, {there}, of {records}{since_words(origins, updates)}"
-
-
-def skipped_words(rows: int) -> str:
-    """That an append finds some of its rows in the dataset."""
-    return f"skipped: {counted(rows, 'row')} that are already there"
-
-
-def removed_words(rows: int) -> list[str]:
-    """What a result says of rows that were removed before; nothing without any.
-
-    The option is one of append, update and stream.
-
-    >>> removed_words(1)
-    ['removed before: 1 row, which stays out; `readmit=True` lets it in']
-    """
-    stay = "which stays out" if rows == 1 else "which stay out"
-    them = "it" if rows == 1 else "them"
-    words = f"removed before: {counted(rows, 'row')}, {stay}; `readmit=True` lets {them} in"
-    return [words] if rows else []
 
 
 @dataclass(frozen=True)
@@ -105,9 +79,12 @@ class SplitSums:
         return sum(split.bytes for split in self.splits.values())
 
 
-@dataclass(frozen=True)
-class ConversionResult(SplitSums, Report):
+@dataclass(frozen=True, kw_only=True)
+class ConversionResult(Summary, SplitSums, Report):
     """A finished conversion.
+
+    `changes`, if there are any, are those of the commit, and the figures then those of the whole
+    dataset.
 
     Attributes:
         output_dir: the dataset directory.
@@ -118,23 +95,18 @@ class ConversionResult(SplitSums, Report):
         retries: further attempts to read images, after failures that passed.
         input_bytes: the size of the image files that became records.
         class_names: by integer; for integer labels, the numbers as text; None without labels.
-        passed_over: for a folder source, the files that made no row, by kind.
         seconds: from the call to the commit; 0 if other processes wrote the images.
-        notes: what else to know about the source, such as that it has no labels.
-        warnings: what `tfrecorder.validate` warns of in the source, by code.
         was_finished: True if the dataset was finished before the call, which wrote nothing.
         shards_before: how many shards were done before the call, which wrote the others.
         rows_before: rows of these shards.
         generation: the number of the commit that these figures are for; 0 for the first.
-        rows_there: for an append, rows skipped because their images are already in the dataset.
-        removed: rows left out because they were removed from the dataset before.
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
         name, version: the dataset's, for TFDS; None if none was given.
-        changes: for what changed or replaced records, what that was; the figures are those of the
-            whole dataset then.
     """
+
+    _totals = ("rows", "records")
 
     output_dir: str
     splits: dict[str, SplitResult]
@@ -144,29 +116,27 @@ class ConversionResult(SplitSums, Report):
     retries: int = 0
     input_bytes: int = 0
     class_names: tuple[str, ...] | None = None
-    passed_over: dict[str, int] = field(default_factory=dict)
     seconds: float = 0
-    notes: tuple[str, ...] = ()
-    warnings: dict[str, int] = field(default_factory=dict)
     was_finished: bool = False
     shards_before: int = 0
     rows_before: int = 0
     generation: int = 0
-    rows_there: int = 0
-    removed: int = 0
     origins: dict[str, int] = field(default_factory=dict)
     updates: int = 0
     name: str | None = None
     version: str | None = None
-    changes: Changes | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return {**dataclasses.asdict(self), "rows": self.rows, "records": self.records}
+    @property
+    def there(self) -> str:
+        """That an append finds all its rows in the dataset."""
+        there = f"{counted(self.rows_there, 'row is', 'rows are')} already there"
+        records = counted(sum(self.origins.values()), "record")
+        since = since_words(self.origins, self.updates)
+        return f"nothing to append, {there}, of {records}{since}"
 
     def _headline(self) -> str:
         if not self.splits:
-            return f"{self.output_dir}: {there_words(self.rows_there, self.origins, self.updates)}"
+            return f"{self.output_dir}: {self.there}"
         what = f"{counted(self.records, 'record')} in {self.output_dir}"
         if self.changes is not None:
             took = f" ({self.seconds:.1f} s)" if self.seconds and not self.was_finished else ""
@@ -207,9 +177,7 @@ class ConversionResult(SplitSums, Report):
             notes.append(
                 f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
             )
-        if self.rows_there and self.splits:
-            notes.append(skipped_words(self.rows_there))
-        notes += removed_words(self.removed)
+        notes += left_out_words(self.rows_there if self.splits else 0, self.removed)
         if self.class_names is not None:
             notes.append(f"classes: {class_words(self.class_names)}")
         notes += self.notes
@@ -249,7 +217,10 @@ def split_results(*manifests: Mapping[str, Any]) -> dict[str, SplitResult]:
 
 
 def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
-    """The result of what became a commit of the dataset in a directory; None: of all its commits.
+    """The result of a commit of the dataset in a directory, as its plan tells it.
+
+    Args:
+        commit: its number; None for all commits together, without what one of them says of itself.
 
     Raises:
         DatasetError: a manifest cannot be read.
@@ -261,9 +232,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     else:
         every = [newest := read_commit(output_dir, commit)]
     manifest, manifests = newest.manifest, [one.manifest for one in every]
-    replaces = None if commit is None else manifest.get("replaces")
-    totals, options = add_up(done_of(*manifests).values()), manifest["options"]
-    labels = class_field(fields_from_json(manifest["fields"]))
+    totals, plan = add_up(done_of(*manifests).values()), Plan.of(manifest)
+    labels, summary = class_field(plan.fields), Summary() if commit is None else plan.summary
     return ConversionResult(
         output_dir=output_dir,
         splits=split_results(*manifests),
@@ -274,9 +244,9 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         input_bytes=totals.input_bytes,
         class_names=labels.class_names if labels else None,
         generation=newest.number,
-        origins=manifest["origins"],
-        updates=manifest["begun_by"]["updates"],
-        changes=Changes(replaces=replaced_words(replaces)) if replaces else None,
-        name=options.get("name"),
-        version=options.get("version"),
+        origins=manifest["history"]["origins"],
+        updates=manifest["history"]["updates"],
+        name=plan.options.get("name"),
+        version=plan.options.get("version"),
+        **summary.said,
     )

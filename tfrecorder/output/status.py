@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,14 @@ from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import standing_of
 from tfrecorder.output.done_records import DoneRecord, add_up, done_of, read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
-from tfrecorder.plan.origins import CONVERTED, holdings, holdings_words
+from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.dataset import shard_faults
@@ -79,6 +80,8 @@ class ConversionStatus(SplitSums, Report):
             a dataset from which the newest addition is being taken back, "undo".
     """
 
+    _totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
+
     output_dir: str
     committed: bool
     splits: Mapping[str, SplitStatus]
@@ -100,12 +103,6 @@ class ConversionStatus(SplitSums, Report):
     @property
     def shards_done(self) -> int:
         return sum(split.shards_done for split in self.splits.values())
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values, with the totals; what `status --json` prints."""
-        totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
-        values = {**dataclasses.asdict(self), "damage": list(self.damage)}
-        return {**values, **{name: getattr(self, name) for name in totals}}
 
     def _headline(self) -> str:
         share = f"{self.rows_through / self.rows:.1%}"
@@ -202,10 +199,7 @@ def _status(output_dir: str) -> ConversionStatus:
 def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
     """All commits together, from their manifests."""
     done = done_of(*(commit.manifest for commit in commits(output_dir, newest)))
-    splits = {}
-    for name in SPLITS:
-        if records := [record for shard, record in done.items() if shard.split == name]:
-            splits[name] = _of_split(sum(d.rows for d in records), len(records), records)
+    splits = _splits(done, {})
     written = {shard.file: record.bytes for shard, record in done.items()}
     return ConversionStatus(
         output_dir,
@@ -219,41 +213,50 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
     )
 
 
-def _of_split(
-    rows: int, shards: int, done: Sequence[DoneRecord], under_way: int = 0
-) -> SplitStatus:
-    """A split of these rows and shards, as far as they are done, or noted by workers."""
-    totals = add_up(done)
-    return SplitStatus(
-        rows=rows,
-        rows_through=min(rows, totals.rows + under_way),
-        shards=shards,
-        shards_done=len(done),
-        records=totals.records,
-        rejects=totals.rejects,
-        bytes=totals.bytes,
-    )
-
-
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
     noted = read_notes(output_dir, plan.shards)
     done = read_all_done(output_dir, plan.shards, plan.digest)
-    splits = {}
-    for name, rows in plan.split_rows.items():
-        shards = [shard for shard in plan.shards if shard.split == name]
-        records = [record for shard in shards if (record := done[shard]) is not None]
-        pending = [shard for shard in shards if done[shard] is None and shard in noted]
-        under_way = sum(noted[shard][0] for shard in pending)
-        splits[name] = _of_split(rows, len(shards), records, under_way)
     failure = read_failure(output_dir)
     return ConversionStatus(
         output_dir,
         False,
-        splits,
+        _splits(done, {shard: rows for shard, (rows, _) in noted.items()}, plan.split_rows),
         add_up(filter(None, done.values())).reasons,
         None if failure is None else f"{failure.error}: {failure.message}",
         overwrites=plan.rewrites,
         appends=0 if plan.follows is None else plan.commit,
         kind=plan.kind.value,
     )
+
+
+def _splits(
+    done: Mapping[Shard, DoneRecord | None],
+    noted: Mapping[Shard, int],
+    planned: Mapping[str, int] | None = None,
+) -> dict[str, SplitStatus]:
+    """Each split of some shards.
+
+    Args:
+        done: the done-record of each shard; None if it is not done.
+        noted: the rows that workers have noted as through, of shards that are under way.
+        planned: the rows of each split; None if all shards are done.
+    """
+    splits = {}
+    for name in SPLITS:
+        if not (shards := [shard for shard in done if shard.split == name]):
+            continue
+        records = [record for shard in shards if (record := done[shard]) is not None]
+        under_way = sum(noted.get(shard, 0) for shard in shards if done[shard] is None)
+        totals = add_up(records)
+        rows = totals.rows if planned is None else planned[name]
+        splits[name] = SplitStatus(
+            rows=rows,
+            rows_through=min(rows, totals.rows + under_way),
+            shards=len(shards),
+            shards_done=len(records),
+            records=totals.records,
+            rejects=totals.rejects,
+            bytes=totals.bytes,
+        )
+    return splits

@@ -38,14 +38,9 @@ def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
         "image_sides": newest["image_sides"],
     }
     begins = plan.kind in (PlanKind.CONVERSION, PlanKind.COMPACTION)
-    begun_by = dict(plan.begun_by if begins else newest["begun_by"])
-    if plan.kind is PlanKind.UPDATE:
-        begun_by["updates"] += 1
     return dataclasses.replace(
         plan,
-        carried=plan.carried if begins else newest["origins"],
-        begun_by=begun_by,
-        replaces=None if adds else plan.replaces,
+        carried=plan.carried if begins else newest["history"],
         commit=newest["commit"] + 1,
         previous=newest["plan"],
         follows=follows if adds else None,

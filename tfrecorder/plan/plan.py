@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.summary import Summary
 from tfrecorder.schema.fields import (
     Field,
     from_json as fields_from_json,
@@ -43,7 +44,7 @@ from tfrecorder.validation.statistics import describe_columns
 SAMPLE_ROWS = 1000
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
-_NOT_DECISIVE = ("base", "remote", "removed", "carried", "begun_by", "replaces")
+_NOT_DECISIVE = ("base", "remote", "removed", "carried", "summary")
 
 
 class PlanKind(str, enum.Enum):
@@ -90,11 +91,8 @@ class Plan:
             the state before that one, "undoes", its commit, and "version", what is stated then.
             None for what begins or replaces a dataset.
         starts: the number of the first new shard of a split, where it is not 0.
-        carried: the records of the dataset that it goes on from, by where they came from; see
-            `origins_of`.  Empty for what begins one.
-        begun_by: what began the dataset that it goes on from; see `beginning`.  Empty for what
-            begins one.
-        replaces: for what replaces a dataset as a whole, what that is; see `replaced_words`.
+        carried: the history of the dataset that it goes on from; see `history_after`.  Empty for
+            what begins one.
         kept: for what replaces a dataset, the number of the shard of each split that stays as it
             is, for each of the first names of the next revision; -1 for one that is written again.
         rewritten: the rows of each shard of a split that is written again.
@@ -109,6 +107,7 @@ class Plan:
         stands_for: the digest of the plan that this one replaces: that plan was lost, and `repair`
             made this one from the records.  "" for all others.
         removed: the file with the marks of what was removed, once it is committed; "" for none.
+        summary: what else the operation says of itself.
     """
 
     rows: int
@@ -126,9 +125,7 @@ class Plan:
     previous: str = ""
     follows: dict[str, Any] | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
-    carried: dict[str, int] = dataclasses.field(default_factory=dict)
-    begun_by: dict[str, Any] = dataclasses.field(default_factory=dict)
-    replaces: dict[str, Any] | None = None
+    carried: dict[str, Any] = dataclasses.field(default_factory=dict)
     kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     renumbers: bool = True
@@ -137,6 +134,7 @@ class Plan:
     spooled: int = 0
     stands_for: str = ""
     removed: str = ""
+    summary: Summary = dataclasses.field(default_factory=Summary)
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -250,13 +248,14 @@ class Plan:
 
     def values(self) -> dict[str, Any]:
         """It as JSON values, without those that are as in most plans."""
-        usual: dict[str, Any] = {
-            item.name: {} if item.name in _MAPPINGS else item.default
+        usual = {
+            item.name: item.default if item.default_factory is MISSING else item.default_factory()
             for item in dataclasses.fields(self)
         }
         own = {name: getattr(self, name) for name in usual}
-        differ = {name: value for name, value in own.items() if value != usual[name]}
-        return {**differ, "fields": fields_to_json(self.fields)}
+        values = {name: value for name, value in own.items() if value != usual[name]}
+        values |= {"summary": asdict(self.summary)} if "summary" in values else {}
+        return {**values, "fields": fields_to_json(self.fields)}
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
@@ -285,16 +284,14 @@ class Plan:
                 for item in dataclasses.fields(cls)
                 if item.name in values
             }
+            if "summary" in own:
+                own["summary"] = Summary.of(own["summary"])
             plan = cls(**{**own, "fields": fields, "kind": kind})
         except (KeyError, TypeError):
             raise ValueError("it is another document than a plan") from None
         if others := plan.split_shards.keys() - SPLITS:  # files are named for them
             raise ValueError(f"it has other splits than ours: {', '.join(others)}")
         return plan
-
-
-#: Values of a plan that are empty in most.
-_MAPPINGS = ("starts", "carried", "begun_by", "kept", "rewritten", "revisions")
 
 
 class PlannedRow(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,6 +82,8 @@ class DatasetInfo(Report):
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
     """
 
+    _totals = ("records", "shards", "bytes")
+
     directory: str
     form: str
     splits: Mapping[str, SplitInfo]
@@ -109,17 +110,12 @@ class DatasetInfo(Report):
         return None if None in counts else sum(count or 0 for count in counts)
 
     @property
+    def shards(self) -> int:
+        return sum(split.shards for split in self.splits.values())
+
+    @property
     def bytes(self) -> int:
         return sum(split.bytes for split in self.splits.values())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as JSON values, with the totals; this is what `info --json` prints."""
-        return {
-            **dataclasses.asdict(self),
-            "records": self.records,
-            "shards": sum(split.shards for split in self.splits.values()),
-            "bytes": self.bytes,
-        }
 
     def _headline(self) -> str:
         return self.directory

@@ -10,7 +10,6 @@ reads its rows again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import os
 import time
@@ -33,7 +32,8 @@ from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
-from tfrecorder.output.result import counts_in_words, removed_words
+from tfrecorder.output.result import counts_in_words
+from tfrecorder.plan.summary import left_out_words
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
@@ -78,17 +78,13 @@ class StreamResult(Report):
     seconds: float
     removed: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        return dataclasses.asdict(self)
-
     def _headline(self) -> str:
         written = f"{counted(self.records, 'record')} in {counted(self.generations, 'generation')}"
         return f"{self.output_dir}, from {self.source}: {written} ({self.seconds:.1f} s)"
 
     def _notes(self) -> list[str]:
         rejects = [f"rejects: {counts_in_words(self.rejects)}"] if self.rejects else []
-        return [*rejects, *removed_words(self.removed)]
+        return [*rejects, *left_out_words(0, self.removed)]
 
 
 @takes(StreamKeywords, BatchLimits, Readmission, ConvertOptions)

@@ -16,7 +16,7 @@ import google_crc32c
 from tfrecorder.format.documents import MANIFEST_VERSION
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import DoneRecord, add_up
-from tfrecorder.plan.origins import beginning, origins_of
+from tfrecorder.plan.history import history_after
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit
 from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
@@ -41,14 +41,13 @@ def manifest_of(
     a dataset "replaced", its "splits"; for what replaces it and keeps the numbers of its records
     "earlier" (generation before the chain -> "splits", how many shards each had, and "contents").
 
-    Of the dataset as of then: "splits" (split -> [revision, shards]), "origins" (its records by
-    where they came from), "begun_by" (what began it, and how often it was corrected since), "since"
-    (the commit that began the numbers of its records), "chain" (the commit from which on the
-    manifests have the done-records of all shards), "skips" (the commits of that chain that were
-    taken back), "stated" (its version for TFDS), "image_shapes", "image_sides", "positions" (source
-    -> how far it was read), "lists" (sums of the two lists of rows), "contents" (split -> a
-    checksum of all its shards), "abandoned" (shards of what was given up or taken back, whose late
-    workers may still write these names) and "ends_undo".
+    Of the dataset as of then: "splits" (split -> [revision, shards]), "history" (see
+    `history_after`), "since" (the commit that began the numbers of its records), "chain" (the
+    commit from which on the manifests have the done-records of all shards), "skips" (the commits of
+    that chain that were taken back), "stated" (its version for TFDS), "image_shapes",
+    "image_sides", "positions" (source -> how far it was read), "lists" (sums of the two lists of
+    rows), "contents" (split -> a checksum of all its shards), "abandoned" (shards of what was given
+    up or taken back, whose late workers may still write these names) and "ends_undo".
 
     Args:
         done: the done-records of all shards of the commit, in their order.
@@ -84,8 +83,7 @@ def manifest_of(
         "class_counts": _class_counts(done),
         "totals": asdict(add_up(records)),
         "splits": splits,
-        "begun_by": beginning(plan),
-        "origins": origins_of(plan, sum(record.records for record in records)),
+        "history": history_after(plan, sum(record.records for record in records)),
         "since": numbering.get("since", plan.commit),
         "chain": before.get("chain", plan.commit),
         # What is taken back lies between the commit that this one follows, and this one.

@@ -23,21 +23,18 @@ def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
     Args:
         undone: the digest of the plan that is given up or taken back.
     """
-    nothing = dataclasses.replace(
-        Plan.of(manifest),
-        kind=PlanKind.UNDO,
+    before = Plan.of(manifest)
+    nothing = Plan(
         rows=0,
         source_rows=0,
         split_rows={},
         split_shards={},
+        fields=before.fields,
         statistics={},
-        kept={},
-        rewritten={},
-        renumbers=True,
+        base=before.base,
         fingerprint=undone,
-        streams=None,
-        spooled=0,
-        stands_for="",
+        options=before.options,
+        kind=PlanKind.UNDO,
     )
     return placed(nothing, manifest, adds=True)
 

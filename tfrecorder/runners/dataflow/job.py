@@ -99,7 +99,6 @@ class DataflowJob:
         no_auth: ask without credentials.
         impersonate: service accounts to act as, the last one by way of those before it.
         launch: marks what the workers of this launch leave in the directory; "" for any launch.
-        passed_over: for a folder source, the files that made no row, by kind.
         commit: the number of the commit that it becomes.
         plan: the digest of its plan.
 
@@ -117,7 +116,6 @@ class DataflowJob:
     impersonate: str | None = field(default=None, repr=False, kw_only=True)
     output_dir: str
     launch: str = field(default="", repr=False)
-    passed_over: dict[str, int] = field(default_factory=dict, repr=False)
     commit: int = field(default=0, repr=False)
     plan: str = field(default="", repr=False)
 
@@ -209,7 +207,7 @@ class DataflowJob:
         seconds = self.wait().seconds
         with storage.acting_as(self.impersonate):
             result = read_result(self.output_dir, self.commit)
-        return dataclasses.replace(result, passed_over=self.passed_over, seconds=seconds)
+        return dataclasses.replace(result, seconds=seconds)
 
     def cancel(self) -> None:
         """Stop the job.  Shards that are done stay; the same conversion continues from them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfrecorder.display.tables import counted, readable_bytes
 
@@ -70,11 +70,6 @@ class Changes:
                 f"({readable_bytes(self.bytes)}) {is_or_are} written again"
             )
         return ", ".join(parts) or "nothing changes"
-
-
-def both(whole: Changes | None, other: Changes | None) -> Changes | None:
-    """What is replaced as a whole, and what else changes."""
-    return replace(other, replaces=whole.replaces) if whole and other else whole or other
 
 
 def _most(counts: Mapping[str, int]) -> str:

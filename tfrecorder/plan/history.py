@@ -1,0 +1,97 @@
+"""What a dataset holds and how it came to hold it, and what an operation replaces, in words.
+
+The same words stand in the refusal, in the dry run, in the result and in the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecorder.display.tables import counted
+from tfrecorder.plan.plan import Plan, PlanKind
+
+#: What a history counts beside streams, under their names: records that a conversion wrote, that
+#: appends added, and, below 0, those that are gone.
+CONVERTED, APPENDED, GONE = "conversion", "append", "removed"
+
+#: What reads streams, or was made again by `repair` from the records of one.
+_FROM_SOURCES = (PlanKind.BATCH, PlanKind.APPEND, PlanKind.CONVERSION)
+
+_OF_BEGINNING = ("rows", "source_rows", "fingerprint", "options", "base")
+
+
+def history_after(plan: Plan, records: int) -> dict[str, Any]:
+    """The history of a dataset whose newest commit is of a plan.
+
+    "origins" are its records by where they came from, whose sum is all that it has; "updates"
+    counts what corrected it; "begun_by" are values of the plan that began it, which tell whether a
+    call is the same again.
+
+    Args:
+        records: that this commit added or wrote.
+    """
+    before, kind = plan.carried, plan.kind
+    origins = before.get("origins", {})
+    added = records - (0 if plan.follows is not None else sum(origins.values()))
+    if added < 0:
+        name = GONE
+    elif plan.streams and kind in _FROM_SOURCES:
+        name = ", ".join(plan.streams)
+    else:
+        name = APPENDED if origins else CONVERTED
+    own = {value: getattr(plan, value) for value in _OF_BEGINNING}
+    own |= {"kind": kind.value, "streams": dict.fromkeys(plan.streams or ())}
+    return {
+        "origins": {**origins, name: origins.get(name, 0) + added} if added else origins,
+        "updates": before.get("updates", 0) + (kind is PlanKind.UPDATE),
+        "begun_by": before.get("begun_by", own),
+    }
+
+
+def holdings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the dataset of a manifest holds, as `holdings_words` takes it.
+
+    Its generations are its commits, without those that were taken back.
+    """
+    generations = manifest["commit"] - manifest["since"] + 1 - len(manifest["skips"])
+    told = {name: manifest["history"][name] for name in ("origins", "updates")}
+    return {**told, "generations": generations}
+
+
+def grown(origins: Mapping[str, int]) -> dict[str, int]:
+    """Those of the origins that no call of `convert` can bring back."""
+    return {name: n for name, n in origins.items() if name not in (CONVERTED, GONE)}
+
+
+def _became(origins: Mapping[str, int], updates: int) -> list[str]:
+    """What became of a dataset's records since its conversion; empty if nothing did."""
+    upto = "up to " if GONE in origins else ""
+    parts = [
+        f"{upto}{number:,} of them "
+        + ("appended" if name == APPENDED else f"streamed from {name or 'a stream'}")
+        for name, number in grown(origins).items()
+    ]
+    parts += [f"{-origins[GONE]:,} removed"] if GONE in origins else []
+    return parts + ([f"corrected by {counted(updates, 'update')}"] if updates else [])
+
+
+def since_words(origins: Mapping[str, int], updates: int) -> str:
+    """What became of a dataset since its conversion, to follow the number of its records.
+
+    >>> since_words({"conversion": 300, "append": 60}, 1)
+    ', 60 of them appended, corrected by 1 update since'
+    """
+    words = ", ".join(_became(origins, updates))
+    return f", {words} since" if words else ""
+
+
+def holdings_words(held: Mapping[str, Any]) -> str:
+    """What a dataset holds.
+
+    >>> holdings_words({"origins": {"conversion": 9, "append": 6}, "generations": 2, "updates": 0})
+    '15 records in 2 generations, 6 of them appended'
+    """
+    records = counted(sum(held["origins"].values()), "record")
+    words = f"{records} in {counted(held['generations'], 'generation')}"
+    return ", ".join([words, *_became(held["origins"], held["updates"])])
