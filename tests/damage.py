@@ -21,8 +21,8 @@ import tfrecorder
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.writing.manifest import manifest_of

@@ -31,12 +31,13 @@ from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
-from tfrecorder.output.done_records import DoneRecord, add_up, committed_done, read_all_done
+from tfrecorder.output.done_records import committed_done, read_all_done
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.runners import in_process
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish

@@ -23,6 +23,7 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
+from tfrecorder.reading.done_records import add_up
 from tfrecorder.schema.fields import from_json
 from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by
@@ -209,7 +210,7 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
     if pending is not None and pending.rewrites and standing.is_committed:
         # Of a call that was killed; what was before it may be gone already.
         number, update = newest.number, PlanKind.UPDATE.value
-        return UndoResult(given, update, newest.manifest["totals"]["rows"], 0, number, number - 1)
+        return UndoResult(given, update, add_up(newest.done.values()).rows, 0, number, number - 1)
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     manifest = taken.manifest
     fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)

@@ -1,96 +1,16 @@
-"""Done-records: what a worker wrote for one shard, read back and added up."""
+"""Done-records beside the shards until their commit: whether a shard is whole, and as noted."""
 
 from __future__ import annotations
 
-import builtins
 import os
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.reading.commits import newest_commit
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """What was written for one or more shards.
-
-    Attributes:
-        rows: how many were planned; always records + rejects.
-        records: how many were written.
-        reasons: rejects by "stage/code".
-        suspects: records whose image decodes, but with a decoder's warning.
-        oriented: records whose image carries an EXIF orientation other than upright.
-        input_bytes: the size of the image files that became records.
-        bytes: the size of the shards' files.
-        formats: records by image format.
-        retries: how many extra attempts reading the images took.
-    """
-
-    rows: int
-    records: int
-    reasons: dict[str, int]
-    suspects: int
-    oriented: int
-    input_bytes: int
-    bytes: int
-    formats: dict[str, int]
-    retries: int = 0
-
-    @property
-    def rejects(self) -> int:
-        return sum(self.reasons.values())
-
-    @property
-    def unread(self) -> int:
-        """Rejects of the stage `read`, which a rerun may cure."""
-        return sum(count for reason, count in self.reasons.items() if reason.startswith("read/"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class DoneRecord(Counts):
-    """What a worker wrote for one shard.
-
-    Attributes:
-        plan: the digest of the plan that it followed.
-        shard: the shard's name.
-        crc32c: the checksum of the shard's file.
-        shapes: of each column of images, by what its keys begin with, the smallest and largest
-            (height, width, channels) of the records; none if there are none.
-        sides: smallest and largest (shorter side, longer side) of the records' first images.
-        beside: the CRC32Cs of the shard's index and table, by these names.
-        classes: how many records have each class of the only column with classes, by its integer.
-    """
-
-    plan: str
-    shard: str
-    crc32c: int
-    shapes: dict[str, list[list[int]]] = field(default_factory=dict)
-    sides: list[list[int]] = field(default_factory=list)
-    beside: dict[str, int] = field(default_factory=dict)
-    classes: dict[str, int] = field(default_factory=dict)
-
-    def to_json(self) -> builtins.bytes:
-        return seal(asdict(self), "own_crc32c")
-
-    @classmethod
-    def from_json(cls, data: builtins.bytes) -> DoneRecord:
-        """Read the done-record that `to_json` wrote.
-
-        Raises:
-            ValueError: it is damaged, or another document.
-        """
-        try:
-            return cls(**unseal(data))
-        except TypeError:
-            raise ValueError("it is another document than a done-record") from None
-
+from tfrecorder.reading.done_records import DoneRecord
 
 #: Shards and the files next to them, by their names below an output directory.
 Files = Mapping[str, storage.Description]
@@ -179,35 +99,7 @@ def read_all_done(
     return {**dict.fromkeys(shards), **dict(zip(begun, records, strict=True))}
 
 
-_SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
-
-
-def done_of(*manifests: Mapping[str, Any]) -> dict[Shard, DoneRecord]:
-    """The done-records of some commits."""
-    return {
-        shard: DoneRecord(**values)
-        for manifest in manifests
-        for shard, values in zip(layout.shards_of(manifest["own"]), manifest["done"], strict=True)
-    }
-
-
 def committed_done(output_dir: str, plan_digest: str) -> dict[Shard, DoneRecord]:
     """The done-records of the newest commit if it is that of a plan; else none."""
     newest = newest_commit(output_dir)
-    return {} if newest is None or newest.digest != plan_digest else done_of(newest.manifest)
-
-
-def add_up(done: Iterable[DoneRecord]) -> Counts:
-    sums: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    formats: Counter[str] = Counter()
-    for record in done:
-        sums.update({name: getattr(record, name) for name in _SUMMED})
-        reasons.update(record.reasons)
-        formats.update(record.formats)
-    return Counts(
-        # By count, then by name: the same for done-records in memory and those read back.
-        reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
-        formats=dict(sorted(formats.items())),
-        **{name: sums[name] for name in _SUMMED},
-    )
+    return {} if newest is None or newest.digest != plan_digest else newest.done

@@ -16,11 +16,12 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
-from tfrecorder.output.done_records import add_up, done_of
+from tfrecorder.format.layout import Shard
 from tfrecorder.plan.history import since_words
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.summary import Summary, left_out_words
-from tfrecorder.reading.commits import commits, newest_commit, read_commit
+from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
+from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.splits import SPLITS
@@ -206,9 +207,9 @@ class ConversionResult(Summary, SplitSums, Report):
         return notes
 
 
-def split_results(*manifests: Mapping[str, Any]) -> dict[str, SplitResult]:
-    """The splits of what some commits added or wrote, from their manifests."""
-    splits, done = {}, done_of(*manifests)
+def _splits(done: Mapping[Shard, DoneRecord]) -> dict[str, SplitResult]:
+    """The splits of what some commits added or wrote."""
+    splits = {}
     for name in SPLITS:
         if of_split := [record for shard, record in done.items() if shard.split == name]:
             totals = add_up(of_split)
@@ -231,12 +232,16 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         every = commits(output_dir, newest)
     else:
         every = [newest := read_commit(output_dir, commit)]
-    manifest, manifests = newest.manifest, [one.manifest for one in every]
-    totals, plan = add_up(done_of(*manifests).values()), Plan.of(manifest)
-    labels, summary = class_field(plan.fields), Summary() if commit is None else plan.summary
+    done, plan = all_done(every), Plan.of(newest.manifest)
+    totals, labels, history = (
+        add_up(done.values()),
+        class_field(plan.fields),
+        newest.manifest["history"],
+    )
+    summary = Summary() if commit is None else plan.summary
     return ConversionResult(
         output_dir=output_dir,
-        splits=split_results(*manifests),
+        splits=_splits(done),
         rejects=reject_counts(output_dir) if commit is None and totals.rejects else totals.reasons,
         suspects=totals.suspects,
         oriented=totals.oriented,
@@ -244,8 +249,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         input_bytes=totals.input_bytes,
         class_names=labels.class_names if labels else None,
         generation=newest.number,
-        origins=manifest["history"]["origins"],
-        updates=manifest["history"]["updates"],
+        origins=history["origins"],
+        updates=history["updates"],
         name=plan.options.get("name"),
         version=plan.options.get("version"),
         **summary.said,

@@ -16,15 +16,16 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import standing_of
-from tfrecorder.output.done_records import DoneRecord, add_up, done_of, read_all_done
+from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commits import Commit, commits
+from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
+from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.splits import SPLITS
 
@@ -198,7 +199,7 @@ def _status(output_dir: str) -> ConversionStatus:
 
 def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
     """All commits together, from their manifests."""
-    done = done_of(*(commit.manifest for commit in commits(output_dir, newest)))
+    done = all_done(commits(output_dir, newest))
     splits = _splits(done, {})
     written = {shard.file: record.bytes for shard, record in done.items()}
     return ConversionStatus(

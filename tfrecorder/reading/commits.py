@@ -7,9 +7,9 @@ a reader must know of the whole dataset then.  A generation is the number of a c
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tfrecorder import storage
@@ -21,6 +21,7 @@ from tfrecorder.format.documents import parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
+from tfrecorder.reading.done_records import DoneRecord, done_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Commit:
     def digest(self) -> str:
         """Of its plan."""
         return str(self.manifest["plan"])
+
+    @cached_property
+    def done(self) -> dict[Shard, DoneRecord]:
+        """The done-records of the shards that it added or rewrote."""
+        return done_of(self.manifest)
 
     @property
     def shards(self) -> list[Shard]:
@@ -171,23 +177,11 @@ def _earlier(directory: str, chain: int, number: int) -> Commit:
     then = whole.manifest["earlier"][str(number)]
     own = {split: [whole.manifest["splits"][split][0], 0, n] for split, n in then["splits"].items()}
     written = dict(zip(whole.own_shards, whole.manifest["done"], strict=True))
-    done = {shard: written[shard] for shard in layout.shards_of(own)}
-    classes: dict[str, Counter[str]] = {split: Counter() for split in own}
-    totals: dict[str, Any] = {"reasons": Counter(), "formats": Counter()}
-    for shard, record in done.items():
-        classes[shard.split].update(record["classes"])
-        for name, total in whole.manifest["totals"].items():
-            if isinstance(total, int):
-                totals[name] = totals.get(name, 0) + record[name]
-            else:
-                totals[name].update(record[name])
     values = {
         "splits": {split: [revision, n] for split, (revision, _, n) in own.items()},
         "contents": then["contents"],
         "own": own,
-        "done": [*done.values()],
-        "class_counts": classes,
-        "totals": totals,
+        "done": [written[shard] for shard in layout.shards_of(own)],
         "chain": number,
     }
     return Commit(number, {**whole.manifest, **values})
@@ -210,6 +204,11 @@ def commits(directory: str, upto: Commit) -> list[Commit]:
         return read_commit(directory, number)
 
     return [*storage.each(read, chain_before(upto), directory), upto]
+
+
+def all_done(every: Iterable[Commit]) -> dict[Shard, DoneRecord]:
+    """The done-records of some commits together."""
+    return {shard: record for commit in every for shard, record in commit.done.items()}
 
 
 def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[int]:

@@ -15,8 +15,9 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
-from tfrecorder.reading.commits import Commit, commits, opened_commit
+from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
 from tfrecorder.reading.dataset import Shape
+from tfrecorder.reading.done_records import add_up
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import Field, class_field
@@ -251,8 +252,9 @@ def info(
         stored = open_dataset(where, at, named)
         number = stored.commit
         every = [] if number is None else commits(where, opened_commit(where, number))
-        totals = [commit.manifest["totals"] for commit in every]
-        rejects = summed(counts["reasons"] for counts in totals)
+        of_each = [add_up(commit.done.values()) for commit in every]
+        totals = add_up(all_done(every).values())
+        rejects = totals.reasons
         if at is None and rejects:  # a later commit may have won what an earlier one rejected
             rejects = reject_counts(where)
     options = every[0].manifest["options"] if every else {}
@@ -270,18 +272,16 @@ def info(
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
-        formats=summed(counts["formats"] for counts in totals),
+        formats=totals.formats,
         rejects=rejects,
-        suspects=sum(counts["suspects"] for counts in totals),
-        oriented=sum(counts["oriented"] for counts in totals),
+        suspects=totals.suspects,
+        oriented=totals.oriented,
         options=options,
         statistics=merged(commit.manifest["statistics"] for commit in every),
         columns=columns_of(stored),
         generations={
-            commit.number: SplitInfo(
-                counts["records"], len(commit.manifest["done"]), counts["bytes"]
-            )
-            for commit, counts in zip(every, totals, strict=True)
+            commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)
+            for commit, counts in zip(every, of_each, strict=True)
         },
         unread=dict(stored.unread),
     )
@@ -305,8 +305,9 @@ def _class_counts(
     """
     if not every:
         return None
-    of_each = [commit.manifest["class_counts"] for commit in every]
-    counts = {split: summed(counts.get(split, {}) for counts in of_each) for split in splits}
+    counts: dict[str, Counter[str]] = {split: Counter() for split in splits}
+    for shard, record in all_done(every).items():
+        counts[shard.split].update(record.classes)
     return {
         split: {class_name(labels, number): of[str(number)] for number in sorted(map(int, of))}
         for split, of in counts.items()

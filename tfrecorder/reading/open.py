@@ -150,9 +150,9 @@ def _refuse_damaged(
 ) -> None:
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     written = {
-        shard.file: int(done["bytes"])
+        shard.file: done.bytes
         for commit in commits(directory, newest)
-        for shard, done in zip(commit.own_shards, commit.manifest["done"], strict=True)
+        for shard, done in commit.done.items()
     }
     remedy = (
         f"`{command('repair', directory)}` restores it from the source; or copy the files again."

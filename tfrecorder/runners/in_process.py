@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.writing.worker import Task, Worker, finish
 
 

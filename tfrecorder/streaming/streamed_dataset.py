@@ -25,6 +25,7 @@ from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
+from tfrecorder.reading.done_records import add_up
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.runners import in_process
@@ -219,11 +220,11 @@ class StreamedDataset:
 
     def _count(self, committed: Commit) -> None:
         self.newest = committed
-        totals = committed.manifest["totals"]
+        totals = add_up(committed.done.values())
         self.committed += 1
-        self.rows += totals["rows"]
-        self.records += totals["records"]
-        self.rejects.update(totals["reasons"])
+        self.rows += totals.rows
+        self.records += totals.records
+        self.rejects.update(totals.reasons)
 
     def _target(self) -> Target:
         if self.newest is None:

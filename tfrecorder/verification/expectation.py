@@ -18,9 +18,10 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord, done_of, list_folders
+from tfrecorder.output.done_records import list_folders
 from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.commits import Commit, chain_before, is_own
+from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
@@ -145,7 +146,7 @@ def read_expectation(directory: str) -> Expectation:
 
     chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
-    done = done_of(*(commit.manifest for commit in commits.values()))
+    done = all_done(commits.values())
     expected = Expectation(
         directory=directory,
         note=note,
@@ -231,7 +232,7 @@ def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | N
         is_whole = 0 <= manifest["since"] <= manifest["chain"] <= number == plan.commit
         if not is_whole or plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
-        done_of(manifest)
+        assert commit.done is not None  # raises if these are no done-records
         return commit
 
     return _read(directory, file, parsed, faults)
@@ -241,7 +242,7 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
     """Find manifests that do not follow from their plans, done-records and the one before."""
     for number, commit in expected.commits.items():
         file, manifest, plan = layout.manifest(number), commit.manifest, Plan.of(commit.manifest)
-        done = done_of(manifest)
+        done = commit.done
         for shard, record in done.items():
             kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
             planned = plan.shard_rows(shard) if new and shard.index >= len(kept) else record.rows

@@ -26,10 +26,10 @@ from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, RECORD_OF, REJECT_OF, source_of
 from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
 from tfrecorder.schema import kinds

@@ -19,8 +19,8 @@ from tfrecorder.display.bars import Advance
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import Place, walk
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.kinds import Image
 from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, unread

@@ -13,8 +13,8 @@ from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import remove_leftovers
-from tfrecorder.output.done_records import DoneRecord, done_of
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.done_records import DoneRecord, done_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, features_json
 

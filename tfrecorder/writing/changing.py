@@ -17,11 +17,11 @@ from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, READ, SAME, VALUES
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.memory import Room
-from tfrecorder.output.done_records import DoneRecord, done_of
 from tfrecorder.output.staging import row_blocks
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
-from tfrecorder.reading.commits import commits, newest_commit
+from tfrecorder.reading.commits import all_done, commits, newest_commit
 from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, Image, Mask
@@ -100,7 +100,7 @@ def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
     newest = newest_commit(output_dir) if plan.kind is PlanKind.UPDATE else None
     if newest is None or newest.digest != plan.previous:  # it was committed meanwhile
         return {}
-    done = done_of(*(commit.manifest for commit in commits(output_dir, newest)))
+    done = all_done(commits(output_dir, newest))
     return {shard.file: record for shard, record in done.items()}
 
 

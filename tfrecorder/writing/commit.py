@@ -22,21 +22,17 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import Standing, clear, standing_of
-from tfrecorder.output.done_records import (
-    DoneRecord,
-    add_up,
-    done_of,
-    list_output,
-    shard_fault,
-)
+from tfrecorder.output.done_records import list_output, shard_fault
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import (
     Commit,
+    all_done,
     commit_named_by,
     commits,
     newest_commit,
     read_commit,
 )
+from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.writing.after_commit import descriptions, finish, outdated, publish_all
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
@@ -181,7 +177,7 @@ def _with_kept(
         every: the commits of which it keeps shards.
         newest: the last of these, or the update after it that is taken back.
     """
-    written = done_of(*(commit.manifest for commit in every))
+    written = all_done(every)
     splits = every[-1].manifest["splits"]
     moved = {} if newest is every[-1] else _moved_by(newest, splits)
     names: dict[str, str] = {}
@@ -257,7 +253,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None:
         before = Plan.of(previous.manifest)
         if pending.rewrites:
-            publish_all(output_dir, descriptions(before, done_of(previous.manifest)))
+            publish_all(output_dir, descriptions(before, previous.done))
             storage.remove_all(output_dir, outdated(output_dir, before))
         plan = nothing_after(previous.manifest, pending.digest)
         lists = previous.manifest["lists"]

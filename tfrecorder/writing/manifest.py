@@ -6,7 +6,6 @@ opening it nor committing to it reads any manifest but the newest.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -15,10 +14,10 @@ import google_crc32c
 
 from tfrecorder.format.documents import MANIFEST_VERSION
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import DoneRecord, add_up
 from tfrecorder.plan.history import history_after
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 
@@ -37,9 +36,9 @@ def manifest_of(
     """The values of a manifest.
 
     Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
-    first shard, shards]), "done" (the done-records), "class_counts", "totals"; for what replaces
-    a dataset "replaced", its "splits"; for what replaces it and keeps the numbers of its records
-    "earlier" (generation before the chain -> "splits", how many shards each had, and "contents").
+    first shard, shards]), "done" (the done-records); for what replaces a dataset "replaced", its
+    "splits"; for what replaces it and keeps the numbers of its records "earlier" (generation before
+    the chain -> "splits", how many shards each had, and "contents").
 
     Of the dataset as of then: "splits" (split -> [revision, shards]), "history" (see
     `history_after`), "since" (the commit that began the numbers of its records), "chain" (the
@@ -80,8 +79,6 @@ def manifest_of(
         "stated": stated_version(plan, stated),
         "own": plan.own,
         "done": [asdict(record) for record in records],
-        "class_counts": _class_counts(done),
-        "totals": asdict(add_up(records)),
         "splits": splits,
         "history": history_after(plan, sum(record.records for record in records)),
         "since": numbering.get("since", plan.commit),
@@ -115,11 +112,3 @@ def earlier_of(every: Sequence[Commit]) -> dict[str, Any]:
         }
         for commit in every
     }
-
-
-def _class_counts(done: Mapping[Shard, DoneRecord]) -> dict[str, Counter[str]]:
-    """For each split, the records of each class by its integer."""
-    counts: dict[str, Counter[str]] = {shard.split: Counter() for shard in done}
-    for shard, record in done.items():
-        counts[shard.split].update(record.classes)
-    return counts

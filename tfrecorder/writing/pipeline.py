@@ -16,8 +16,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.writing.worker import Task, Worker, finish
 
 #: What is counted from each shard's done-record, for the runner to add up.

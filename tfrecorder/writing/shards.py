@@ -26,9 +26,9 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.output.done_records import DoneRecord
 from tfrecorder.output.staging import read_row_group, row_blocks
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label

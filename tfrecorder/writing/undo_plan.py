@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrecorder.output.done_records import done_of
 from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
@@ -108,7 +107,7 @@ def given_up(newest: Commit, taken: Commit) -> dict[str, list[int]]:
 def info_without(info: Mapping[str, Any], taken: Commit, before: Commit) -> dict[str, Any]:
     """What `dataset_info.json` says, without the shards of an addition to another commit."""
     sizes, splits = Counter[str](), []
-    for shard, done in done_of(taken.manifest).items():
+    for shard, done in taken.done.items():
         sizes[shard.split] += done.bytes
     for split in info["splits"]:
         name = split["name"].upper()
