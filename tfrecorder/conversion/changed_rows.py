@@ -34,12 +34,12 @@ from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 
 @dataclass(frozen=True)
 class StoredRows:
-    """All rows of a dataset, in the order of its shards.
+    """Rows of a dataset, in the order of its shards.
 
     Attributes:
         where: the dataset's directory.
         newest: its newest commit.
-        shards: of the dataset.
+        shards: whose rows these are.
         rows: as `every_row` gives them.
         shard: for each row, the place of its shard in `shards`.
         is_newest: False for a reject that was tried again later: that attempt stands for the row.
@@ -77,14 +77,15 @@ class StoredRows:
         return np.isin(self.numbers, self.numbers[rows])
 
 
-def stored_rows(where: str, newest: Commit) -> StoredRows:
-    """All rows of a dataset.
+def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -> StoredRows:
+    """All rows of a dataset, or those of some shards of it.
 
     Raises:
         DatasetError: a table cannot be read, or does not fit its shard.
     """
-    rows, shard = every_row(where, newest.shards)
-    return StoredRows(where, newest, newest.shards, rows, shard, newest_of_each(rows))
+    shards = newest.shards if of is None else of
+    rows, shard = every_row(where, shards)
+    return StoredRows(where, newest, shards, rows, shard, newest_of_each(rows))
 
 
 def columns_of(rows: pa.Table) -> dict[str, pa.Array]:

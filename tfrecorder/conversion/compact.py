@@ -17,15 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
+from tfrecorder.conversion.changed_rows import (
+    Added,
+    StoredRows,
+    changed_plan,
+    columns_of,
+    stored_rows,
+)
 from tfrecorder.conversion.job import Job
 from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
-from tfrecorder.conversion.record_copies import all_rows, statistics_of, uris_of
+from tfrecorder.conversion.record_copies import statistics_of, uris_of
 from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords
 from tfrecorder.options.option import require
@@ -35,14 +42,14 @@ from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.plan.changes import Changes
-from tfrecorder.plan.next_commit import rows_of
-from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
-from tfrecorder.plan.shard_counts import RECORD_OVERHEAD, shard_counts
+from tfrecorder.plan.plan import PlanKind
+from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.writing.commit import complete
@@ -137,41 +144,62 @@ def _rows(
     elif where != target:
         refuse_nested(target, options)
     say("reading the tables")
-    newest = commit_at(where, own_dataset(where), at)
-    stored = open_dataset(where, at)
-    kept = _large(stored, options) if where == target and not drop else {}
+    newest, in_place = commit_at(where, own_dataset(where), at), where == target
+    dataset, history = open_dataset(where, at), newest.manifest["history"]
+    kept = _large(dataset, options) if in_place and not drop else {}
     shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
-    taken = _options(newest, options, elsewhere=where != target)
-    if where == target and not drop and (not shards or _is_compacted(newest, taken)):
+    taken = _options(newest, options, elsewhere=not in_place)
+    if in_place and not drop and (not shards or _is_compacted(newest, taken)):
         return dataclasses.replace(read_result(where), was_finished=True)
-    marks = read_marks(where, own_dataset(where))
-    plan, planned, gone = _plan(where, stored, newest, shards, drop, options)
-    keeps = storage.keeps_removed(target) if drop and where == target else ""
+    stored, every = stored_rows(where, newest, shards), commits(where, newest)
+    dropped = stored.is_newest & _dropped(stored, dataset.fields, drop)
+    stays = stored.is_newest & ~dropped
+    if not stays.any():
+        raise OptionError("`drop` would leave no record; name fewer uris.")
+    left = Added(stored.rows.filter(pa.array(stays)), stored.splits[stays])
     if drop:
-        marks = marks.marking(gone, stored.fields)
-    records = sum(stored.records(split) or 0 for split in stored.splits)
-    rewritten = shards if where == target else []
+        statistics = statistics_of(dataset.fields, columns_of(left.rows), left.splits, every)
+    else:
+        statistics = merged(commit.manifest["statistics"] for commit in every)
+    plan, planned, _ = changed_plan(
+        stored,
+        np.ones(len(stays), bool),
+        np.full(len(stays), SAME),
+        left,
+        dataset.fields,
+        options,
+        PlanKind.COMPACTION,
+        where,
+        statistics,
+    )
+    marks, gone = read_marks(where, own_dataset(where)), int(dropped.sum())
+    if drop:
+        marks = marks.marking(stored.rows.filter(pa.array(dropped)), dataset.fields)
+    keeps = storage.keeps_removed(target) if drop and in_place else ""
+    rewritten = shards if in_place else []
     changes = Changes(
-        removed=len(gone),
+        removed=gone,
         shards=len(rewritten),
         of_shards=len(newest.shards),
-        bytes=sum(stored.splits[shard.split][shard.index].bytes for shard in rewritten),
+        bytes=sum(dataset.splits[shard.split][shard.index].bytes for shard in rewritten),
     )
-    carried = newest.manifest["history"]
-    if where != target:
-        carried = {"origins": carried["origins"]}
-    plan = dataclasses.replace(plan, options=taken, kept=kept, carried=carried)
-    size = sum(map(stored.bytes, stored.splits)) // max(1, records)
+    records = sum(dataset.records(split) or 0 for split in dataset.splits)
+    size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(
         folder=target,
-        plan=plan,
+        plan=dataclasses.replace(
+            plan,
+            options=taken,
+            kept=kept,
+            carried=history if in_place else {"origins": history["origins"]},
+        ),
         planned=planned,
         options=options,
         sizes=lambda: sizes,
-        marks=marks if drop or (marks and where != target) else None,
+        marks=marks if drop or (marks and not in_place) else None,
         summary=Summary(
-            notes=(keeps,) if keeps else (), changes=changes if rewritten or len(gone) else None
+            notes=(keeps,) if keeps else (), changes=changes if rewritten or gone else None
         ),
     )
 
@@ -210,47 +238,11 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
 
 
-def _plan(
-    where: str,
-    stored: StoredDataset,
-    newest: Commit,
-    shards: Sequence[Shard],
-    drop: Collection[str],
-    options: ConvertOptions,
-) -> tuple[Plan, pa.Table, pa.Table]:
-    """The plan that writes the rows of some shards again, these in its order; and those dropped."""
-    rows, splits = all_rows(where, shards)
-    gone = rows.slice(0, 0)
-    if drop:
-        rest = ~_dropped(where, uris_of(rows, stored.fields), drop)
-        rows, gone, splits = rows.filter(rest), rows.filter(~rest), splits[rest]
-        if not len(rows):
-            raise OptionError("`drop` would leave no record; name fewer uris.")
-    order, split_rows = order_of(splits, options)
-    columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
-    every = commits(where, newest)
-    if drop:
-        statistics = statistics_of(stored.fields, columns, splits, every)
-    else:
-        statistics = merged(commit.manifest["statistics"] for commit in every)
-    plan = Plan(
-        rows=len(rows),
-        source_rows=rows_of(newest.manifest),
-        split_rows=split_rows,
-        split_shards=shard_counts(split_rows, (), options),
-        fields=stored.fields,
-        statistics=statistics,
-        base=where,
-        fingerprint=fingerprint(splits, columns),
-        options={},
-        remote=not storage.is_local(where),
-        kind=PlanKind.COMPACTION,
-        streams={name: {"to": to} for name, to in newest.manifest["positions"].items()} or None,
-    )
-    return plan, rows.take(order), gone
-
-
-def _dropped(where: str, uris: pa.Array | None, drop: Collection[str]) -> np.ndarray:
+def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str]) -> np.ndarray:
+    """True for each row whose first image has one of some uris."""
+    if not drop:
+        return np.zeros(len(stored.rows), bool)
+    uris, where = uris_of(stored.rows, fields), stored.where
     if uris is None:
         raise OptionError(
             f"the records of {where} have no images, so they have no uris; leave `drop` out."

@@ -25,20 +25,6 @@ from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
 
 
-def all_rows(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, pd.Series]:
-    """The rows of some shards, one after the other, with `COPY_OF`; and the split of each.
-
-    A reject that was tried again later is one row.
-
-    Raises:
-        DatasetError: a table cannot be read, or does not fit its shard.
-    """
-    rows, places = every_row(where, shards)
-    kept = newest_of_each(rows)
-    splits = splits_of(shards, places[kept])
-    return rows.filter(pa.array(kept)), splits.set_axis(np.flatnonzero(kept))
-
-
 def splits_of(shards: Sequence[Shard], places: np.ndarray) -> pd.Series:
     """The split of each row, given the place of its shard among some."""
     names = np.array([shard.split for shard in shards], dtype=object)
@@ -46,10 +32,13 @@ def splits_of(shards: Sequence[Shard], places: np.ndarray) -> pd.Series:
 
 
 def every_row(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, np.ndarray]:
-    """The same with each attempt at a reject; and the place among the shards of that of each row.
+    """The rows of some shards, one after the other, with `COPY_OF`, and each attempt at a reject.
+
+    Returns:
+        The rows; and for each the place of its shard among the shards.
 
     Raises:
-        DatasetError: as `all_rows`.
+        DatasetError: a table cannot be read, or does not fit its shard.
     """
     with storage.failing_as(DatasetError, where):
         written = storage.sizes(where)

@@ -28,13 +28,6 @@ from tfrecorder.schema.fields import from_json
 from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by
 
-#: How a message names what is taken back.
-_NAMES = {
-    PlanKind.APPEND: "an append",
-    PlanKind.BATCH: "a batch of a stream",
-    PlanKind.UPDATE: "an update",
-}
-
 
 @dataclass(frozen=True)
 class UndoResult(Report):
@@ -73,7 +66,7 @@ class UndoResult(Report):
         if self.classes:
             what += f", {counted(len(self.classes), 'class', 'classes')}"
         done = "would take back" if self.dry_run else "took back"
-        name = _NAMES[PlanKind(self.kind)]
+        name = PlanKind(self.kind).words
         return f"{self.output_dir}: {done} generation {self.taken_back}, {name} of {what}"
 
     def _notes(self) -> list[str]:

@@ -26,14 +26,10 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         was, now_is = (_shown(options.get(name)) for options in (then, given))
         faults.append(f"`{name}` was {was} and now is {now_is}")
     if staged.kind is not now.kind and (staged.changes or now.changes):
-        faults.append(f"it is for {_words(staged)}, not for {_words(now)}")
+        faults.append(f"it is for {staged.kind.words}, not for {now.kind.words}")
     if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:
-        faults.append(f"it is a batch of a stream from {', '.join(staged.streams or ())}")
+        faults.append(f"it is {staged.kind.words} from {', '.join(staged.streams or ())}")
     return faults
-
-
-def _words(plan: Plan) -> str:
-    return f"{'an' if plan.kind.value[0] in 'aeiou' else 'a'} {plan.kind.value}"
 
 
 def _shown(value: object) -> str:

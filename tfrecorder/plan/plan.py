@@ -67,6 +67,13 @@ class PlanKind(str, enum.Enum):
     REMOVAL = "removal"
     UNDO = "undo"
 
+    @property
+    def words(self) -> str:
+        """It with its article."""
+        if self is PlanKind.BATCH:
+            return "a batch of a stream"
+        return f"{'an' if self.value[0] in 'aeiou' else 'a'} {self.value}"
+
 
 @dataclass(frozen=True)
 class Plan:

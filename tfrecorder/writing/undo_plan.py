@@ -84,11 +84,10 @@ def plan_back(newest: Commit, every: Sequence[Commit]) -> Plan:
 
 def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
     """The addition or update that a plan takes back, and the commit that it came after."""
-    if plan.follows is None:  # an update, which begins a chain
-        first = plan.commit - 2
-        return read_commit(output_dir, first + 1), read_commit(output_dir, first)
-    taken = read_commit(output_dir, plan.follows["undoes"])
-    return taken, read_commit(output_dir, chain_before(taken)[-1])
+    # An update begins a chain.
+    number = plan.commit - 1 if plan.follows is None else plan.follows["undoes"]
+    taken = read_commit(output_dir, number)
+    return taken, read_commit(output_dir, [number - 1, *chain_before(taken)][-1])
 
 
 def given_up(newest: Commit, taken: Commit) -> dict[str, list[int]]:
