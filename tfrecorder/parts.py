@@ -21,7 +21,7 @@ from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
-from tfrecorder.display.tables import Report, counted, readable_bytes
+from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
 from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
@@ -33,7 +33,7 @@ from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
 from tfrecorder.output.done_records import committed_done, read_all_done
 from tfrecorder.output.path import given_directory
-from tfrecorder.output.result import ConversionResult, counts_in_words, read_result
+from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan

@@ -12,12 +12,11 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, OutputError, ValidationError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_foreign, refuse_links, refuse_nested
-from tfrecorder.output.result import counts_in_words
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.plan import PlanKind, make_plan
 from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some

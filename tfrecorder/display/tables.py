@@ -131,6 +131,22 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     return f"skipped in the folder: {passed}" if passed else ""
 
 
+def counts_in_words(counts: Mapping[str, int], most: int | None = None) -> str:
+    """Counts by name, the most frequent first.
+
+    Args:
+        most: how many are named.
+
+    >>> counts_in_words({"duplicate_row": 4, "leakage": 18})
+    'leakage 18, duplicate_row 4'
+    >>> counts_in_words({"a": 1, "b": 2}, most=1)
+    'b 2, …'
+    """
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{name} {count:,}" for name, count in ordered[:most])
+    return shown if most is None or len(ordered) <= most else f"{shown}, …"
+
+
 def counted(number: int, singular: str, plural: str = "") -> str:
     """A number with its noun.
 

@@ -12,6 +12,7 @@ from tfrecorder.display.tables import (
     Table,
     class_words,
     counted,
+    counts_in_words,
     passed_over_words,
     readable_bytes,
 )
@@ -25,16 +26,6 @@ from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.splits import SPLITS
-
-
-def counts_in_words(counts: Mapping[str, int]) -> str:
-    """Counts by name, the most frequent first.
-
-    >>> counts_in_words({"duplicate_row": 4, "leakage": 18})
-    'leakage 18, duplicate_row 4'
-    """
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {count:,}" for name, count in ordered)
 
 
 @dataclass(frozen=True)

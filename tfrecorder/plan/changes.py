@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tfrecorder.display.tables import counted, readable_bytes
+from tfrecorder.display.tables import counted, counts_in_words, readable_bytes
 
 #: Kinds of a change that are named.
 _NAMED = 3
@@ -51,15 +51,16 @@ class Changes:
         """
         parts = [self.replaces] if self.replaces else []
         if self.corrected:
-            shown = _most(self.columns)
+            shown = counts_in_words(self.columns, _NAMED)
             if self.labels:
-                shown += f": {_most(self.labels)}"
+                shown += f": {counts_in_words(self.labels, _NAMED)}"
             shown = f" ({shown})" if shown else ""
             parts.append(f"{counted(self.corrected, 'record is', 'records are')} corrected{shown}")
         if self.read_again:
             parts.append(f"{counted(self.read_again, 'image is', 'images are')} read again")
         if moved := sum(self.moved.values()):
-            parts.append(f"{counted(moved, 'row moves', 'rows move')} ({_most(self.moved)})")
+            named = counts_in_words(self.moved, _NAMED)
+            parts.append(f"{counted(moved, 'row moves', 'rows move')} ({named})")
         for count, verb in ((self.added, "added"), (self.removed, "removed")):
             if count:
                 parts.append(f"{counted(count, 'row is', 'rows are')} {verb}")
@@ -70,14 +71,3 @@ class Changes:
                 f"({readable_bytes(self.bytes)}) {is_or_are} written again"
             )
         return ", ".join(parts) or "nothing changes"
-
-
-def _most(counts: Mapping[str, int]) -> str:
-    """The most frequent of some counts, by name.
-
-    >>> _most({"a": 1, "b": 2})
-    'b 2, a 1'
-    """
-    ordered: Sequence[tuple[str, int]] = sorted(counts.items(), key=lambda item: -item[1])
-    shown = ", ".join(f"{name} {count:,}" for name, count in ordered[:_NAMED])
-    return f"{shown}, …" if len(ordered) > _NAMED else shown

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.display.tables import Report, counted
+from tfrecorder.display.tables import Report, counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.append import Readmission
@@ -32,7 +32,6 @@ from tfrecorder.options.stream import BatchLimits
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
-from tfrecorder.output.result import counts_in_words
 from tfrecorder.plan.summary import left_out_words
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
