@@ -193,14 +193,14 @@ def _rows(
             options=taken,
             kept=kept,
             carried=history if in_place else {"origins": history["origins"]},
+            summary=Summary(
+                notes=(keeps,) if keeps else (), changes=changes if rewritten or gone else None
+            ),
         ),
         planned=planned,
         options=options,
         sizes=lambda: sizes,
         marks=marks if drop or (marks and not in_place) else None,
-        summary=Summary(
-            notes=(keeps,) if keeps else (), changes=changes if rewritten or gone else None
-        ),
     )
 
 

@@ -193,7 +193,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
     plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing)
     summary = plan.summary
     if isinstance(staged, Commit):
-        summary, pending = rows.summary, 0
+        summary, pending = rows.plan.summary, 0
     labels = class_field(plan.fields)
     return DryRun(
         output_dir=job.path,

@@ -132,13 +132,13 @@ def _rows(
         bytes=stored.size_of(touched),
     )
     marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
+    summary = Summary(changes=changes, notes=(keeps,) if keeps else ())
     return PlannedRows(
         folder=folder,
-        plan=plan,
+        plan=dataclasses.replace(plan, summary=summary),
         planned=planned,
         options=options,
         sizes=list,
-        summary=Summary(changes=changes, notes=(keeps,) if keeps else ()),
         marks=marks.marking(stored.rows.filter(pa.array(gone)), dataset.fields),
     )
 

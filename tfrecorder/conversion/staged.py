@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,6 @@ from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.next_commit import placed
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.fields import primary_image
@@ -61,7 +60,6 @@ class PlannedRows:
         spool: takes a folder and rows; puts those of their images there that came as bytes.
         marks: of what was removed, if others hold from its commit on.
         report: on their source; None if none was checked.
-        summary: what else to say of them.
     """
 
     folder: str
@@ -73,7 +71,6 @@ class PlannedRows:
     spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
     marks: Marks | None = None
     report: ValidationReport | None = None
-    summary: Summary = field(default_factory=Summary)
 
 
 class Staged(NamedTuple):
@@ -119,7 +116,7 @@ def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing) -> Plan:
     Raises:
         OutputError: as `following` raises it.
     """
-    summary, given_up, newest = rows.summary, standing.pending, standing.newest
+    summary, given_up, newest = rows.plan.summary, standing.pending, standing.newest
     if newest is not None and is_whole(rows.plan, rows.folder):
         replaces = f"replaces {described(newest)}"
         if given_up is not None and not standing.is_committed:
@@ -149,7 +146,7 @@ def stage(rows: PlannedRows) -> Staged | ConversionResult:
     if isinstance(staged, Commit):
         open_dataset(where)  # whose shards must be there
         _warn_of_other_images(rows, begun_plan(staged))
-        return dataclasses.replace(read_result(where), was_finished=True, **rows.summary.said)
+        return dataclasses.replace(read_result(where), was_finished=True, **rows.plan.summary.said)
     if staged is not None:
         plan, pending = staged, pending_shards(where, staged, rows.options)
     else:

@@ -77,8 +77,9 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
         return rows
     count = counted(max(len(marks.places), len(marks.contents)), "removed row")
     note = f"begun anew: the marks of {count} are dropped, which may come in again"
-    summary = dataclasses.replace(rows.summary, notes=(*rows.summary.notes, note))
-    return dataclasses.replace(rows, summary=summary, marks=Marks())
+    summary = dataclasses.replace(rows.plan.summary, notes=(*rows.plan.summary.notes, note))
+    plan = dataclasses.replace(rows.plan, summary=summary)
+    return dataclasses.replace(rows, plan=plan, marks=Marks())
 
 
 def planned_rows(
@@ -97,18 +98,17 @@ def planned_rows(
         summary: further fields of `Summary`.
     """
     plan, planned = make_plan(checked, table.base, options, kind)
-    if plan.spooled and not storage.is_local(folder):
-        plan = dataclasses.replace(plan, remote=True)
+    remote = plan.remote or (plan.spooled > 0 and not storage.is_local(folder))
+    said = summary_of(table, report, **summary)
     return PlannedRows(
         folder=folder,
-        plan=plan,
+        plan=dataclasses.replace(plan, remote=remote, summary=said),
         planned=planned,
         options=options,
         sizes=partial(sizes_of_some, checked, table.base, options),
         check=partial(open_some, checked, table.base, options),
         spool=partial(spool_images, checked.contents.values()),
         report=report,
-        summary=summary_of(table, report, **summary),
     )
 
 
@@ -156,7 +156,7 @@ def warn_of_source(rows: PlannedRows, source: Any) -> None:
     if rows.report is not None:
         for sentence in beside_dataset(rows.report):
             warn(sentence)
-    warnings = {c: count for c, count in rows.summary.warnings.items() if c not in BESIDE}
+    warnings = {c: count for c, count in rows.plan.summary.warnings.items() if c not in BESIDE}
     if warnings:
         total = counted(sum(warnings.values()), "warning")
         named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"

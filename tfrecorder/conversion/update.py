@@ -199,14 +199,13 @@ def _rows(
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
         folder=where,
-        plan=dataclasses.replace(plan, spooled=spooled_images(read)),
+        plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=summary),
         planned=planned,
         options=options,
         sizes=partial(sizes_of_some, new, table.base, options),
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
         report=report,
-        summary=summary,
         marks=None if left == marks else left,
     )
 
