@@ -187,7 +187,6 @@ def _rows(
     size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
     return PlannedRows(
-        folder=target,
         plan=dataclasses.replace(
             plan,
             options=taken,

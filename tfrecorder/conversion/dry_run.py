@@ -190,7 +190,7 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
             pending = len(pending_shards(where, staged, rows.options))
     sizes = rows.sizes()
     rows.check()
-    plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing)
+    plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing, where)
     summary = plan.summary
     if isinstance(staged, Commit):
         summary, pending = rows.plan.summary, 0

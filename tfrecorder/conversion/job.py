@@ -116,12 +116,12 @@ def _stage(job: Job, claimed: contextlib.ExitStack) -> Staged | ConversionResult
         for note in rows.notes:
             warn(note)
         return rows
-    warn_of_source(rows, job.source)
+    warn_of_source(rows, job.source, job.where)
     if not job.adds:
         claimed.enter_context(claim(job.where))
     with stage_line(shown) as say:
         say("planning")
-        return stage(rows)
+        return stage(rows, job.where)
 
 
 def how_to_continue(

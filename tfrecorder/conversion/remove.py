@@ -134,7 +134,6 @@ def _rows(
     marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
     summary = Summary(changes=changes, notes=(keeps,) if keeps else ())
     return PlannedRows(
-        folder=folder,
         plan=dataclasses.replace(plan, summary=summary),
         planned=planned,
         options=options,

@@ -51,7 +51,6 @@ class PlannedRows:
     """Rows planned for a folder.
 
     Attributes:
-        folder: the dataset directory.
         plan: its numbers of shards are not decided yet.
         planned: the rows, in the order of the shards.
         options: with which they are written.
@@ -62,7 +61,6 @@ class PlannedRows:
         report: on their source; None if none was checked.
     """
 
-    folder: str
     plan: Plan
     planned: pa.Table
     options: ConvertOptions
@@ -107,7 +105,7 @@ def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
     return plan
 
 
-def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing) -> Plan:
+def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing, where: str) -> Plan:
     """The plan of rows as the commit that follows the newest one, with what is to be said of it.
 
     Args:
@@ -117,7 +115,7 @@ def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing) -> Plan:
         OutputError: as `following` raises it.
     """
     summary, given_up, newest = rows.plan.summary, standing.pending, standing.newest
-    if newest is not None and is_whole(rows.plan, rows.folder):
+    if newest is not None and is_whole(rows.plan, where):
         replaces = f"replaces {described(newest)}"
         if given_up is not None and not standing.is_committed:
             of = counted(given_up.rows, "row")
@@ -127,10 +125,10 @@ def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing) -> Plan:
     new = {split: count for split, count in rows.plan.new_rows.items() if count}
     counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
     plan = dataclasses.replace(rows.plan, split_shards=counts, summary=summary)
-    return following(plan, newest, rows.folder)
+    return following(plan, newest, where)
 
 
-def stage(rows: PlannedRows) -> Staged | ConversionResult:
+def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
     """Stage the plan of rows, or find the staged one that they continue.
 
     Returns:
@@ -140,19 +138,18 @@ def stage(rows: PlannedRows) -> Staged | ConversionResult:
         OutputError: the directory holds something else, or cannot be written.
         ImagesUnreachableError: most images are not there.
     """
-    where = rows.folder
     is_completed, standing = complete(where), standing_of(where)
     staged = find(where, standing, rows.plan, rows.options, is_completed)
     if isinstance(staged, Commit):
         open_dataset(where)  # whose shards must be there
-        _warn_of_other_images(rows, begun_plan(staged))
+        _warn_of_other_images(rows, begun_plan(staged), where)
         return dataclasses.replace(read_result(where), was_finished=True, **rows.plan.summary.said)
     if staged is not None:
         plan, pending = staged, pending_shards(where, staged, rows.options)
     else:
         # The user may have given the numbers of shards.
         is_open = None in map(rows.options.shards_of, rows.plan.split_rows)
-        plan = begun(rows, rows.sizes() if is_open else (), standing)
+        plan = begun(rows, rows.sizes() if is_open else (), standing, where)
         pending = plan.shards
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
@@ -188,7 +185,7 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
     return np.concatenate([np.arange(0), *numbers])
 
 
-def _warn_of_other_images(rows: PlannedRows, finished: Plan) -> None:
+def _warn_of_other_images(rows: PlannedRows, finished: Plan, where: str) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
     plan, image = rows.plan, primary_image(rows.plan.fields)
     if image is None or plan.kind is PlanKind.COMPACTION or finished.base == plan.base:
@@ -198,7 +195,7 @@ def _warn_of_other_images(rows: PlannedRows, finished: Plan) -> None:
     files = rows.planned.column(image.spool_key).combine_chunks() if spooled else None
     if not places(uris, plan.base, files).equals(places(uris, finished.base, files)):
         warn(
-            f"{rows.folder} is a finished dataset of the images in {finished.base}, and nothing of "
+            f"{where} is a finished dataset of the images in {finished.base}, and nothing of "
             f"{plan.base} was written, because all names and values are the same. If the folder "
             "was only moved, all is well; otherwise `tfrecorder.append` adds these images."
         )

@@ -101,7 +101,6 @@ def planned_rows(
     remote = plan.remote or (plan.spooled > 0 and not storage.is_local(folder))
     said = summary_of(table, report, **summary)
     return PlannedRows(
-        folder=folder,
         plan=dataclasses.replace(plan, remote=remote, summary=said),
         planned=planned,
         options=options,
@@ -151,7 +150,7 @@ def check_table(
     return checked, report
 
 
-def warn_of_source(rows: PlannedRows, source: Any) -> None:
+def warn_of_source(rows: PlannedRows, source: Any, where: str) -> None:
     """Validation's warnings, most of them in one line, before a conversion that may take hours."""
     if rows.report is not None:
         for sentence in beside_dataset(rows.report):
@@ -162,5 +161,5 @@ def warn_of_source(rows: PlannedRows, source: Any) -> None:
         named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"
         call = f"`tfrecorder.validate({named})`"
         if rows.plan.is_added:
-            call = f"`tfrecorder.validate({named}, against={rows.folder!r})`"
+            call = f"`tfrecorder.validate({named}, against={where!r})`"
         warn(f"{total}: {counts_in_words(warnings)}; see {call} with the same options")

@@ -198,7 +198,6 @@ def _rows(
         return dataclasses.replace(read_result(where), was_finished=True, **summary.said)
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
-        folder=where,
         plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=summary),
         planned=planned,
         options=options,
