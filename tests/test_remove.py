@@ -117,6 +117,20 @@ def test_what_names_no_row_is_refused(photos: pd.DataFrame, where: object, words
     assert public_files("out") == before
 
 
+def test_a_removal_of_a_whole_shard_writes_no_other() -> None:
+    frame = pd.DataFrame({"split": ["TRAIN"] * 4 + ["TEST"], "size": [0, 1, 2, 3, None]})
+    size = tfrecorder.schema.Number(default=7.0)
+    columns = tfrecorder.schema.Schema(split=tfrecorder.schema.Split(), size=size)
+    tfrecorder.convert(frame, "out", schema=columns, num_shards=1, progress=False)
+    pending = tfrecorder.remove("out", {"split": "TRAIN"}, stage_only=True)
+    assert str(pending).startswith("out: 0 of 0 rows, 0 of 0 shards done")
+    result = tfrecorder.parts.commit("out")
+    assert result.changes.removed == 4
+    assert tfrecorder.info("out").statistics["size"]["TEST"]["missing"] == 1
+    assert tfrecorder.to_frame("out")["size"].tolist() == [7.0]
+    assert tfrecorder.verify("out", progress=False).ok
+
+
 def test_a_row_with_several_classes_has_each_of_them() -> None:
     kinds = tfrecorder.schema
     columns = kinds.Schema(split=kinds.Split(), size=kinds.Number(), tags=kinds.Labels())

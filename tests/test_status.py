@@ -251,7 +251,7 @@ def test_hostile_values_are_one_clear_error(unfinished: Path, file: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("splits", True), ("totals", 0), ("split_rows", {"TRAIN": "9"})]
+    ("key", "value"), [("splits", True), ("history", 0), ("split_rows", {"TRAIN": "9"})]
 )
 def test_damaged_metadata_are_named(dataset: Path, key: str, value: object) -> None:
     shutil.copytree(dataset, "out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 from pathlib import Path
@@ -144,6 +145,21 @@ def test_a_row_keeps_its_split_unless_the_table_states_another(photos: pd.DataFr
     photos.loc[row, ["split", "label"]] = ["TEST", "moss"]
     result = tfrecorder.update(photos, "out", progress=False)
     assert result.changes.moved == {"TRAIN → TEST": 1}
+    check_all(photos)
+
+
+def test_whoever_commits_an_update_says_what_it_changed(photos: pd.DataFrame) -> None:
+    write(photos[:-2])
+    row = photos.index[photos.split == "TRAIN"][4]
+    photos.loc[row, "split"], photos.loc[3, "label"] = "TEST", "dog"
+    said = tfrecorder.update(photos, "out", dry_run=True, progress=False)
+    tfrecorder.update(photos, "out", stage_only=True, progress=False)
+    tfrecorder.parts.work("out", progress=False)
+    result = tfrecorder.parts.commit("out")
+    assert (result.changes, result.warnings) == (said.changes, said.warnings)
+    assert (result.changes.moved, result.changes.added) == ({"TRAIN → TEST": 1}, 2)
+    values = json.loads(json.dumps(result.as_dict()))
+    assert values["changes"]["labels"] == result.changes.labels
     check_all(photos)
 
 

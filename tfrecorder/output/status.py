@@ -106,8 +106,8 @@ class ConversionStatus(SplitSums, Report):
         return sum(split.shards_done for split in self.splits.values())
 
     def _headline(self) -> str:
-        share = f"{self.rows_through / self.rows:.1%}"
-        rows = f"{self.rows_through:,} of {counted(self.rows, 'row')} ({share})"
+        share = f" ({self.rows_through / self.rows:.1%})" if self.rows else ""
+        rows = f"{self.rows_through:,} of {counted(self.rows, 'row')}{share}"
         shards = f"{self.shards_done:,} of {counted(self.shards, 'shard')} done"
         return f"{self.output_dir}: {rows}, {shards}"
 
