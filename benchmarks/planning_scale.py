@@ -45,7 +45,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
     from tfrecorder.output.done_records import read_all_done
     from tfrecorder.output.staging import read_plan, stage_plan
     from tfrecorder.output.status import status
-    from tfrecorder.plan.plan import make_plan
+    from tfrecorder.plan.make_plan import make_plan
     from tfrecorder.sources.source import read_source
     from tfrecorder.validation.report import has_errors
     from tfrecorder.validation.rules import check_source

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import fingerprint
+from tfrecorder.plan.make_plan import fingerprint
 from tfrecorder.schema import Schema
 from tfrecorder.sources.inference import inferred
 from tfrecorder.sources.source import read_source

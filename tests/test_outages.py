@@ -42,7 +42,7 @@ from support import (
 import tfrecorder
 from tfrecorder import storage
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
-from tfrecorder.plan.plan import sample_rows
+from tfrecorder.plan.make_plan import sample_rows
 from tfrecorder.plan.preflight import OPENED_ROWS
 
 pytest_plugins = ["gcs.fixtures"]

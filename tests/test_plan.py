@@ -24,7 +24,8 @@ from tfrecorder.loading.order import slices
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
 from tfrecorder.plan.differences import describe_difference
-from tfrecorder.plan.plan import Plan, PlannedRow, fingerprint, make_plan, sample_rows, shuffled
+from tfrecorder.plan.make_plan import fingerprint, make_plan, sample_rows, shuffled
+from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.shard_counts import shard_count, shard_counts
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT

@@ -22,8 +22,9 @@ from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.make_plan import fingerprint, order_of
 from tfrecorder.plan.next_commit import rows_of
-from tfrecorder.plan.plan import Plan, PlanKind, fingerprint, order_of
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.shard_tables import joined

@@ -18,7 +18,8 @@ from tfrecorder.errors import DatasetError, OutputError, ValidationError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_foreign, refuse_links, refuse_nested
 from tfrecorder.output.spool import spool_images
-from tfrecorder.plan.plan import PlanKind, make_plan
+from tfrecorder.plan.make_plan import make_plan
+from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
 from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit

@@ -44,8 +44,9 @@ from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.changes import Changes
+from tfrecorder.plan.make_plan import described, spooled_images
 from tfrecorder.plan.next_commit import rows_of
-from tfrecorder.plan.plan import PlanKind, described, spooled_images
+from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.commits import commits
 from tfrecorder.reading.shard_tables import joined

@@ -25,7 +25,7 @@ from tfrecorder.inspection.pictures import (
 from tfrecorder.inspection.rendering import render
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import require
-from tfrecorder.plan.plan import sample_rows
+from tfrecorder.plan.make_plan import sample_rows
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.cells import CellFault, File, file_in, name_of
 from tfrecorder.sources.source import read_table

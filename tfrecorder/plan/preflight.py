@@ -13,7 +13,7 @@ from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import SAMPLE_ROWS, sample_rows
+from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.validation.rules import Checked
