@@ -110,7 +110,7 @@ class DryRun(Summary, Report):
         )
 
     def _tables(self) -> list[Table]:
-        if self.verb in ("update", "removal"):  # whose shards are not those of rows alone
+        if not self.splits or self.verb in ("update", "removal"):  # not of rows alone
             return []
         table = [["split", "rows", "shards", "bytes"]]
         for name, split in self.splits.items():

@@ -107,7 +107,7 @@ def _rows(
     chosen, fault = choose(_frame(stored, dataset.fields), where)
     if fault is not None:
         if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
-            return dataclasses.replace(read_result(folder), was_finished=True)
+            return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
         raise OptionError(f"{fault} Nothing was removed.")
     chosen &= stored.is_newest
     gone = stored.all_of(chosen)
