@@ -63,6 +63,7 @@ def statistics_of(
         every: the commits of the dataset.
     """
     values = {key.key: columns[key.key] for key in record_features(fields) if key.key in columns}
+    splits = splits.reset_index(drop=True)
     return describe_columns(tuple(fields), values, splits, _missing(fields, values, splits, every))
 
 

@@ -194,12 +194,13 @@ def _rows(
         of_shards=len(stored.shards),
         bytes=stored.size_of(touched),
     )
-    summary = summary_of(table, report, removed=removed, changes=changes)
     if not touched and not len(new.frame):
-        return dataclasses.replace(read_result(where), was_finished=True, **summary.said)
+        result = read_result(where)
+        return dataclasses.replace(result, was_finished=True, changes=changes, removed=removed)
+    said = summary_of(table, report, removed=removed, changes=changes)
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
-        plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=summary),
+        plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
         planned=planned,
         options=options,
         sizes=partial(sizes_of_some, new, table.base, options),
