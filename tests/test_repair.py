@@ -215,7 +215,7 @@ def test_a_manifest_is_made_again_of_the_tables(bench, files) -> None:
     assert result.lost
     assert verify(bench).ok
     after = unseal((bench / MANIFEST).read_bytes())
-    for key in ("plan", "own", "done", "image_shapes", "image_sides"):
+    for key in ("plan", "own", "done", "totals", "image_shapes", "image_sides"):
         assert after[key] == before[key], key
     for key in ("source_rows", "base", "stated", "lists", "contents"):
         assert after[key] == before[key], key

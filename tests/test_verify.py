@@ -82,7 +82,7 @@ def test_a_clean_dataset_is_clean(clean: Path, files: dict[str, bytes]) -> None:
     report = verify(clean)
     assert report.ok, str(report)
     assert report.files == len(files)
-    assert report.records == sum(done["records"] for done in json.loads(files[MANIFEST])["done"])
+    assert report.records == json.loads(files[MANIFEST])["totals"]["records"]
     shards = [data for name, data in files.items() if name.endswith(".tfrecord")]
     assert report.bytes == sum(map(len, shards))
     assert "all is well" in str(report)
@@ -303,7 +303,9 @@ def test_a_manifest_that_is_edited_is_found(out: Path) -> None:
     assert {(fault.file, fault.code) for fault in verify(out).found} == {(MANIFEST, "damaged")}
 
 
-@pytest.mark.parametrize("key", ["splits", "since", "stated", "positions", "contents", "history"])
+@pytest.mark.parametrize(
+    "key", ["splits", "since", "stated", "positions", "contents", "totals", "history"]
+)
 def test_a_manifest_that_says_of_the_whole_what_its_shards_do_not_is_found(out, key) -> None:
     wrong = {"since": 1, "stated": "1.0.1"}.get(key, {"TRAIN": [1, 3]})
     reseal(out / MANIFEST, lambda manifest: manifest.update({key: wrong}))

@@ -17,7 +17,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.plan.history import history_after
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 
@@ -36,9 +36,10 @@ def manifest_of(
     """The values of a manifest.
 
     Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
-    first shard, shards]), "done" (the done-records); for what replaces a dataset "replaced", its
-    "splits"; for what replaces it and keeps the numbers of its records "earlier" (generation before
-    the chain -> "splits", how many shards each had, and "contents").
+    first shard, shards]), "done" (the done-records), "totals" (their sums, with which `verify`
+    compares them); for what replaces a dataset "replaced", its "splits"; for what replaces it and
+    keeps the numbers of its records "earlier" (generation before the chain -> "splits", how many
+    shards each had, and "contents").
 
     Of the dataset as of then: "splits" (split -> [revision, shards]), "history" (see
     `history_after`), "since" (the commit that began the numbers of its records), "chain" (the
@@ -79,6 +80,7 @@ def manifest_of(
         "stated": stated_version(plan, stated),
         "own": plan.own,
         "done": [asdict(record) for record in records],
+        "totals": asdict(add_up(records)),
         "splits": splits,
         "history": history_after(plan, sum(record.records for record in records)),
         "since": numbering.get("since", plan.commit),
