@@ -124,8 +124,9 @@ def test_a_removal_of_a_whole_shard_writes_no_other() -> None:
     tfrecorder.convert(frame, "out", schema=columns, num_shards=1, progress=False)
     pending = tfrecorder.remove("out", {"split": "TRAIN"}, stage_only=True)
     assert str(pending).startswith("out: 0 of 0 rows, 0 of 0 shards done")
+    assert "removal: 4 rows are removed, 1 of 2 shards" in str(pending)
     result = tfrecorder.parts.commit("out")
-    assert result.changes.removed == 4
+    assert result.changes == pending.changes
     assert tfrecorder.info("out").statistics["size"]["TEST"]["missing"] == 1
     assert tfrecorder.to_frame("out")["size"].tolist() == [7.0]
     assert tfrecorder.verify("out", progress=False).ok

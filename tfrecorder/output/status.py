@@ -21,6 +21,7 @@ from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
+from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, all_done, commits
@@ -77,8 +78,10 @@ class ConversionStatus(SplitSums, Report):
             "append", the name of a stream; "removed", below 0, for those that are gone.
         generations: how many commits it has, without those that were taken back.
         updates: how many corrected it since its conversion.
-        kind: what is not finished: "conversion", "append", "stream" (a batch), "compaction" or, for
-            a dataset from which the newest addition is being taken back, "undo".
+        kind: what is not finished: "conversion", "append", "stream" (a batch), "compaction",
+            "update", "removal" or, for a dataset from which the newest addition is being taken
+            back, "undo".
+        changes: what that changes or replaces, as in its dry run and its result.
     """
 
     _totals = ("rows", "rows_through", "shards", "shards_done", "records", "bytes")
@@ -96,6 +99,7 @@ class ConversionStatus(SplitSums, Report):
     generations: int = 0
     updates: int = 0
     kind: str = PlanKind.CONVERSION.value
+    changes: Changes | None = None
 
     @property
     def rows_through(self) -> int:
@@ -141,6 +145,8 @@ class ConversionStatus(SplitSums, Report):
             return [*notes, "committed: the dataset is finished, and its shards are there"]
         if self.failure is not None:
             notes.append(f"failed: {self.failure}")
+        if self.changes is not None:
+            notes.append(f"{self.kind}: {self.changes.words}")
         if self.overwrites:
             notes.append("overwrite: the finished dataset stays until this one takes its place")
         if self.appends:
@@ -228,6 +234,7 @@ def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
         overwrites=plan.rewrites,
         appends=0 if plan.follows is None else plan.commit,
         kind=plan.kind.value,
+        changes=plan.summary.changes,
     )
 
 
