@@ -14,6 +14,7 @@ from support import dry_run, invoke
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
+from tfrecorder.schema import Image, Schema, Split
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -73,6 +74,21 @@ def test_a_removed_image_is_known_by_its_bytes_wherever_it_lies() -> None:
             result = tfrecorder.append(table, out, duplicates=duplicates, **QUIET)
             assert (result.removed, result.splits) == (1, {})
     assert uris(out) == [f"img/{n}.png" for n in "0145"]
+
+
+def test_a_row_of_several_images_is_known_by_all_of_them() -> None:
+    pairs = Schema(split=Split(), left_uri=Image(), right_uri=Image())
+
+    def rows(*names: str) -> pd.DataFrame:
+        both = [(f"img/{left}.png", f"img/{right}.png") for left, right in names]
+        return pd.DataFrame(both, columns=["left_uri", "right_uri"]).assign(split="TRAIN")
+
+    tfrecorder.convert(rows("01", "23"), "out", schema=pairs, **QUIET)
+    tfrecorder.remove("out", {"row": 0}, **QUIET)
+    for name, copy in (("0", "7"), ("1", "8")):
+        shutil.copy(f"img/{name}.png", f"img/{copy}.png")
+    result = tfrecorder.append(rows("01", "78", "18", "05", "10"), "out", **QUIET)
+    assert (result.records, result.removed) == (3, 2)
 
 
 def test_images_that_came_as_bytes_are_known_again() -> None:

@@ -321,10 +321,10 @@ def test_the_rows_whose_files_changed_are_named_for_an_update() -> None:
     tfrecorder.convert("photos/all.csv", "out", num_shards=2, **ALL)
     shutil.copy(PHOTOS[20], "photos/3.jpg")
     newest = newest_commit("out")
-    (other,) = other_sources("out", newest.shards, from_json(newest.manifest["fields"]))
-    assert (other.row, other.key, other.uri) == (3, "image", "3.jpg")
-    assert other.fault.code == "source_changed"
-    assert (other.shard.file, other.fault.record) in [
+    ((file, fault),) = other_sources("out", newest.shards, from_json(newest.manifest["fields"]))
+    assert (file.row, file.key, file.uri) == (3, "image", "3.jpg")
+    assert fault.code == "source_changed"
+    assert (file.shard.file, fault.record) in [
         (shard.file, filenames("out", shard.name).index("3.jpg"))
         for shard in newest.shards
         if "3.jpg" in filenames("out", shard.name)

@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
-from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, planned_rows
@@ -128,19 +127,16 @@ def _rows(
     if adding.duplicates != "keep" and not dry_run:
         merge_rows(where, newest)
     sifted = pass_over_known(table, where, newest, stored.fields, adding)
-    marks = read_marks(where, newest)
-    stays, left = marks.sift(sifted.table, adding.readmit)
-    table, numbers = sifted.table.only(stays), sifted.retried[stays]
-    there = {"rows_there": sifted.known, "removed": int((~stays).sum())}
+    table, there = sifted.table, {"rows_there": sifted.known, "removed": sifted.removed}
     if any(there.values()) and not len(table.frame):
-        return _nothing(stored, newest, sifted, there["removed"])
+        return _nothing(stored, newest, sifted)
     say("checking the table")
     beside = partial(sifted.beside, stored.fields, adding)
     checked, report = checked_beside(where, stored.fields, table, options, adding, beside)
-    checked = numbered(checked, table, rows_of(newest.manifest), numbers)
+    checked = numbered(checked, table, rows_of(newest.manifest), sifted.retried)
     kind = PlanKind.APPEND
     rows = planned_rows(where, table, checked, report, options, kind, **there)
-    rows = dataclasses.replace(rows, marks=None if left == marks else left)
+    rows = dataclasses.replace(rows, marks=sifted.marks)
     if (checked.frame.index >= rows_of(newest.manifest)).any():
         return rows
     # Rejects alone: their rows were counted before, and may fail again.
@@ -148,9 +144,7 @@ def _rows(
     return dataclasses.replace(rows, plan=plan)
 
 
-def _nothing(
-    stored: StoredDataset, newest: Commit, sifted: Sifted, removed: int
-) -> ConversionResult:
+def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> ConversionResult:
     """The result of an append that found no row to add."""
     return ConversionResult(
         output_dir=stored.directory,
@@ -161,7 +155,7 @@ def _nothing(
         was_finished=True,
         generation=newest.number,
         rows_there=sifted.known,
-        removed=removed,
+        removed=sifted.removed,
         origins=newest.manifest["history"]["origins"],
         updates=newest.manifest["history"]["updates"],
     )

@@ -27,7 +27,7 @@ from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.shard_tables import joined
+from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
@@ -87,11 +87,6 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
     shards = newest.shards if of is None else of
     rows, shard = every_row(where, shards)
     return StoredRows(where, newest, shards, rows, shard, newest_of_each(rows))
-
-
-def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
-    """The columns of a table by name, each in one piece."""
-    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
 
 
 @dataclass(frozen=True)

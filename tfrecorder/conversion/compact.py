@@ -21,7 +21,6 @@ from tfrecorder.conversion.changed_rows import (
     Added,
     StoredRows,
     changed_plan,
-    columns_of,
     stored_rows,
 )
 from tfrecorder.conversion.job import Job
@@ -48,6 +47,7 @@ from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.statistics import merged

@@ -12,13 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.conversion.changed_rows import (
-    Added,
-    StoredRows,
-    changed_plan,
-    columns_of,
-    stored_rows,
-)
+from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.on_dataset import opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks
@@ -36,6 +30,7 @@ from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.commits import commits
+from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import Field, primary_image
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask

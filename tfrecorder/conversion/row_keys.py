@@ -1,46 +1,122 @@
-"""What rows are compared by: the places of their files, or their values, as one text a row."""
+"""What rows are compared by, as one text a row: the places of their files, the sizes and checksums
+of these, or all values.
+
+A dataset has all of it in its tables, a table of rows in its cells and their files.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.plan_columns import BASE, source_of
+from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import Field
+from tfrecorder.sources.file_sums import FileSums
 from tfrecorder.sources.places import places
 
 #: In place of a folder that is not known.
-NOWHERE = "/\x1f/"
+_NOWHERE = "/\x1f/"
 
 
-def file_keys(
-    directory: str, columns: Mapping[str, pa.Array], base: str, files: Sequence[Field]
+def keys_of(
+    rows: pa.Table,
+    files: Sequence[Field],
+    values: Sequence[str] = (),
+    directory: str | None = None,
 ) -> pa.Array:
-    """The places of all images and masks of rows whose relative uris start from one folder.
+    """The places of all files of each row, and some of its values.
 
     Args:
-        directory: of the dataset, for messages.
-        columns: of the rows, by name.
-        base: that folder; "" if nobody noted it.
-        files: the columns of images and masks.
+        rows: of a dataset, or with the columns of one.
+        files: the columns of images or masks.
+        values: the names of other columns.
+        directory: of the dataset, if each row must have places; otherwise it may be null.
 
     Raises:
-        DatasetError: the folder is needed, and is not known.
+        DatasetError: the folder that a relative uri starts from is needed, and nobody noted it.
     """
-    uris = [(columns[one.uri_key], columns.get(one.spool_key)) for one in files]
-    of_files = [places(uri, base or NOWHERE, spooled) for uri, spooled in uris]
-    if not base and any(pc.any(pc.starts_with(column, NOWHERE)).as_py() for column in of_files):
-        raise DatasetError(
-            f"{os.path.join(directory, layout.TABLES)} does not say in which folder the images "
-            "were, as after a repair from the records alone. So nobody knows which rows are "
-            "already there. Copy it again; or append only new rows, with `duplicates='keep'`."
-        )
-    return joined_texts(of_files)
+    columns = columns_of(
+        rows.select([name for name in names_of_keys(files, values) if name in rows.column_names])
+    )
+    bases = pc.if_else(pc.equal(columns[BASE], ""), _NOWHERE, columns[BASE])
+    of_files = []
+    for field in files:
+        of_file = places(columns[field.uri_key], bases, columns.get(field.spool_key))
+        is_lost = pc.starts_with(of_file, _NOWHERE)
+        if directory is not None and pc.any(is_lost).as_py():
+            raise DatasetError(
+                f"{os.path.join(directory, layout.TABLES)} does not say in which folder the images "
+                "were, as after a repair from the records alone. So nobody knows which rows are "
+                "already there. Copy it again; or append only new rows, with `duplicates='keep'`."
+            )
+        of_files.append(pc.if_else(is_lost, None, of_file))
+    return joined_texts([*of_files, *(columns[name] for name in values)])
+
+
+def names_of_keys(files: Sequence[Field], values: Sequence[str] = ()) -> list[str]:
+    """The columns that `keys_of` needs."""
+    return [BASE, *(name for of in files for name in (of.uri_key, of.spool_key)), *values]
+
+
+def total_sizes(files: Sequence[FileSums]) -> np.ndarray:
+    """The size of all files of each row; -1 if one has none."""
+    sizes = np.array([of_file.sizes for of_file in files])
+    return np.where(np.all(sizes >= 0, axis=0), sizes.sum(axis=0), -1)
+
+
+def content_keys(files: Sequence[FileSums], rows: np.ndarray) -> pa.Array:
+    """The sizes and CRC32Cs of all files of some rows, a mask; null for all others.
+
+    Raises:
+        UnreachableError: a store does not answer.
+    """
+    sums = [values for of_file in files for values in (of_file.sizes, of_file.crcs(rows))]
+    return joined_texts([pa.array(values, mask=values < 0) for values in sums])
+
+
+def stored_total_sizes(rows: pa.Table, files: Sequence[Field]) -> pa.Array:
+    """`total_sizes` of rows of a dataset; null where one is not known."""
+    return functools.reduce(pc.add, _stored_sums(rows, files)[::2])
+
+
+def stored_content_keys(rows: pa.Table, files: Sequence[Field]) -> pa.Array:
+    """`content_keys` of rows of a dataset; null where a size or a checksum is not known."""
+    return joined_texts(_stored_sums(rows, files))
+
+
+def _stored_sums(rows: pa.Table, files: Sequence[Field]) -> list[pa.Array]:
+    names = (name for field in files for name in source_of(field)[:2])
+    return [rows.column(name).combine_chunks() for name in names]
+
+
+def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> np.ndarray:
+    """For each key the place of an equal one among those that are known; -1 without one.
+
+    Args:
+        in_turn: of several equal ones the first is the first that is known, the second the second;
+            otherwise each is the first.
+    """
+    codes = pa.concat_arrays([known, keys]).dictionary_encode().indices
+    codes = pc.fill_null(codes, -1).to_numpy()
+    there, here = (
+        pd.DataFrame({"key": part, "place": np.arange(len(part))})
+        for part in np.split(codes, [len(known)])
+    )
+    for frame in (there, here):
+        frame["turn"] = frame.groupby("key").cumcount() if in_turn else 0
+    there = there[there["key"] >= 0].drop_duplicates(["key", "turn"])
+    found = here.merge(there, "left", on=["key", "turn"])["place_y"]
+    return found.fillna(-1).to_numpy(np.int64)
 
 
 def joined_texts(columns: Sequence[pa.Array]) -> pa.Array:

@@ -39,6 +39,7 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
@@ -190,9 +191,8 @@ def _warn_of_other_images(rows: PlannedRows, finished: Plan, where: str) -> None
     plan, image = rows.plan, primary_image(rows.plan.fields)
     if image is None or plan.kind is PlanKind.COMPACTION or finished.base == plan.base:
         return
-    uris = rows.planned.column(image.uri_key).combine_chunks()
-    spooled = image.spool_key in rows.planned.column_names
-    files = rows.planned.column(image.spool_key).combine_chunks() if spooled else None
+    columns = columns_of(rows.planned)
+    uris, files = columns[image.uri_key], columns.get(image.spool_key)
     if not places(uris, plan.base, files).equals(places(uris, finished.base, files)):
         warn(
             f"{where} is a finished dataset of the images in {finished.base}, and nothing of "

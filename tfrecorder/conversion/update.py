@@ -18,13 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.conversion.changed_rows import (
-    Added,
-    StoredRows,
-    changed_plan,
-    columns_of,
-    stored_rows,
-)
+from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.corrected_values import changes_of, relabelled, with_values
 from tfrecorder.conversion.matching_rows import fitted, matching_rows
 from tfrecorder.conversion.new_classes import named_classes
@@ -49,7 +43,7 @@ from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.commits import commits
-from tfrecorder.reading.shard_tables import joined
+from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -160,8 +154,9 @@ def _rows(
         say("comparing the images with their files")
         files = _replaced_files(stored, dataset.fields) & _mask(at[at >= 0], len(change))
         change[files] = READ
-    marks, new = read_marks(where, newest), checked.part(at < 0)
-    stays, left = marks.sift(table.only(table.frame.index.isin(new.frame.index)), updating.readmit)
+    new = checked.part(at < 0)
+    of_new = table.only(table.frame.index.isin(new.frame.index))
+    stays, marks = read_marks(where, newest).sift(of_new, updating.readmit)
     removed, new = int((~stays).sum()), new.part(stays)
     after = dataclasses.replace(
         stored, rows=with_values(stored.rows, checked, table.base, at, change)
@@ -207,7 +202,7 @@ def _rows(
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
         report=report,
-        marks=None if left == marks else left,
+        marks=marks,
     )
 
 
@@ -244,7 +239,7 @@ def _statistics(
 def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
     """True for each row of the dataset of which an image or mask has other bytes now."""
     others = other_sources(stored.where, stored.shards, fields)
-    rows = {other.row for other in others if other.fault.code == "source_changed"}
+    rows = {file.row for file, fault in others if fault.code == "source_changed"}
     return np.isin(stored.numbers, [*rows]) & stored.is_newest
 
 

@@ -11,7 +11,6 @@ from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import pass_over_known
 from tfrecorder.conversion.inherited_options import inherited_options
 from tfrecorder.conversion.on_dataset import own_dataset
-from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
@@ -107,9 +106,7 @@ def _beside(
     options, adding = inherited_options(where, newest, given), AppendOptions()
     table = fit_texts(read_source(source, options), stored.fields, source)
     sifted = pass_over_known(table, where, newest, stored.fields, adding)
-    stays, _ = read_marks(where, newest).sift(sifted.table)
-    sifted = sifted._replace(table=sifted.table.only(stays))
-    notes = tuple(left_out_words(sifted.known, int((~stays).sum())))
+    notes = tuple(left_out_words(sifted.known, sifted.removed))
     if notes and not len(sifted.table.frame):
         return table, Checked(sifted.table.frame, sifted.findings), notes
     checked = check_source(sifted.table, options.division, stored.fields)

@@ -109,11 +109,6 @@ def is_fact(name: str) -> bool:
     return name.startswith(_PREFIX)
 
 
-def is_source_fact(name: str) -> bool:
-    """True for a column of `source_of`."""
-    return name.startswith(f"{_PREFIX}source.")
-
-
 def is_of_place(name: str) -> bool:
     """True for a column that says where sources were, or when: the same rows may have another."""
     return name == BASE or name.startswith(f"{_PREFIX}source.modified/")

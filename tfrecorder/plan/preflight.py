@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import URI_COLUMN
+from tfrecorder.sources.file_sums import in_threads
 from tfrecorder.validation.rules import Checked
 
 #: How many rows have their images opened, and the share of these that may be missing.
@@ -39,7 +39,7 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     with before_the_launch():
         # Check all at once, so that waiting for a remote store takes as long as for one column.
         every = [path for of_column in paths for path in of_column]
-        faults = iter(map_at_once(_fault, every, storage.REMOTE_THREADS))
+        faults = iter([*in_threads(_fault, every)])
     allowed = max(MISSING_SHARE, options.max_reject_fraction)
     for column, opened in zip(columns, paths, strict=True):
         failed = list(filter(None, itertools.islice(faults, len(opened))))
@@ -104,12 +104,8 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     assert image is not None
     column = next(uris for uris in checked.files if uris.name == image.column).iloc[rows]
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
-    remote = not all(map(storage.is_local, paths))
-    threads = storage.REMOTE_THREADS if remote else 1
     with before_the_launch():
-        # A store that is away is noticed at the first ones, before others are asked for.
-        sizes = map_at_once(_size, paths[: storage.REMOTE_THREADS], threads)
-        sizes += map_at_once(_size, paths[storage.REMOTE_THREADS :], threads)
+        sizes = [*in_threads(_size, paths)]
     if faults := [fault for fault in sizes if isinstance(fault, str)]:
         share = f"{len(faults):,} of {counted(len(paths), 'image')}"
         raise ImagesUnreachableError(

@@ -7,10 +7,11 @@ shards, the tables are read, and the next merge writes it anew.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfrecorder import storage
@@ -22,15 +23,13 @@ from tfrecorder.format.plan_columns import (
     POSITION_OF,
     REJECT_OF,
     SHARD_SPLIT,
-    is_source_fact,
     parquet_options,
     source_of,
 )
 from tfrecorder.reading.commits import Commit, read_commit
-from tfrecorder.reading.shard_tables import each_table, joined, opened_rows, types_of
-from tfrecorder.schema.fields import Field, from_json
+from tfrecorder.reading.shard_tables import each_table, joined, opened_rows, those_of, types_of
+from tfrecorder.schema.fields import file_fields, from_json
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import Image, Mask
 
 #: So many tables are read one by one.
 MOST_TABLES = 32
@@ -48,8 +47,7 @@ _SCHEMA = b"tfrecorder.rows/schema"
 def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Some columns of all rows of a dataset, rejects included, some rows at a time.
 
-    A row may come twice.  Columns that some shards do not have are "" there, facts about source
-    files null.
+    A row may come twice.  Columns of texts that some shards do not have are "" there.
 
     Raises:
         DatasetError: a table cannot be read.
@@ -77,13 +75,36 @@ def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
             yield table.select(columns)
         merged = shards
     rest = [shard for shard in newest.shards if shard not in merged]
-
-    def chosen(schema: pa.Schema) -> list[str]:
-        return [name for name in columns if name in schema.names]
-
-    for shard, table in each_table(directory, rest, chosen):
+    for shard, table in each_table(directory, rest, those_of(columns)):
         split = pa.repeat(pa.scalar(shard.split, pa.large_string()), len(table))
         yield _with(table.append_column(SHARD_SPLIT, split), columns)
+
+
+#: The column of `rows_with` that holds the key of a row.
+KEY = "tfrecorder.key"
+
+
+def rows_with(
+    directory: str,
+    newest: Commit,
+    columns: Sequence[str],
+    keys_of: Callable[[pa.Table], pa.Array],
+    wanted: pa.Array,
+) -> pa.Table:
+    """Those of `known_rows` whose keys are wanted, which are one more column.
+
+    Args:
+        keys_of: makes the keys of rows with these columns.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+    found = []
+    for rows in known_rows(directory, newest, columns):
+        keys = keys_of(rows)
+        is_wanted = pc.is_in(keys, value_set=wanted, skip_nulls=True)
+        found.append(rows.append_column(KEY, keys).filter(is_wanted))
+    return joined(found)
 
 
 def merge_rows(directory: str, newest: Commit) -> None:
@@ -99,11 +120,12 @@ def merge_rows(directory: str, newest: Commit) -> None:
     if len(newest.shards) - len(merged) <= MOST_TABLES:
         return
     fields = from_json(newest.manifest["fields"])
+    files = file_fields(fields)
     types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.shards[0])}
     texts = [BASE, SHARD_SPLIT, REJECT_OF.reason, *POSITION_OF]
-    texts += [field.spool_key for field in _files(fields)]
+    texts += [field.spool_key for field in files]
     types |= dict.fromkeys(texts, pa.large_string())
-    types |= {name: pa.int64() for field in _files(fields) for name in source_of(field)}
+    types |= {name: pa.int64() for field in files for name in source_of(field)}
     schema = pa.schema(types.items())
     schema = schema.with_metadata({_UPTO: _note(newest), _SCHEMA: str(schema)})
 
@@ -115,17 +137,12 @@ def merge_rows(directory: str, newest: Commit) -> None:
     storage.publish_by(directory, layout.ROWS, write)
 
 
-def _files(fields: Sequence[Field]) -> list[Field]:
-    return [field for field in fields if isinstance(field.kind, (Image, Mask))]
-
-
 def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """These columns of a table; those that it does not have are as `known_rows` says."""
     for name in names:
         if name not in table.column_names:
-            fact = is_source_fact(name)
-            empty = pa.scalar(None, pa.int64()) if fact else pa.scalar("", pa.large_string())
-            table = table.append_column(name, pa.repeat(empty, len(table)))
+            empty = pa.repeat(pa.scalar("", pa.large_string()), len(table))
+            table = table.append_column(name, empty)
     return table.select(names)
 
 

@@ -77,6 +77,16 @@ def joined(tables: Sequence[pa.Table]) -> pa.Table:
     return whole
 
 
+def those_of(names: Sequence[str]) -> Chosen:
+    """Chooses those of some columns that a table has."""
+    return lambda schema: [name for name in names if name in schema.names]
+
+
+def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
+    """The columns of a table by name, each in one piece."""
+    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
+
+
 def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table | None:
     """Some columns of a table of rows in a dataset, in the order in which they were chosen.
 

@@ -221,6 +221,11 @@ def primary_image(fields: Iterable[Field]) -> Field | None:
     return next((field for field in fields if isinstance(field.kind, kinds.Image)), None)
 
 
+def file_fields(fields: Iterable[Field]) -> list[Field]:
+    """The columns whose cells are files: images and masks."""
+    return [field for field in fields if isinstance(field.kind, (kinds.Image, kinds.Mask))]
+
+
 def class_field(fields: Iterable[Field]) -> Field | None:
     """The only column with classes; None if there are several, or none."""
     classes = [field for field in fields if field.label_key is not None]

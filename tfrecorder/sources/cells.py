@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import google_crc32c
+
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.pillow import file_of, is_picture
 from tfrecorder.images.rejects import Reject
@@ -49,11 +51,13 @@ class Content(NamedTuple):
         file: the name made from its content: the hash, and the extension of its format.
         name: what the record calls it.
         size: in bytes.
+        crc32c: of the bytes.
     """
 
     file: str
     name: str
     size: int
+    crc32c: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def content_in(cell: Any) -> Any:
     if not isinstance(file, File):  # or already a `Content`, for an image that was spooled
         return file
     name = name_of(file.data)
-    return Content(name, file.name or name, len(file.data))
+    return Content(name, file.name or name, len(file.data), google_crc32c.value(file.data))
 
 
 def name_of(data: bytes) -> str:

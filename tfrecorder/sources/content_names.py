@@ -23,7 +23,7 @@ from tfrecorder.sources.table import Source, as_texts
 BLOCK = 2**13
 
 #: Stands for a cell without an image.
-_NO_CONTENT = Content("", "", -1)
+_NO_CONTENT = Content("", "", -1, -1)
 
 
 def with_contents(source: Source) -> Source:
@@ -54,7 +54,7 @@ def _may_hold_images(column: pd.Series) -> bool:
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     """A column with only uris, and what is known about the images in its cells."""
     uris: list[Any] = []
-    files, names, sizes = [], [], np.full(len(cells), -1, np.int64)
+    files, names, sums = [], [], np.full((2, len(cells)), -1, np.int64)
     start = 0
     with ThreadPool() as pool:
         groups = _in_lists(cells.read(range(len(cells))), TOGETHER)
@@ -62,7 +62,9 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
         every = itertools.chain.from_iterable(looked_at)
         for block in _in_lists(every, BLOCK):
             contents = [cell if isinstance(cell, Content) else _NO_CONTENT for cell in block]
-            sizes[start : start + len(block)] = [content.size for content in contents]
+            sums[:, start : start + len(block)] = [
+                *zip(*(one[2:] for one in contents), strict=True)
+            ]
             of_block = pa.array([content.file for content in contents], pa.large_string())
             named = any(content.name != content.file for content in contents)
             # If only the hashes are known, keep them in memory only once.
@@ -71,11 +73,13 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
             uris.append(of_block if _NO_CONTENT not in contents else _texts(block))
             start += len(block)
     whole = _joined(uris, column)
-    if not (sizes >= 0).any():
+    if not (sums >= 0).any():
         return whole, None
-    by_hash = pa.concat_arrays(files)
+    by_hash, (sizes, crcs) = pa.concat_arrays(files), sums
     same = all(map(operator.is_, files, names))
-    return whole, Contents(by_hash, by_hash if same else pa.concat_arrays(names), sizes, cells)
+    return whole, Contents(
+        by_hash, by_hash if same else pa.concat_arrays(names), sizes, crcs, cells
+    )
 
 
 def _in_lists(values: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -53,13 +53,15 @@ class Contents:
     Attributes:
         files: the name made from each content; "" for a row that has a uri instead.
         names: what the record calls them.
-        sizes: in bytes.
+        sizes: in bytes; -1 for a row that has a uri instead.
+        crcs: the CRC32C of each; -1 likewise.
         cells: the cells that hold them.
     """
 
     files: pa.LargeStringArray
     names: pa.LargeStringArray
     sizes: np.ndarray
+    crcs: np.ndarray
     cells: Cells
 
     def data(self, rows: Sequence[int] | np.ndarray) -> Iterator[bytes]:

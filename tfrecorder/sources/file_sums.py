@@ -1,117 +1,132 @@
-"""Size and CRC32C of the files of a table: of all the size, of some of them the bytes."""
+"""Size and CRC32C of files that rows name: of all what their stores tell, of some the bytes."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-import google_crc32c
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.core.threads import map_at_once
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.sources.places import column_places
 from tfrecorder.sources.table import Source
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 #: From so many files of a folder on, a store is asked for its listing instead of for each of them.
 LISTED = 1000
 
 #: How many local files a thread looks at together.
-_TOGETHER = 256
+_TOGETHER = 32
 
 
 class FileSums:
-    """The files of one column of a table, each looked at once, however many rows have it.
+    """The files of one column of some rows, each looked at once, however many rows have it.
 
-    A file that is not there, that may not be read, or that is on http(s), where asking for a size
-    may take as long as reading, has neither size nor checksum.
+    A file that is not there, or that may not be read, has neither size nor checksum: -1.
+
+    Attributes:
+        places: of the rows, as `places` makes them; null for none.
+        sizes: by row.
 
     Args:
-        source: the table.
-        column: of images or masks.
+        came: the size and CRC32C of each image that came as bytes, by row; -1 for all others.
+        web: also ask for the sizes of what is on http(s), which may take as long as reading.
+
+    Raises:
+        UnreachableError: a store does not answer.
     """
 
-    def __init__(self, source: Source, column: str) -> None:
-        places = column_places(source, column).dictionary_encode()
-        self._places: list[str] = places.dictionary.to_pylist()
-        self._of_rows = pc.fill_null(places.indices, -1).to_numpy().astype(np.int64)
-        self._contents = source.contents.get(column)
-        # For each place the first row that has it.
-        numbers, firsts = np.unique(self._of_rows, return_index=True)
-        self._rows = source.frame.index.to_numpy()[firsts[numbers >= 0]]
-        self._told: dict[int, int] = {}  # the checksums that a store told together with the sizes
-        self.sizes = self._by_row(self._sizes())
+    def __init__(
+        self, places: pa.LargeStringArray, came: np.ndarray | None = None, web: bool = True
+    ) -> None:
+        came = np.full((2, len(places)), -1) if came is None else came
+        is_known = came[0] >= 0
+        encoded = pc.if_else(pa.array(is_known), None, places).dictionary_encode()
+        self.places, self._files = places, encoded.dictionary.to_pylist()
+        describe = describing(self._files)
+
+        def told(path: str) -> tuple[int, int]:
+            with contextlib.suppress(storage.UnreadableError):
+                file = describe(path) if web or not _on_the_web(path) else None
+                if file is not None:
+                    return file.size, -1 if file.crc32c is None else file.crc32c
+            return -1, -1
+
+        flat = itertools.chain.from_iterable(in_threads(told, self._files))
+        of_files = np.fromiter(flat, np.int64).reshape(-1, 2)
+        sizes, self._crcs = np.concatenate([of_files, came.T[is_known], [(-1, -1)]]).T.copy()
+        self._of_rows = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
+        self._of_rows[is_known] = np.arange(len(of_files), len(sizes) - 1)
+        self.sizes = sizes[self._of_rows]
+
+    @classmethod
+    def of(cls, table: Source, column: str, web: bool = True) -> FileSums:
+        """Those of a column of a table."""
+        rows, contents = table.frame.index.to_numpy(), table.contents.get(column)
+        came = None if contents is None else np.stack([contents.sizes, contents.crcs])[:, rows]
+        return cls(column_places(table, column), came, web)
 
     def crcs(self, rows: np.ndarray) -> np.ndarray:
-        """The checksum of the files of these rows, a mask; -1 for all others.
+        """The checksums of the files of some rows, a mask; -1 for all others.
 
         Raises:
             UnreachableError: a store does not answer.
         """
         wanted = np.unique(self._of_rows[rows & (self.sizes >= 0)])
-        crcs = np.full(len(self._places), -1)
-        crcs[wanted] = self._each(self._crc, wanted.tolist())
-        return np.where(rows, self._by_row(crcs), -1)
+        unread = wanted[self._crcs[wanted] < 0].tolist()
+        self._crcs[unread] = [*in_threads(_crc, [self._files[number] for number in unread])]
+        return np.where(rows, self._crcs[self._of_rows], -1)
 
-    def _by_row(self, values: np.ndarray) -> np.ndarray:
-        """What is known of places, by row; -1 for a row without a place."""
-        return np.append(values, -1)[self._of_rows]
 
-    def _sizes(self) -> np.ndarray:
-        sizes = np.full(len(self._places), -1)
-        if self._contents is not None:
-            sizes = self._contents.sizes[self._rows].astype(np.int64)
-        others = np.flatnonzero(sizes < 0).tolist()
-        for number, file in zip(others, self._described(others), strict=True):
-            if file is not None:
-                sizes[number] = file.size
-                if file.crc32c is not None:
-                    self._told[number] = file.crc32c
-        return sizes
-
-    def _described(self, numbers: Sequence[int]) -> list[storage.Description | None]:
-        folders = Counter(os.path.dirname(self._places[number]) for number in numbers)
-        listings = {}
-        for folder, files in folders.items():
-            if files >= LISTED and not (storage.is_local(folder) or _on_the_web(folder)):
-                with contextlib.suppress(storage.UnreadableError):  # which files may still allow
-                    listings[folder] = storage.descriptions(folder)
-
-        def describe(number: int) -> storage.Description | None:
-            path = self._places[number]
-            folder, name = os.path.split(path)
-            if folder in listings:
-                return listings[folder].get(name)
-            try:
-                return None if _on_the_web(path) else storage.describe(path)
-            except storage.UnreadableError:
-                return None
-
-        return self._each(describe, numbers)
-
-    def _crc(self, number: int) -> int:
-        if self._contents is not None and self._contents.holds(self._rows[number]):
-            return google_crc32c.value(self._contents.file(self._rows[number]))
-        try:
-            crc = self._told.get(number)
-            return storage.sums(self._places[number])[1] if crc is None else crc
-        except storage.UnreadableError:
-            return -1
-
-    def _each(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
-        """The results of `work` for some places, in threads."""
-        size = _TOGETHER if all(storage.is_local(self._places[one]) for one in numbers) else 1
-        groups = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-        made = map_at_once(lambda group: [*map(work, group)], groups, storage.REMOTE_THREADS)
-        return [*itertools.chain.from_iterable(made)]
+def _crc(path: str) -> int:
+    with contextlib.suppress(storage.UnreadableError):
+        return storage.sums(path)[1]
+    return -1
 
 
 def _on_the_web(path: str) -> bool:
     return storage.scheme(path) in ("http", "https")
+
+
+def describing(paths: Iterable[str]) -> Callable[[str], storage.Description | None]:
+    """`storage.describe` for these files, of which one listing may tell a whole folder."""
+    stored = (path for path in paths if not (storage.is_local(path) or _on_the_web(path)))
+    listings = {}
+    for folder, files in Counter(map(storage.parent, stored)).items():
+        if files >= LISTED:
+            with contextlib.suppress(storage.UnreadableError):  # which files may still allow
+                listings[folder] = storage.descriptions(folder)
+
+    def describe(path: str) -> storage.Description | None:
+        folder, _, name = path.rpartition("/")
+        return listings[folder].get(name) if folder in listings else storage.describe(path)
+
+    return describe
+
+
+def in_threads(
+    work: Callable[[T], R], files: Sequence[T], path: Callable[[T], str] = str
+) -> Iterator[R]:
+    """The results of `work` for some files, in order, each as soon as it can be had.
+
+    Args:
+        path: of a file.
+    """
+    local = all(storage.is_local(path(file)) for file in files)
+    together = max(1, min(_TOGETHER, len(files) // storage.REMOTE_THREADS)) if local else 1
+    groups = [files[start : start + together] for start in range(0, len(files), together)]
+    if len(groups) < 2:
+        yield from map(work, files)
+        return
+    with ThreadPool(storage.REMOTE_THREADS) as pool:
+        ahead = 2 * storage.REMOTE_THREADS
+        made = map_ahead(pool, lambda group: [*map(work, group)], groups, ahead)
+        yield from itertools.chain.from_iterable(made)

@@ -16,24 +16,28 @@ from tfrecorder.display.tables import escaped
 from tfrecorder.sources.table import Source, as_texts
 
 
-def places(uris: pa.Array, base: str, files: pa.Array | None = None) -> pa.LargeStringArray:
+def places(
+    uris: pa.Array, base: str | pa.Array, files: pa.Array | None = None
+) -> pa.LargeStringArray:
     """The place of each uri: an absolute path without "." and "..", or a uri on a store.
 
     Links are followed only where a ".." leads out of one, as the system does that opens the file.
 
     Args:
         uris: texts; a null has no place.
-        base: the folder that relative uris start from.
+        base: the folder that relative uris start from, or that of each.
         files: for each image that came as bytes, the name made from its content, which is its
             place; "" for all others.
     """
     text = pa.large_string()
-    start = pa.scalar(base.rstrip("/") + "/", text)
-    whole = pc.binary_join_element_wise(start, uris, pa.scalar("", text))
+    bases = pa.repeat(pa.scalar(base, text), len(uris)) if isinstance(base, str) else base
+    start = pc.utf8_rtrim(bases, "/")
+    whole = pc.binary_join_element_wise(start, uris, pa.scalar("/", text))
     whole = pc.if_else(pc.starts_with(uris, "/"), uris, whole)
     odd = pc.fill_null(_are_odd(uris), False)
     if pc.any(odd).as_py():
-        whole = pc.replace_with_mask(whole, odd, _places_of_odd(uris.filter(odd), base))
+        of_odd = _places_of_odd(uris.filter(odd), bases.filter(odd))
+        whole = pc.replace_with_mask(whole, odd, of_odd)
     return whole if files is None else pc.if_else(pc.equal(files, ""), whole, files)
 
 
@@ -67,15 +71,17 @@ def _are_odd(uris: pa.Array) -> pa.BooleanArray:
     return pc.or_(odd, pc.or_(pc.starts_with(uris, "."), pc.starts_with(uris, "~")))
 
 
-def _places_of_odd(uris: pa.Array, base: str) -> pa.Array:
+def _places_of_odd(uris: pa.Array, bases: pa.Array) -> pa.Array:
     """`places`, by a function of Python that is called once for each folder."""
     # In a uri of the scheme file, any character of the name may be escaped.
     escaped = pc.starts_with(uris, "file:", ignore_case=True)
-    plain = [storage.resolve(uri, base) for uri in uris.filter(escaped).to_pylist()]
+    plain = [storage.resolve(uri, "") for uri in uris.filter(escaped).to_pylist()]
     uris = pc.replace_with_mask(uris, escaped, pa.array(plain, pa.large_string()))
-    folders = pc.replace_substring_regex(uris, "[^/]*$", "").dictionary_encode()
-    distinct = [_place_of_folder(folder, base) for folder in folders.dictionary.to_pylist()]
-    wholes = pa.array(distinct, pa.large_string()).take(folders.indices)
+    folders = pc.replace_substring_regex(uris, "[^/]*$", "")
+    both = pc.binary_join_element_wise(folders, bases, pa.scalar("\0", pa.large_string()))
+    both = both.dictionary_encode()
+    distinct = [_place_of_folder(*one.split("\0")) for one in both.dictionary.to_pylist()]
+    wholes = pa.array(distinct, pa.large_string()).take(both.indices)
     names = pc.replace_substring_regex(uris, "(?s)^.*/", "")
     return pc.binary_join_element_wise(wholes, names, pa.scalar("", pa.large_string()))
 

@@ -7,16 +7,17 @@ import posixpath
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.conversion.removal_marks import Marks, Picture
+from tfrecorder.conversion.removal_marks import Marks
 from tfrecorder.display.tables import escaped
 from tfrecorder.output.spool import Spool
-from tfrecorder.sources.cells import Content, File, file_in, name_of
+from tfrecorder.sources.cells import Content, File, content_in, file_in
+from tfrecorder.sources.file_sums import FileSums
 from tfrecorder.sources.places import places
 from tfrecorder.streaming.stream_source import Unusable
 
@@ -50,23 +51,6 @@ def _name_fault(name: str) -> str | None:
 
 
 @dataclass
-class Removed:
-    """What was removed from the dataset of a batch.
-
-    Attributes:
-        marks: of these rows.
-        images: the columns of images, as the source names them.
-        readmit: such rows are let in.
-        came: the marks of those that came.
-    """
-
-    marks: Marks
-    images: list[str]
-    readmit: bool
-    came: frozenset[str] = frozenset()
-
-
-@dataclass
 class Batch:
     """The rows of a batch as they come.
 
@@ -75,17 +59,23 @@ class Batch:
         number: the number of the generation that it becomes.
         columns: the columns of images and masks, as the source names them.
         base: the folder of relative uris; None makes them absolute as they come.
-        removed: what of the dataset was removed.
+        marks: of what was removed from the dataset.
+        images: the columns of images, in the order of the marks.
+        readmit: rows that were removed are let in.
         began: when its first row came, by `time.monotonic`.
+        came: the marks of those rows that came.
     """
 
     spool: Spool
     number: int
     columns: list[str]
     base: str | None
-    removed: Removed
+    marks: Marks
+    images: list[str]
+    readmit: bool
     began: float = field(default_factory=time.monotonic)
     rows: list[Row] = field(default_factory=list)
+    came: frozenset[str] = frozenset()
 
     def add(self, cells: Mapping[str, Any], position: str) -> bool:
         """Add a row; its images are spooled if they came as bytes.  False if it was removed before.
@@ -96,29 +86,22 @@ class Batch:
         Raises:
             OSError: an image cannot be spooled.
         """
-        removed = self.removed
-        if removed.marks and not isinstance(cells, Unusable):
-            found = removed.marks.found(self._pictures(cells), every=removed.readmit)
-            if found and not removed.readmit:
+        if self.marks and self.images and not isinstance(cells, Unusable):
+            images = [self._image(cells.get(column)) for column in self.images]
+            removed, marks = self.marks.found(images, every=self.readmit)
+            if removed.any() and not self.readmit:
                 return False
-            removed.came |= found
+            self.came |= marks
         self.rows.append(self._row(cells, position))
         return True
 
-    def _pictures(self, cells: Mapping[str, Any]) -> list[Picture]:
-        """The images of a row; those of a row that becomes a reject have no place."""
-        pictures = []
-        for column in self.removed.images:
-            cell = self._cell(cells.get(column))
-            if isinstance(cell, File):
-                read = partial(bytes, cell.data)
-                pictures.append(Picture(name_of(cell.data), read, len(cell.data)))
-            else:
-                uri = cell if isinstance(cell, str) else None
-                uris = pa.array([uri], pa.large_string())
-                place = places(uris, self.base or os.getcwd())[0].as_py()
-                pictures.append(Picture(place or ""))
-        return pictures
+    def _image(self, cell: Any) -> FileSums:
+        """The image in a cell of a row; one without a place in a row that becomes a reject."""
+        cell = content_in(self._cell(cell))
+        if isinstance(cell, Content):
+            return FileSums(pa.array([cell.file], pa.large_string()), np.array([cell[2:]]).T)
+        uri = pa.array([cell if isinstance(cell, str) else None], pa.large_string())
+        return FileSums(places(uri, self.base or os.getcwd()))
 
     def _cell(self, cell: Any) -> Any:
         """What a cell of a column of images holds, as `file_in` gives it."""
@@ -137,9 +120,8 @@ class Batch:
             if isinstance(cell, File):
                 if cell.name and (fault := _name_fault(cell.name)) is not None:
                     return Row(Unusable(name, fault), position, name)
-                file = name_of(cell.data)
-                self.spool.put(file, cell.data)
-                cell = Content(file, cell.name or file, len(cell.data))
+                data, cell = cell.data, content_in(cell)
+                self.spool.put(cell.file, data)
             elif isinstance(cell, str) and cell and self.base is None:
                 cell = storage.resolve(cell, os.getcwd())
             if column in kept:

@@ -32,7 +32,7 @@ from tfrecorder.runners import in_process
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.schema.kinds import Image, Mask
-from tfrecorder.streaming.batch import Batch, Removed
+from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
 from tfrecorder.streaming.stream_source import OpenedSource
@@ -101,8 +101,10 @@ class StreamedDataset:
         number = 0 if self.newest is None else self.newest.number + 1
         of_images = [theirs.get(name, name) for name in sorted(images)]
         self._marks = read_marks(self.where, self.newest) if self._marks is None else self._marks
-        removed = Removed(self._marks, of_images, self.readmit)
-        return Batch(Spool(self.where), number, named, self.source.base, removed)
+        return Batch(
+            *(Spool(self.where), number, named, self.source.base),
+            *(self._marks, of_images, self.readmit),
+        )
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
@@ -144,8 +146,8 @@ class StreamedDataset:
         batch.spool.flush()
         self.staged = plan.digest
         staged = read_plan(self.where)
-        if staged is None and batch.removed.came:
-            self._marks = batch.removed.marks.without(batch.removed.came)
+        if staged is None and batch.came:
+            self._marks = batch.marks.without(batch.came)
             plan = self._marks.publish(self.where, plan)
         if staged is None:
             stage_next(plan, planned, self.where)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +32,8 @@ def named(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
     for file in storage.files_below(directory) if uris else ():
         try:
             with storage.local_copy(os.path.join(directory, file)) as copy:
-                there = {*_found(uris, _values(file, copy, longest))}
+                values = _values(file, copy, longest)
+                there = {uri for some in values for uri in _found(some, uris)}
         except (storage.UnreadableError, OSError) as error:
             yield unread(file, error)
         except pa.ArrowException as error:
@@ -45,11 +46,11 @@ def named(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
 
 def _values(file: str, copy: str, longest: int) -> Iterator[pa.Array]:
     """All that a file may name something in, each with a byte before and after it."""
-    yield _framed([file.encode()])
+    yield _framed(pa.array([file.encode()], pa.large_binary()))
     with storage.open_seekable(copy) as opened:
         before = b"\n"
         while data := opened.read(_TOGETHER):
-            yield _framed([before + data])
+            yield _framed(pa.array([before + data], pa.large_binary()))
             before = data[-longest:]
     if file.endswith(".parquet"):
         with pq.ParquetFile(copy) as table:
@@ -61,18 +62,16 @@ def _values(file: str, copy: str, longest: int) -> Iterator[pa.Array]:
                         yield _framed(column.cast(pa.large_binary()))
 
 
-def _framed(values: Sequence[bytes] | pa.Array) -> pa.Array:
+def _framed(values: pa.Array) -> pa.Array:
     ends = pa.scalar(b"\n", pa.large_binary())
-    wholes = pa.array(values, pa.large_binary()) if isinstance(values, list) else values
-    return pc.binary_join_element_wise(ends, wholes, ends, pa.scalar(b"", pa.large_binary()))
+    return pc.binary_join_element_wise(ends, values, ends, pa.scalar(b"", pa.large_binary()))
 
 
-def _found(uris: Sequence[str], values: Iterable[pa.Array]) -> Iterator[str]:
-    groups = [uris[start : start + _AT_ONCE] for start in range(0, len(uris), _AT_ONCE)]
-    for value in values:
-        for group in groups:
-            if _any(value, group):
-                yield from (uri for uri in group if _any(value, [uri]))
+def _found(values: pa.Array, uris: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(uris), _AT_ONCE):
+        group = uris[start : start + _AT_ONCE]
+        if _any(values, group):
+            yield from (uri for uri in group if _any(values, [uri]))
 
 
 def _any(values: pa.Array, uris: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.plan.plan import Plan
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.fields import file_fields
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.verification.absence import named
 from tfrecorder.verification.expectation import (
@@ -116,12 +116,13 @@ def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) ->
     damaged = {fault.file for fault in faults}
     shards = [shard for shard in expected.shards if shard.table not in damaged]
     fields = Plan.of(expected.last.manifest).fields if expected.last else ()
-    files = sum(isinstance(field.kind, (Image, Mask)) for field in fields)
-    total = files * sum(expected.done[s].records for s in shards if s in expected.done)
+    total = len(file_fields(fields)) * sum(
+        expected.done[s].records for s in shards if s in expected.done
+    )
     counts = Counter(dict.fromkeys(COUNTED, 0))
     with _bar(shown, total, unit=" source files") as advance:
         others = other_sources(expected.directory, shards, fields, counts, advance)
-        faults[:] = _sorted([*faults, *at_most(other.fault for other in others)])
+        faults[:] = _sorted([*faults, *at_most(fault for _, fault in others)])
     return dict(counts)
 
 

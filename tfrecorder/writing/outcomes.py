@@ -19,8 +19,7 @@ from tfrecorder.format.plan_columns import (
     source_of,
 )
 from tfrecorder.plan.plan import Plan
-from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.fields import Field, file_fields
 
 #: The key under which a table names its form, and the number of this one.
 FORM, FORM_NUMBER = "tfrecorder.table/form", "1"
@@ -42,7 +41,7 @@ class Outcomes:
     """
 
     def __init__(self, fields: Iterable[Field]) -> None:
-        files = [field for field in fields if isinstance(field.kind, (Image, Mask))]
+        files = file_fields(fields)
         self._keys = [field.key for field in files]
         self._sources = [name for field in files for name in source_of(field)]
         self._cells: list[Any] = []
