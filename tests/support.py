@@ -197,6 +197,11 @@ def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> N
     shorten_pauses(monkeypatch, seconds / 120)
 
 
+def list_folders_of(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    """List a folder of a bucket from so few files on, so that a test need not make a thousand."""
+    monkeypatch.setattr("tfrecorder.sources.file_sums.LISTED", files)
+
+
 def is_installed(package: str) -> bool:
     """A package or a module of one is there; it is not imported here, but its parents are."""
     try:

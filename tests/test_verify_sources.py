@@ -12,11 +12,10 @@ import pytest
 from gcs.control import Gcs
 from growing_cases import QUIET, drawn, table
 from objects.control import S3
-from support import PHOTOS, invoke, records, shorten_patience
+from support import PHOTOS, invoke, list_folders_of, records, shorten_patience
 
 import tfrecorder
 from tfrecorder.errors import UnreachableError
-from tfrecorder.sources import file_sums
 
 pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
 
@@ -229,7 +228,7 @@ def in_bucket(gcs: Gcs, count: int) -> None:
 def test_of_a_bucket_nothing_is_read_but_what_changed(
     gcs: Gcs, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_sums, "LISTED", 100)
+    list_folders_of(monkeypatch, 100)
     in_bucket(gcs, count)
     assert others() == {}
     if count == 120:
@@ -250,7 +249,7 @@ def test_of_a_bucket_nothing_is_read_but_what_changed(
 def test_a_folder_that_may_not_be_listed_is_asked_file_by_file(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_sums, "LISTED", 100)
+    list_folders_of(monkeypatch, 100)
     in_bucket(gcs, 110)
     gcs.inject("status", status=403, operation="list")
     assert others() == {}
