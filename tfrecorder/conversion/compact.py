@@ -17,12 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.conversion.changed_rows import (
-    Added,
-    StoredRows,
-    changed_plan,
-    stored_rows,
-)
+from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import Job
 from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
 from tfrecorder.conversion.record_copies import statistics_of, uris_of
