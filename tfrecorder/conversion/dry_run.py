@@ -185,15 +185,15 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
         standing = standing_of(where)
-        staged = find(where, standing, rows.plan, rows.options)
-        if isinstance(staged, Plan):
-            pending = len(pending_shards(where, staged, rows.options))
+        found = find(where, standing, rows.plan, rows.options)
+        if found is not None:
+            pending = (
+                0 if isinstance(found, Commit) else len(pending_shards(where, found, rows.options))
+            )
     sizes = rows.sizes()
     rows.check()
-    plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing, where)
-    summary = plan.summary
-    if isinstance(staged, Commit):
-        summary, pending = rows.plan.summary, 0
+    plan = found if isinstance(found, Plan) else begun(rows, sizes, standing, where)
+    summary = rows.plan.summary if isinstance(found, Commit) else plan.summary
     labels = class_field(plan.fields)
     return DryRun(
         output_dir=job.path,

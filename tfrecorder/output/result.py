@@ -224,11 +224,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     else:
         every = [newest := read_commit(output_dir, commit)]
     done, plan = all_done(every), Plan.of(newest.manifest)
-    totals, labels, history = (
-        add_up(done.values()),
-        class_field(plan.fields),
-        newest.manifest["history"],
-    )
+    totals, labels = add_up(done.values()), class_field(plan.fields)
+    history = newest.manifest["history"]
     summary = Summary() if commit is None else plan.summary
     return ConversionResult(
         output_dir=output_dir,
