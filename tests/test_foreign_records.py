@@ -25,7 +25,7 @@ from foreign_cases import (
     write,
 )
 from reading_cases import pillow_pixels
-from support import invoke
+from support import encoded, framed, invoke
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
@@ -153,6 +153,39 @@ def test_further_keys_can_be_asked_for(tmp_path: Path) -> None:
     for number, (loaded, found) in enumerate(both(tmp_path, **options)):
         alike(loaded, found)
         assert loaded[1][f"{OBJECT}/is_crowd"].tolist() == [0] * len(BOXES[number])
+
+
+def test_features_in_parts_out_of_order_and_unpacked(tmp_path: Path) -> None:
+    """Protocol buffers may be written in many ways; the last of two equal keys counts."""
+    photo, key = PHOTOS[0].read_bytes(), b"image/class/label"
+
+    def part(values: dict[str, Any]) -> bytes:
+        return encoded({"image/encoded": photo, **values})
+
+    def entry(*fields: bytes) -> bytes:
+        features = b"\x0a" + bytes([len(b"".join(fields))]) + b"".join(fields)
+        return b"\x0a" + bytes([len(features)]) + features
+
+    name = b"\x0a" + bytes([len(key)]) + key
+    packed, unpacked = b"\x12\x05\x1a\x03\x0a\x01\x05", b"\x12\x04\x1a\x02\x08\x06"
+    records = [
+        part({"image/class/label": 3}),
+        part({"image/class/label": 3}) + encoded({"image/class/label": 4}),
+        part({}) + entry(name, packed),
+        part({}) + entry(packed, name),
+        part({}) + entry(name, unpacked),
+        part({"a" * 200: 1}) + entry(name, unpacked),
+    ]
+    (tmp_path / "train.tfrecord").write_bytes(b"".join(map(framed, records)))
+    # Not by `load`: TensorFlow's own parser takes a key only before its value.
+    expected = [
+        tf.train.Example.FromString(record).features.feature[key.decode()].int64_list.value[:]
+        for record in records
+    ]
+    found = list(tfrecorder.Records(tmp_path, "TRAIN"))
+    assert [[label] for _, label in found] == expected == [[3], [4], [5], [5], [6], [6]]
+    for pixels, _ in found:
+        np.testing.assert_array_equal(pixels, pillow_pixels(photo))
 
 
 def _without(record: dict[str, Any], *keys: str) -> dict[str, Any]:

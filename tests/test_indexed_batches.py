@@ -48,6 +48,19 @@ def seen(loop: Any, most: int | None = None) -> list[int]:
     return found
 
 
+def test_what_is_kept_of_a_batch_stays_as_it_is(out: str) -> None:
+    """The memory of a batch is only used again once nobody has any part of it."""
+    kept, expected = [], []
+    for number, (images, _) in enumerate(batches(out, "TRAIN", batch_size=2, image_size=20)):
+        part = [images[1], images.reshape(-1)[::7], memoryview(images)][number % 3]
+        kept.append(part)
+        expected.append(np.array(part))
+        del images, part
+    assert len(kept) == 18
+    for ours, theirs in zip(kept, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_batches_hold_the_elements_of_records(out: str, layout: str, dtype: str) -> None:

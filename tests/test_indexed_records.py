@@ -147,6 +147,19 @@ def test_each_image_has_memory_of_its_own(tmp_path: Path) -> None:
     assert mean_difference(kept[0], kept[1]) > 5
 
 
+def test_images_of_many_sizes_are_resized_one_after_another(tmp_path: Path) -> None:
+    """Each alone in a fresh thread, which has no memory of others, and all in this one."""
+    pixels = photograph(120, 160)
+    files = {f"{side}.jpg": jpeg(pixels[: 100 + side, : 150 - side]) for side in range(12)}
+    records = Records(convert_images(tmp_path / "out", files), "TRAIN", image_size=64)
+    for number in range(12):
+        with ThreadPoolExecutor(1) as fresh:
+            alone, _ = fresh.submit(records.__getitem__, number).result()
+        for turn in (number, number - 1, number):
+            found = records[turn][0]
+        np.testing.assert_array_equal(found, alone)
+
+
 # ---------------------------------------------------------------------------------------------
 # A sequence.
 

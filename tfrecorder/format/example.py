@@ -27,6 +27,9 @@ import numpy as np
 #: A parsed feature: a list of bytes, or an array of float32 or int64.
 Values = list[bytes] | np.ndarray
 
+#: Where features begin and end, by key.
+Places = dict[str, tuple[int, int]]
+
 # Tags, which are field << 3 | wire type: of fields with a length, and of a single unpacked number.
 _ONE, _TWO, _THREE = 0x0A, 0x12, 0x1A
 _ONE_VARINT, _ONE_FLOAT = 0x08, 0x0D
@@ -234,13 +237,14 @@ def parse_features(
                 pair = dict(_tagged(entry))
                 name = bytes(pair.get(_ONE, b"")).decode()
                 if keys is None or name in keys:
-                    features[name] = _parse_feature(pair.get(_TWO, memoryview(b"")), take)
+                    features[name] = parse_feature(pair.get(_TWO, memoryview(b"")), take)
     except (IndexError, ValueError) as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
     return features
 
 
-def _parse_feature(message: memoryview, take: Callable[[memoryview], Any]) -> Any:
+def parse_feature(message: memoryview, take: Callable[[memoryview], Any]) -> Any:
+    """The values of one feature."""
     values: Any = []
     for tag, body in _tagged(message):
         # Numbers may be packed or not: readers must accept both.
@@ -253,6 +257,73 @@ def _parse_feature(message: memoryview, take: Callable[[memoryview], Any]) -> An
             numbers = [n for item in _fields(body, _ONE, _ONE_VARINT) for n in _integers(item)]
             values = np.array(numbers, dtype=np.uint64).astype(np.int64)
     return values
+
+
+def find_features(
+    data: bytes, at: int, end: int, keys: Mapping[bytes, str], once: bool = False
+) -> Places | None:
+    """Where the wanted features are, in an Example of the plain form that all writers give it.
+
+    It takes a tenth of the time of parsing them.
+
+    Args:
+        data: holds the Example from `at` to `end`.
+        keys: the wanted keys, by their UTF-8.
+        once: no key comes twice, so that the search can end with the last wanted one.
+
+    Returns:
+        Where the Feature of each key begins and ends, for those that are there; None for another
+        form, which only `parse_features` can take.
+    """
+    found: Places = {}
+    try:
+        at, size = _enter(data, at)
+        if at + size != end:
+            return None
+        while at < end:
+            tag, size, at = data[at], data[at + 1], at + 2
+            if size >= 0x80:
+                size, at = _read_varint(data, at - 1)
+            stop, name, value = at + size, at + 2, at + 2 + data[at + 1]
+            if tag != _ONE or data[at] != _ONE or value - name >= 0x80 or data[value] != _TWO:
+                return None
+            key = keys.get(data[name:value])
+            size, value = data[value + 1], value + 2
+            if size >= 0x80:
+                size, value = _read_varint(data, value - 1)
+            if value + size != stop:
+                return None
+            if key is not None:
+                found[key] = value, stop
+                if once and len(found) == len(keys):
+                    return found
+            at = stop
+    except (IndexError, ValueError):
+        return None
+    return found if at == end else None
+
+
+def find_bytes(data: bytes, at: int, end: int) -> tuple[int, int] | None:
+    """Where the only bytes of a Feature from `at` to `end` begin and end; None for any other."""
+    try:
+        values, size = _enter(data, at)
+        at, length = _enter(data, values)
+    except (IndexError, ValueError):
+        return None
+    return (at, end) if values + size == at + length == end else None
+
+
+def find_integer(data: bytes, at: int, end: int) -> int | None:
+    """The only integer of a Feature from `at` to `end`, if it is packed; None for any other."""
+    try:
+        values, size = _enter(data, at, _THREE)
+        at, length = _enter(data, values)
+        value, stop = _read_varint(data, at)
+    except (IndexError, ValueError):
+        return None
+    if not values + size == at + length == stop == end:
+        return None
+    return value if value < 2**63 else value - 2**64
 
 
 def _integers(item: Any) -> Iterator[int]:

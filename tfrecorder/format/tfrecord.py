@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 import google_crc32c
+import numpy as np
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
@@ -176,6 +177,24 @@ def is_header(data: bytes) -> bool:
     return _HEADER.unpack(data[:HEADER_BYTES])[1] == masked_crc(google_crc32c.value(data[:8]))
 
 
+def check_frame(framed: bytes) -> None:
+    """Compare the checksums of one record.
+
+    Raises:
+        ValueError: it is damaged; the message says how.
+    """
+    if len(framed) < FRAMING_BYTES:
+        raise ValueError("the file ends inside the header")
+    size, crc = _HEADER.unpack_from(framed)
+    if crc != masked_crc(google_crc32c.value(framed[:8])):
+        raise ValueError("the checksum of the length is wrong")
+    if size != len(framed) - FRAMING_BYTES:
+        raise ValueError(f"its length of {size:,} bytes is not that of the index")
+    data = np.frombuffer(framed, np.uint8, size, HEADER_BYTES)  # a view; memoryviews are refused
+    if _CRC.unpack_from(framed, HEADER_BYTES + size)[0] != masked_crc(google_crc32c.value(data)):
+        raise ValueError("the checksum of the data is wrong")
+
+
 def unframe(framed: bytes) -> bytes:
     """The data of one record, after its checksums were compared.
 
@@ -185,17 +204,13 @@ def unframe(framed: bytes) -> bytes:
     >>> unframe(b"".join(frame([b"abc"])))
     b'abc'
     """
-    if len(framed) < FRAMING_BYTES:
-        raise ValueError("the file ends inside the header")
-    size, crc = _HEADER.unpack(framed[:HEADER_BYTES])
-    if crc != masked_crc(google_crc32c.value(framed[:8])):
-        raise ValueError("the checksum of the length is wrong")
-    if size != len(framed) - FRAMING_BYTES:
-        raise ValueError(f"its length of {size:,} bytes is not that of the index")
-    data = framed[HEADER_BYTES:-FOOTER_BYTES]
-    if _CRC.unpack(framed[-FOOTER_BYTES:])[0] != masked_crc(google_crc32c.value(data)):
-        raise ValueError("the checksum of the data is wrong")
-    return data
+    check_frame(framed)
+    return data_of(framed)
+
+
+def data_of(framed: bytes) -> bytes:
+    """The data of a record that was checked."""
+    return framed[HEADER_BYTES:-FOOTER_BYTES]
 
 
 def read_places(file: BinaryIO, end: int) -> Iterator[Place]:

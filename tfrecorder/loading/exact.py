@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecorder.errors import DatasetError
+from tfrecorder.format.tfrecord import data_of
 from tfrecorder.images.geometry import DRAWS
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.ranks import cores_of_rank, seed_of
@@ -85,7 +86,7 @@ def read(stored: StoredDataset, split: str, found: tf.data.Dataset) -> tf.data.D
     together = max(1, min(64, _CALL_BYTES // mean))
 
     def of_numbers(wanted: np.ndarray) -> np.ndarray:
-        return np.array(reader.read(wanted.tolist(), lambda data, _: data), object)
+        return np.array(reader.read(wanted.tolist(), lambda framed, _: data_of(framed)), object)
 
     def in_graph(wanted: tf.Tensor, *more: tf.Tensor) -> tuple[tf.Tensor, ...] | tf.Tensor:
         records = tf.numpy_function(of_numbers, [wanted], tf.string)

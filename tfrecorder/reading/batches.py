@@ -18,6 +18,7 @@ from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
 from tfrecorder.options.signature import takes
+from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import collate, emptied
 from tfrecorder.reading.dataset import StoredDataset
@@ -217,16 +218,19 @@ class Batches:
         size = self._options.batch_size
         part = -(-size // threads)
         parts = -(-size // part)  # per full batch: all threads work on the same one
-        ahead = parts * prefetched(self._batch_bytes(), self._options.budget)
+        waiting = prefetched(self._batch_bytes(), self._options.budget)
+        ahead = parts * waiting
+        # Those that wait, those being made, and those that the loop still has in hand.
+        memory = BatchMemory((waiting + 4) * len(self._elements.spec.decoded))
         order = self._order(position)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
             reader: RecordReader | WindowReader = self._reader
             if position.mode == "blocks" and not self._reader.is_local:
-                waiting = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
-                reader = WindowReader(self._reader, order, waiting)
+                requests = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
+                reader = WindowReader(self._reader, order, requests)
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
-            tasks = self._tasks(order, reader, position.next, share, part)
+            tasks = self._tasks(order, reader, position.next, share, part, memory)
             results = map_ahead(pool, self._make, tasks, ahead + threads)
             for task, elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
@@ -242,6 +246,7 @@ class Batches:
         start: int,
         share: Share,
         part: int,
+        memory: BatchMemory,
     ) -> Iterator[_Task]:
         for _ in range(share.steps(start)):
             if isinstance(reader, WindowReader):
@@ -252,7 +257,7 @@ class Batches:
             pixels = {}
             if self._options.map_fn is None:
                 first = self._options.layout == "NCHW"
-                pixels = self._elements.pixel_arrays(len(numbers), first)
+                pixels = self._elements.pixel_arrays(len(numbers), first, memory)
             for begin in range(0, len(numbers), part):
                 some = numbers[begin : begin + part]
                 is_last = begin + part >= len(numbers)
@@ -262,17 +267,21 @@ class Batches:
     def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
         drawn = self._elements.drawn(task.epoch, task.numbers)
 
-        def make(data: bytes, place: int) -> Any:
+        def make(framed: bytes, place: int) -> Any:
             if is_unwanted():
                 raise UnwantedError
             slots = {key: pixels[task.begin + place] for key, pixels in task.pixels.items()}
-            return self._elements.make(data, drawn[place], slots)
+            if self._options.layout == "NCHW":
+                slots = {key: slot.transpose(1, 2, 0) for key, slot in slots.items()}
+            return self._elements.make(framed, drawn[place], slots)
 
         elements = task.reader.read(task.numbers, make)
         return task, [self._elements.mapped(element) for element in elements]
 
     def _batch_bytes(self) -> float:
-        slots = self._elements.pixel_arrays(1, False) if self._options.map_fn is None else {}
+        slots: dict[str, np.ndarray] = {}
+        if self._options.map_fn is None:
+            slots = self._elements.pixel_arrays(1, False, BatchMemory(0))
         return self._options.batch_size * max(1, sum(some.nbytes for some in slots.values()))
 
 

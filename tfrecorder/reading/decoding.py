@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import io
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,21 +12,23 @@ import simplejpeg
 from PIL import Image
 
 from tfrecorder.errors import OptionError
-from tfrecorder.images.geometry import is_mirrored, place, placement, random_part, trimmed
+from tfrecorder.images.geometry import (
+    Placement,
+    is_mirrored,
+    place,
+    placement,
+    random_part,
+    trimmed,
+)
 from tfrecorder.images.picture import TRIMMED, Picture, ratio_of
 from tfrecorder.reading.resizing import nearest, resize
+from tfrecorder.reading.scratch import filled
 
 #: The formats that records may hold; others are never tried.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF")
 
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-
-#: Bytes of decoded pixels up to which a thread keeps its buffer: the pages of a fresh array cost a
-#: tenth of the decoding time.
-MOST_KEPT = 2**24
-
-_OF_THREAD = threading.local()
 
 Shape = tuple[int, int]
 
@@ -53,8 +55,8 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
         return _fit(pixels, 1, picture, (pixels.shape[0], pixels.shape[1]), drawn)
     ratio = 1
     if picture.size is not None:
-        part = shape if drawn is None else random_part(shape, drawn)[1]
-        ratio = ratio_of(picture.scale_of(part))
+        part = None if drawn is None else random_part(shape, drawn)[1]
+        ratio = _ratio(picture, shape) if part is None else ratio_of(picture.scale_of(part))
     try:
         pixels = _jpeg_pixels(data, picture, ratio, shape)
     except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
@@ -72,20 +74,36 @@ def _fit(
     """
     if picture.size is None:
         return pixels
-    if ratio in TRIMMED and drawn is None:
-        height, width = trimmed(np.array(pixels.shape[:2]), shape, ratio)
+    if drawn is None:
+        (height, width), where = _placed(picture, shape, ratio)
         pixels = pixels[:height, :width]
-    # A random part and "fit" count from the stored image, as its mask does.
-    of_stored = drawn is not None or picture.resize == "fit"
-    whole = np.array(shape if of_stored else pixels.shape[:2])
-    where = placement(whole, picture.size, picture.resize, drawn)
-    if where.part is not None and of_stored:
+    else:
+        where = placement(np.array(shape), picture.size, picture.resize, drawn)
         where = replace(where, start=where.start // ratio, part=where.part // ratio)
 
     def resized(part: np.ndarray, size: Any) -> np.ndarray:
         return resize(part, (int(size[0]), int(size[1])), picture.antialias)
 
     return _mirrored(place(pixels, where, resized), drawn)
+
+
+# The images of a dataset have few shapes.
+@functools.lru_cache(maxsize=1024)
+def _ratio(picture: Picture, shape: Shape) -> int:
+    """The ratio at which an image of this shape is decoded."""
+    return ratio_of(picture.scale_of(shape))
+
+
+@functools.lru_cache(maxsize=1024)
+def _placed(picture: Picture, shape: Shape, ratio: int) -> tuple[Shape, Placement]:
+    """For an image decoded at 1/ratio: its size without what is beyond it, and where it goes."""
+    assert picture.size is not None
+    decoded = np.array([-(-side // ratio) for side in shape])
+    if ratio in TRIMMED:
+        decoded = trimmed(decoded, np.array(shape), ratio)
+    # "fit" counts from the stored image, as its mask does.
+    whole = np.array(shape) if picture.resize == "fit" else decoded
+    return (int(decoded[0]), int(decoded[1])), placement(whole, picture.size, picture.resize)
 
 
 def _mirrored(pixels: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
@@ -168,26 +186,20 @@ def _jpeg_shape(data: Encoded) -> Shape | None:
 def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> np.ndarray:
     """All pixels at 1/ratio, valid until the thread decodes the next image."""
     height, width = (-(-side // ratio) for side in shape)
-    return simplejpeg.decode_jpeg(
-        data,
-        _COLOURS[picture.channels],
-        fastdct=False,
-        fastupsample=False,
-        min_height=0 if ratio == 1 else height,
-        min_width=0 if ratio == 1 else width,
-        buffer=_room(height * width * picture.channels),
-        strict=False,
-    )
 
+    def fill(buffer: Any) -> np.ndarray:
+        return simplejpeg.decode_jpeg(
+            data,
+            _COLOURS[picture.channels],
+            fastdct=False,
+            fastupsample=False,
+            min_height=0 if ratio == 1 else height,
+            min_width=0 if ratio == 1 else width,
+            buffer=buffer,
+            strict=False,
+        )
 
-def _room(size: int) -> bytearray | None:
-    """This thread's buffer of at least this size; None if that is too large to keep."""
-    if size > MOST_KEPT:
-        return None
-    kept: bytearray = getattr(_OF_THREAD, "room", bytearray())
-    if len(kept) < size:
-        kept = _OF_THREAD.room = bytearray(size)
-    return kept
+    return filled((height, width, picture.channels), fill)
 
 
 def _by_pillow(data: Encoded, channels: int) -> np.ndarray:

@@ -8,9 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.format.example import parse_features
+from tfrecorder.format.example import (
+    find_bytes,
+    find_features,
+    find_integer,
+    parse_feature,
+    parse_features,
+)
+from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
+from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.decoding import (
     decode,
@@ -37,9 +45,19 @@ class Elements:
 
     def __init__(self, stored: StoredDataset, options: ReadOptions, seed: int) -> None:
         self.spec, self.seed = spec_of(stored, options), seed
-        self._keys = {feature.key for feature in self.spec.parsed}
+        self._is_ours = stored.form == "tfrecorder"
+        self._parsed = self.spec.parsed
+        if not (options.is_whole or self.spec.has_boxes):  # images are decoded by their own size
+            others = [field for field in self.spec.columns if field not in self.spec.decoded]
+            wanted = {feature.key for field in others for feature in field.features}
+            sizes = {key for field in self.spec.decoded for key in field.size_keys} - wanted
+            self._parsed = tuple(one for one in self.spec.parsed if one.key not in sizes)
+        self._keys = {feature.key.encode(): feature.key for feature in self._parsed}
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
+        self._dtypes = {
+            field.key: dtype_of(self.spec.pixels_of(field)[1]) for field in self.spec.decoded
+        }
 
     def drawn(self, epochs: Any, numbers: Sequence[int]) -> Sequence[np.ndarray | None]:
         """What `augment` draws for each record of these numbers; None without it.
@@ -54,42 +72,38 @@ class Elements:
 
     def make(
         self,
-        data: bytes,
+        framed: bytes,
         drawn: np.ndarray | None,
         slots: Mapping[str, np.ndarray] | None = None,
     ) -> Any:
         """The element of one record.
 
         Args:
-            data: the Example.
+            framed: the record, whose checksums were compared.
             drawn: by `drawn`, for this record.
-            slots: the arrays to fill for images and masks, by the key of their column; missing
-                ones are created.
+            slots: the arrays to fill for images and masks, [height, width, channels], by the key
+                of their column; missing ones are created.
 
         Raises:
             ValueError: the record does not belong to this dataset, or an image cannot be decoded.
         """
-        values = self._parse(data)
+        values = self._parse(framed)
         pixels = {
             field.key: self._pixels(field, values, drawn, (slots or {}).get(field.key))
             for field in self.spec.decoded
         }
         return self.spec.element(values, pixels, drawn, NUMPY)
 
-    def pixel_arrays(self, count: int, channels_first: bool) -> dict[str, np.ndarray]:
-        """Unfilled arrays for the images and masks of a batch, by the key of their column.
-
-        They are [count, height, width, channels], whatever their order in memory.
-        """
+    def pixel_arrays(
+        self, count: int, channels_first: bool, memory: BatchMemory
+    ) -> dict[str, np.ndarray]:
+        """Unfilled arrays for the images and masks of a batch, by the key of their column."""
         made = {}
         for field in self.spec.decoded:
             sides, dtype = self.spec.pixels_of(field)
             height, width, channels = (side or 0 for side in sides)
-            if channels_first:
-                shape = (count, channels, height, width)
-                made[field.key] = np.empty(shape, dtype_of(dtype)).transpose(0, 2, 3, 1)
-            else:
-                made[field.key] = np.empty((count, height, width, channels), dtype_of(dtype))
+            shape = (channels, height, width) if channels_first else (height, width, channels)
+            made[field.key] = memory.empty((count, *shape), dtype_of(dtype))
         return made
 
     def mapped(self, element: Any) -> Any:
@@ -99,12 +113,34 @@ class Elements:
             return element
         return function(*element) if isinstance(element, tuple) else function(element)
 
-    def _parse(self, data: bytes) -> Values:
-        values = parse_features(data, self._keys, memoryview)
-        return {
-            feature.key: self._typed(feature, values.get(feature.key, []))
-            for feature in self.spec.parsed
-        }
+    def _parse(self, framed: bytes) -> Values:
+        end = len(framed) - FOOTER_BYTES
+        places = find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
+        parsed: Values = {}
+        if places is None:
+            places, parsed = {}, parse_features(data_of(framed), self._keys.values(), memoryview)
+        values = {}
+        for feature in self._parsed:
+            key = feature.key
+            if place := places.get(key):
+                if (value := self._only(feature, framed, *place)) is not None:
+                    values[key] = value
+                    continue
+                parsed[key] = parse_feature(memoryview(framed)[slice(*place)], memoryview)
+            values[key] = self._typed(feature, parsed.get(key, []))
+        return values
+
+    def _only(self, feature: Feature, framed: bytes, at: int, end: int) -> Any:
+        """What `_typed` makes of a feature with one value, quicker; None if it is none of these."""
+        if feature.shape != () or feature.kind == "float":
+            return None
+        if feature.kind in NUMBERS:
+            value = find_integer(framed, at, end)
+            number: Any = np.bool_ if feature.kind == "bool" else np.int64
+            return None if value is None else number(value)
+        place = find_bytes(framed, at, end)
+        viewed = feature.kind in self._viewed
+        return place and (memoryview(framed) if viewed else framed)[slice(*place)]
 
     def _typed(self, feature: Feature, values: Any) -> Any:
         """The values of a feature as TensorFlow parses them."""
@@ -141,7 +177,7 @@ class Elements:
         else:
             pixels = (decode_raw if self.spec.is_raw else decode)(data, picture, drawn)
         if slot is None:
-            slot = np.empty(pixels.shape, dtype_of(self.spec.pixels_of(field)[1]))
+            slot = np.empty(pixels.shape, self._dtypes[field.key])
         elif slot.shape != pixels.shape:
             raise ValueError(f"its image has the shape {pixels.shape}, its batch {slot.shape}")
         if isinstance(field.kind, Mask):

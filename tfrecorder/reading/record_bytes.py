@@ -62,7 +62,7 @@ class RecordReader:
 
         Args:
             numbers: from 0 to `records` - 1; in a bucket, consecutive records are read together.
-            use: a record's data (an Example) and its place in `numbers` -> the result.
+            use: a record with its framing, and its place in `numbers` -> the result.
 
         Raises:
             DatasetError: a record is damaged, or `use` cannot take it (it raises ValueError); the
@@ -93,7 +93,8 @@ class RecordReader:
         self, shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
     ) -> T:
         try:
-            return use(tfrecord.unframe(framed), at)
+            tfrecord.check_frame(framed)
+            return use(framed, at)
         except ValueError as error:
             raise damaged_record(shard, offset, error, self._stored.form) from error
 
@@ -117,8 +118,8 @@ class RecordReader:
         """The shard of a record, and where it is in it: offset and size, with the framing."""
         index = bisect.bisect_right(self._ends, number)
         places = self._places_of(index)
-        row = number - self._ends[index] + len(places)
-        return self._shards[index], int(places[row, 0]), int(places[row, 1])
+        offset, size = places[number - self._ends[index] + len(places)].tolist()
+        return self._shards[index], offset, size
 
     def _places_of(self, index: int) -> np.ndarray:
         """The index of a shard, read when first needed; two threads may both read it."""
@@ -144,12 +145,12 @@ class OpenFiles:
         self._of_thread = threading.local()
 
     def read(self, shard: ShardFile, offset: int, size: int) -> bytes:
-        if not storage.is_local(shard.path):
-            with read_in_words(shard):
-                return read_at(self._remote(shard), offset, size)
         number = self._numbers.get(shard.path)
         if number is not None:
             return os.pread(number, size, offset)
+        if not storage.is_local(shard.path):
+            with read_in_words(shard):
+                return read_at(self._remote(shard), offset, size)
         with open_shard(shard) as file:
             if len(self._numbers) < MOST_OPEN:  # no lock: a fork could leave it held
                 number = os.dup(file.fileno())

@@ -134,8 +134,8 @@ class Records(Sequence[Any]):
         epochs = [getattr(number, "epoch", self._epoch) for number in numbers]
         drawn = self._elements.drawn(epochs, wanted)
 
-        def make(data: bytes, place: int) -> Any:
-            return self._elements.make(data, drawn[place])
+        def make(framed: bytes, place: int) -> Any:
+            return self._elements.make(framed, drawn[place])
 
         return [self._elements.mapped(element) for element in self._reader.read(wanted, make)]
 

@@ -3,6 +3,9 @@
 The filter is a triangle, as wide as the pixels that fall together, the same as in
 `tf.image.resize(antialias=True)`.  cykooz-resizer computes it (Rust's fast_image_resize).  Pillow
 does where cykooz-resizer has no wheels, with results that differ by one grey level at most.
+
+A resizer takes bytes and gives bytes, and copies them while it holds the GIL.  At least we can give
+it what we decode without another copy.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from tfrecorder.reading.scratch import bytes_of
+
 try:
     import cykooz_resizer as rust
 except ImportError:
     rust = None
 
-#: A resizer keeps its own buffers, so each thread has one.
+#: A resizer keeps its own buffers, so each thread has one, and what it wrote to last.
 _OF_THREAD = threading.local()
 
 
@@ -51,19 +56,24 @@ def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
     height, width, channels = pixels.shape
-    form = {1: rust.PixelType.U8, 3: rust.PixelType.U8x3, 4: rust.PixelType.U8x4}[channels]
-    source = rust.ImageData(width, height, form, pixels.tobytes())
-    target = rust.ImageData(size[1], size[0], form)
-    _resizer().resize(source, target, _rust_options(antialias))
+    source = rust.ImageData(width, height, _rust_form(channels), bytes_of(pixels))
+    resizer, target = _of_thread(size, channels)
+    resizer.resize(source, target, _rust_options(antialias))
     return np.frombuffer(target.get_buffer(), np.uint8).reshape(*size, channels)
 
 
-def _resizer() -> Any:
-    try:
-        return _OF_THREAD.resizer
-    except AttributeError:
+def _of_thread(size: tuple[int, int], channels: int) -> tuple[Any, Any]:
+    """This thread's resizer, and an image of this size to write to."""
+    if getattr(_OF_THREAD, "form", None) != (size, channels):
         _OF_THREAD.resizer = rust.Resizer()
-        return _OF_THREAD.resizer
+        _OF_THREAD.target = rust.ImageData(size[1], size[0], _rust_form(channels))
+        _OF_THREAD.form = size, channels
+    return _OF_THREAD.resizer, _OF_THREAD.target
+
+
+@functools.cache
+def _rust_form(channels: int) -> Any:
+    return {1: rust.PixelType.U8, 3: rust.PixelType.U8x3, 4: rust.PixelType.U8x4}[channels]
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
+from tfrecorder.format.tfrecord import data_of
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
@@ -56,6 +57,7 @@ def read_numbered(stored: StoredDataset, split: str, numbers: Iterable[int]) -> 
     reader = RecordReader(stored, split)
 
     def record(number: int) -> Record:
-        return reader.read([number], lambda data, _: Record(split, number, parse_example(data)))[0]
+        features = reader.read([number], lambda framed, _: parse_example(data_of(framed)))[0]
+        return Record(split, number, features)
 
     return map(record, sorted(map(int, numbers)))

@@ -1,0 +1,234 @@
+"""How long each reader, and `convert`, hold Python's lock (the GIL) for an image.
+
+    gil.py [--data DIR] [--rounds N] [--quick]
+
+py-spy looks at the process 500 times a second and counts the looks at which a thread holds the
+lock.  These times 2 ms, divided by the images of the run, are what a training loop in the same
+process has to wait for.  A thread that holds the lock and waits for a core is counted too, so other
+programs make the figures larger.  CPU seconds and images/s are measured in rounds without py-spy.
+
+    batches          `tfrecorder.batches` of 224x224 photographs, by the number of its threads
+    raw              the same of pictures of 128x128 that are stored as pixels
+    Records          `records[numbers]`, a batch at a time, decoded and `decode=False`
+    load             `tfrecorder.load` by option: the lock that tf.data and its answers take
+    convert          a whole conversion, in its one process
+
+Needs py-spy (`pip install py-spy`) and the right to trace processes, as root has it and, in
+containers, the capability SYS_PTRACE.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import data
+import harness
+import raw
+import stacks
+from harness import Bar, Case, Numbers, Timed
+
+IMAGES, QUICK_IMAGES = 2000, 500
+SIZE, BATCH = 224, 64
+
+#: Looks a second, and how many of these may fail.
+RATE, LOST = 500, 0.05
+
+#: What py-spy says once it looks, when it is late, and in the end.
+STARTED, LATE, ENDED = (
+    "Sampling process",
+    "behind in sampling",
+    re.compile(r"Samples: (\d+) Errors: (\d+)"),
+)
+
+
+def held(prepare: str, arguments: dict[str, Any], out: str = "") -> Timed:
+    """Another case, with a count of the looks at which its process holds the lock.
+
+    Raises:
+        RuntimeError: py-spy is not installed, or cannot look at this process.
+    """
+    module, function = prepare.split(":")
+    more = {"out": out} if out else {}
+    timed: Timed = getattr(importlib.import_module(module), function)(**arguments, **more)
+    program = stacks.py_spy()
+    if program is None:
+        raise RuntimeError("py-spy is not installed: pip install py-spy")
+
+    def run() -> Numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            path, said = os.path.join(folder, "stacks"), os.path.join(folder, "said")
+            command = [program, "record", "--gil", "--format", "raw", "--rate", str(RATE)]
+            command += ["--pid", str(os.getpid()), "--duration", "unlimited", "--output", path]
+            with open(said, "w") as log:
+                spy = subprocess.Popen(command, stdout=log, stderr=log)
+            while STARTED not in Path(said).read_text():
+                if spy.poll() is not None:
+                    raise RuntimeError(f"py-spy cannot look: {Path(said).read_text()}")
+                time.sleep(0.01)
+            numbers = timed()
+            spy.send_signal(signal.SIGINT)
+            spy.wait()
+            lines = Path(path).read_text().splitlines()
+            words = Path(said).read_text()
+        ended = ENDED.search(words)
+        if ended is None:
+            raise RuntimeError(f"py-spy did not say how often it looked: {words}")
+        looks, lost = map(int, ended.groups())
+        if not looks or lost > LOST * looks or LATE in words:
+            raise RuntimeError(f"py-spy could not look {RATE} times a second: {words}")
+        holding = sum(int(line.rpartition(" ")[2]) for line in lines)
+        return {**numbers, "looks": holding, "held": holding / RATE}
+
+    return run
+
+
+def batches(directory: str, epochs: int = 1, **options: Any) -> Timed:
+    """Epochs of `tfrecorder.batches`, after two batches of another."""
+    import tfrecorder
+
+    loop = tfrecorder.batches(directory, "TRAIN", batch_size=BATCH, seed=1, **options)
+    return _epochs(loop, epochs)
+
+
+def load(directory: str, epochs: int = 1, **options: Any) -> Timed:
+    """Epochs of `tfrecorder.load`."""
+    import tfrecorder
+
+    loop = tfrecorder.load(directory, "TRAIN", batch_size=BATCH, seed=1, **options)
+    return _epochs(loop, epochs)
+
+
+def _epochs(loop: Any, epochs: int) -> Timed:
+    for _, _ in zip(range(2), loop, strict=False):
+        pass
+
+    def run() -> Numbers:
+        first: list[Any] = []
+        for _ in range(epochs):
+            for batch in loop:
+                image, *_ = batch[0].values() if isinstance(batch[0], Mapping) else (batch[0],)
+                first.append(int(image.shape[0]))
+        return {"images": sum(first)}
+
+    return run
+
+
+def records(directory: str, epochs: int = 1, **options: Any) -> Timed:
+    """Every record in random order, a batch of numbers at a time."""
+    import numpy as np
+
+    import tfrecorder
+
+    found = tfrecorder.Records(directory, "TRAIN", **options)
+    order = np.random.default_rng(0).permutation(len(found))
+
+    def run() -> Numbers:
+        for _ in range(epochs):
+            for start in range(0, len(order), BATCH):
+                found[order[start : start + BATCH]]
+        return {"images": epochs * len(order)}
+
+    return run
+
+
+def make_cases(folder: Path, count: int) -> list[Case]:
+    """The cases, without py-spy."""
+    csv = raw.all_in_train(data.listed(data.photographs(folder, count), count))
+    photos = {"directory": raw.written(csv, folder / f"gil-{count}", num_shards=8)}
+    boxes = {"directory": raw.written(with_boxes(csv), folder / f"gil-boxes-{count}")}
+    pixels = {"image_size": (128, 128), "image_format": "raw"}
+    small = {"directory": raw.written(csv, folder / f"gil-raw-{count}", **pixels), "epochs": 5}
+    sized = {**photos, "image_size": SIZE}
+    return [
+        Case("batches, 1 thread", "gil:batches", {**sized, "num_threads": 1}),
+        Case("batches, 2 threads", "gil:batches", {**sized, "num_threads": 2}),
+        Case("batches, float32", "gil:batches", {**sized, "num_threads": 1, "dtype": "float32"}),
+        Case("batches, augment", "gil:batches", {**sized, "num_threads": 1, "augment": True}),
+        Case("batches, raw", "gil:batches", {**small, "num_threads": 1}),
+        Case("Records", "gil:records", sized),
+        Case("Records, undecoded", "gil:records", {**photos, "decode": False, "epochs": 5}),
+        Case("load", "gil:load", sized),
+        Case("load, exact", "gil:load", {**sized, "shuffle": "exact"}),
+        Case("load, exact, augment", "gil:load", {**sized, "shuffle": "exact", "augment": True}),
+        Case("load, augment", "gil:load", {**sized, "augment": True}),
+        Case("load, boxes", "gil:load", {**boxes, "image_size": SIZE, "max_boxes": 4}),
+        Case("load, raw", "gil:load", small),
+        Case("load, raw, exact", "gil:load", {**small, "shuffle": "exact"}),
+        Case("convert, header", "writing:convert", {"source": str(csv), "check": "header"}, True),
+        Case("convert, decode", "writing:convert", {"source": str(csv), "check": "decode"}, True),
+    ]
+
+
+def with_boxes(csv: Path) -> Path:
+    """The same pictures with two boxes each, as AutoML writes them."""
+    import pandas as pd
+
+    frame = pd.read_csv(csv)
+    path = csv.with_name(f"boxes-{csv.stem}.csv")
+    corners = [("0.1", "0.1", "0.6", "0.7"), ("0.3", "0.2", "0.9", "0.9")]
+    lines = [
+        f"{row.split},{row.image_uri},{row.label},{left},{upper},,,{right},{lower},,"
+        for row in frame.itertuples()
+        for left, upper, right, lower in corners
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def main(arguments: list[str] | None = None) -> bool:
+    parser = harness.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="few images")
+    parser.add_argument("--cases", help="only these, parted by ;")
+    chosen = parser.parse_args(arguments)
+    cases = make_cases(chosen.data.resolve(), QUICK_IMAGES if chosen.quick else IMAGES)
+    if chosen.cases:
+        cases = [case for case in cases if case.name in chosen.cases.split(";")]
+    spied = [
+        Case(
+            f"{case.name}: held",
+            "gil:held",
+            {"prepare": case.prepare, "arguments": case.arguments},
+            case.writes,
+        )
+        for case in cases
+    ]
+    results = harness.run_rounds([*cases, *spied], chosen.rounds, chosen.data)
+    by_name = {result.case.name: result for result in results}
+    for result in results:
+        for one in result.rounds:
+            one["CPU us"] = one["cpu"] / one["images"] * 1e6
+            if "held" in one:
+                one["GIL us"] = one["held"] / one["images"] * 1e6
+    rows = [["", "GIL held, us an image", "CPU, us an image", "images/s"]]
+    gil = {}
+    for case in cases:
+        plain, spy = by_name[case.name], by_name[f"{case.name}: held"]
+        gil[case.name] = spy.median("GIL us")
+        rate = plain.median("images") / plain.median("seconds")
+        rows.append(
+            [case.name, f"{gil[case.name]:.0f}", f"{plain.median('CPU us'):.0f}", f"{rate:,.0f}"]
+        )
+    asked = {"batches, 2 threads": 120, "convert, header": 60, "convert, decode": 60}
+    bars = [
+        Bar(f"{name}: GIL held, us an image", gil[name], most, at_least=False)
+        for name, most in asked.items()
+        if name in gil
+    ]
+    if "batches, raw" in by_name:
+        cpu = by_name["batches, raw"].median("CPU us")
+        bars.append(Bar("batches, raw: CPU, us an image", cpu, 25, at_least=False))
+    return harness.report("gil", results, {"held": rows}, bars)
+
+
+if __name__ == "__main__":
+    raise SystemExit(0 if main() else 1)
