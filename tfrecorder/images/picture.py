@@ -15,7 +15,7 @@ RATIOS = (1, 2, 4, 8)
 TRIMMED = (4, 8)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # by identity: readers look up what is known of it for each image
 class Picture:
     """Which pixels are wanted.
 

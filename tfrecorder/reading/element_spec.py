@@ -110,15 +110,16 @@ class ElementSpec:
         if self.options.is_whole:
             return values | {field.encoded_key: pixels[field.key] for field in self.decoded}
 
+        def value(field: Field) -> Any:
+            if field.key in pixels:
+                return pixels[field.key]
+            return self._value(field, values, drawn, engine)
+
         def half(fields: Sequence[Field]) -> Any:
             """The value of one column, or a dict of the values of several."""
-            made = {
-                field.column: pixels[field.key]
-                if field.key in pixels
-                else self._value(field, values, drawn, engine)
-                for field in fields
-            }
-            return made[fields[0].column] if len(fields) == 1 else made
+            if len(fields) == 1:
+                return value(fields[0])
+            return {field.column: value(field) for field in fields}
 
         return (half(self.inputs), half(self.targets)) if self.targets else half(self.inputs)
 
