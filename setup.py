@@ -67,6 +67,7 @@ EXTRAS = {
         "noida-db>=0.2.3",  # a broker that speaks Kafka's protocol, and can be killed
         "pandas-stubs",
         "psutil>=5.9",
+        "py-spy>=0.4",  # for benchmarks
         "pytest>=8",
         "pytest-xdist>=3.6",
         "ruff>=0.9",

@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 COMMANDS = (
     *("startup", "planning", "planning --scale", "planning --classes", "exactness"),
     *("writing --rehearse", "memory", "growth", "appending", "reading", "raw", "by_number"),
+    *("gil", "step"),
     *("bucket", "where_time_goes", "cost", "peers_writing --rehearse", "peers_reading"),
 )
 
