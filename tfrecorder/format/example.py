@@ -303,25 +303,23 @@ def find_features(
     return found if at == end else None
 
 
-def find_bytes(data: bytes, at: int, end: int) -> tuple[int, int] | None:
-    """Where the only bytes of a Feature from `at` to `end` begin and end; None for any other."""
+def find_only(data: bytes, at: int, end: int) -> slice | int | None:
+    """The only value of a Feature from `at` to `end`: the place of bytes, or a packed integer.
+
+    None for any other Feature.
+    """
     try:
-        values, size = _enter(data, at)
+        tag = data[at]
+        values, size = _enter(data, at, tag)
         at, length = _enter(data, values)
+        if not values + size == at + length == end:
+            return None
+        if tag == _ONE:
+            return slice(at, end)
+        value, at = _read_varint(data, at)
     except (IndexError, ValueError):
         return None
-    return (at, end) if values + size == at + length == end else None
-
-
-def find_integer(data: bytes, at: int, end: int) -> int | None:
-    """The only integer of a Feature from `at` to `end`, if it is packed; None for any other."""
-    try:
-        values, size = _enter(data, at, _THREE)
-        at, length = _enter(data, values)
-        value, stop = _read_varint(data, at)
-    except (IndexError, ValueError):
-        return None
-    if not values + size == at + length == stop == end:
+    if tag != _THREE or at != end:
         return None
     return value if value < 2**63 else value - 2**64
 

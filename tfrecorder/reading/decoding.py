@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,7 @@ import simplejpeg
 from PIL import Image
 
 from tfrecorder.errors import OptionError
-from tfrecorder.images.geometry import (
-    Placement,
-    is_mirrored,
-    place,
-    placement,
-    random_part,
-    trimmed,
-)
+from tfrecorder.images import geometry
 from tfrecorder.images.picture import TRIMMED, Picture, ratio_of
 from tfrecorder.reading.resizing import nearest, resize
 from tfrecorder.reading.scratch import filled
@@ -53,24 +45,25 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     if shape is None:
         pixels = _by_pillow(data, picture.channels)
         return _fit(pixels, 1, picture, (pixels.shape[0], pixels.shape[1]), drawn)
-    ratio = 1
+    ratio, part = 1, None
     if picture.size is not None:
-        part = None if drawn is None else random_part(shape, drawn)[1]
-        ratio = _ratio(picture, shape) if part is None else ratio_of(picture.scale_of(part))
+        part = None if drawn is None else geometry.random_part(shape, drawn)
+        ratio = _ratio(picture, shape) if part is None else ratio_of(picture.scale_of(part[1]))
     try:
         pixels = _jpeg_pixels(data, picture, ratio, shape)
     except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
         pixels, ratio = _by_pillow(data, picture.channels), 1
-    return _fit(pixels, ratio, picture, shape, drawn)
+    return _fit(pixels, ratio, picture, shape, drawn, part)
 
 
 def _fit(
-    pixels: np.ndarray, ratio: int, picture: Picture, shape: Shape, drawn: np.ndarray | None
+    pixels: np.ndarray, ratio: int, picture: Picture, shape: Shape, drawn: Any, part: Any = None
 ) -> np.ndarray:
     """Pixels decoded at 1/ratio, in the wanted size.
 
     Args:
         shape: of the stored image.
+        part: the random part that `drawn` asks for, if it is known.
     """
     if picture.size is None:
         return pixels
@@ -78,13 +71,13 @@ def _fit(
         (height, width), where = _placed(picture, shape, ratio)
         pixels = pixels[:height, :width]
     else:
-        where = placement(np.array(shape), picture.size, picture.resize, drawn)
-        where = replace(where, start=where.start // ratio, part=where.part // ratio)
+        start, size = part or geometry.random_part(shape, drawn)
+        where = geometry.Placement(start // ratio, size // ratio, picture.size, None, picture.size)
 
     def resized(part: np.ndarray, size: Any) -> np.ndarray:
         return resize(part, (int(size[0]), int(size[1])), picture.antialias)
 
-    return _mirrored(place(pixels, where, resized), drawn)
+    return _mirrored(geometry.place(pixels, where, resized), drawn)
 
 
 # The images of a dataset have few shapes.
@@ -95,19 +88,20 @@ def _ratio(picture: Picture, shape: Shape) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _placed(picture: Picture, shape: Shape, ratio: int) -> tuple[Shape, Placement]:
+def _placed(picture: Picture, shape: Shape, ratio: int) -> tuple[Shape, Any]:
     """For an image decoded at 1/ratio: its size without what is beyond it, and where it goes."""
     assert picture.size is not None
     decoded = np.array([-(-side // ratio) for side in shape])
     if ratio in TRIMMED:
-        decoded = trimmed(decoded, np.array(shape), ratio)
+        decoded = geometry.trimmed(decoded, np.array(shape), ratio)
     # "fit" counts from the stored image, as its mask does.
     whole = np.array(shape) if picture.resize == "fit" else decoded
-    return (int(decoded[0]), int(decoded[1])), placement(whole, picture.size, picture.resize)
+    where = geometry.placement(whole, picture.size, picture.resize)
+    return (int(decoded[0]), int(decoded[1])), where
 
 
 def _mirrored(pixels: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
-    return pixels[:, ::-1] if drawn is not None and is_mirrored(drawn) else pixels
+    return pixels[:, ::-1] if drawn is not None and geometry.is_mirrored(drawn) else pixels
 
 
 def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
@@ -152,8 +146,8 @@ def decode_mask(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np
     mask = _by_pillow(data, 1)
     if picture.size is None:
         return mask
-    where = placement(np.array(mask.shape[:2]), picture.size, picture.resize, drawn)
-    return _mirrored(place(mask, where, nearest), drawn)
+    where = geometry.placement(np.array(mask.shape[:2]), picture.size, picture.resize, drawn)
+    return _mirrored(geometry.place(mask, where, nearest), drawn)
 
 
 def shape_of(data: Encoded) -> Shape:

@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.format.example import (
-    find_bytes,
-    find_features,
-    find_integer,
-    parse_feature,
-    parse_features,
-)
+from tfrecorder.format import example
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
@@ -55,9 +49,6 @@ class Elements:
         self._keys = {feature.key.encode(): feature.key for feature in self._parsed}
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
-        self._dtypes = {
-            field.key: dtype_of(self.spec.pixels_of(field)[1]) for field in self.spec.decoded
-        }
 
     def drawn(self, epochs: Any, numbers: Sequence[int]) -> Sequence[np.ndarray | None]:
         """What `augment` draws for each record of these numbers; None without it.
@@ -115,10 +106,11 @@ class Elements:
 
     def _parse(self, framed: bytes) -> Values:
         end = len(framed) - FOOTER_BYTES
-        places = find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
+        places = example.find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
         parsed: Values = {}
         if places is None:
-            places, parsed = {}, parse_features(data_of(framed), self._keys.values(), memoryview)
+            plain = data_of(framed)
+            places, parsed = {}, example.parse_features(plain, self._keys.values(), memoryview)
         values = {}
         for feature in self._parsed:
             key = feature.key
@@ -126,21 +118,18 @@ class Elements:
                 if (value := self._only(feature, framed, *place)) is not None:
                     values[key] = value
                     continue
-                parsed[key] = parse_feature(memoryview(framed)[slice(*place)], memoryview)
+                parsed[key] = example.parse_feature(memoryview(framed)[slice(*place)], memoryview)
             values[key] = self._typed(feature, parsed.get(key, []))
         return values
 
     def _only(self, feature: Feature, framed: bytes, at: int, end: int) -> Any:
         """What `_typed` makes of a feature with one value, quicker; None if it is none of these."""
-        if feature.shape != () or feature.kind == "float":
-            return None
-        if feature.kind in NUMBERS:
-            value = find_integer(framed, at, end)
-            number: Any = np.bool_ if feature.kind == "bool" else np.int64
-            return None if value is None else number(value)
-        place = find_bytes(framed, at, end)
-        viewed = feature.kind in self._viewed
-        return place and (memoryview(framed) if viewed else framed)[slice(*place)]
+        found = example.find_only(framed, at, end) if feature.shape == () else None
+        if isinstance(found, slice) and feature.kind not in NUMBERS:
+            return (memoryview(framed) if feature.kind in self._viewed else framed)[found]
+        if isinstance(found, int) and NUMBERS.get(feature.kind) == "int64":
+            return np.bool_(found) if feature.kind == "bool" else np.int64(found)
+        return None
 
     def _typed(self, feature: Feature, values: Any) -> Any:
         """The values of a feature as TensorFlow parses them."""
@@ -177,7 +166,7 @@ class Elements:
         else:
             pixels = (decode_raw if self.spec.is_raw else decode)(data, picture, drawn)
         if slot is None:
-            slot = np.empty(pixels.shape, self._dtypes[field.key])
+            slot = np.empty(pixels.shape, dtype_of(self.spec.pixels_of(field)[1]))
         elif slot.shape != pixels.shape:
             raise ValueError(f"its image has the shape {pixels.shape}, its batch {slot.shape}")
         if isinstance(field.kind, Mask):

@@ -56,7 +56,7 @@ def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
     height, width, channels = pixels.shape
-    source = rust.ImageData(width, height, _rust_form(channels), bytes_of(pixels))
+    source = rust.ImageData(width, height, rust.PixelType(channels), bytes_of(pixels))
     resizer, target = _of_thread(size, channels)
     resizer.resize(source, target, _rust_options(antialias))
     return np.frombuffer(target.get_buffer(), np.uint8).reshape(*size, channels)
@@ -66,14 +66,9 @@ def _of_thread(size: tuple[int, int], channels: int) -> tuple[Any, Any]:
     """This thread's resizer, and an image of this size to write to."""
     if getattr(_OF_THREAD, "form", None) != (size, channels):
         _OF_THREAD.resizer = rust.Resizer()
-        _OF_THREAD.target = rust.ImageData(size[1], size[0], _rust_form(channels))
+        _OF_THREAD.target = rust.ImageData(size[1], size[0], rust.PixelType(channels))
         _OF_THREAD.form = size, channels
     return _OF_THREAD.resizer, _OF_THREAD.target
-
-
-@functools.cache
-def _rust_form(channels: int) -> Any:
-    return {1: rust.PixelType.U8, 3: rust.PixelType.U8x3, 4: rust.PixelType.U8x4}[channels]
 
 
 @functools.cache
