@@ -6,10 +6,13 @@ test_trainers_ranks.py.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import socket
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -149,10 +152,10 @@ def test_another_epoch_has_another_order(out: str, launched: Callable[..., None]
 def test_a_run_goes_on_with_any_number_of_processes(
     out: str, launched: Callable[..., None], reader: str
 ) -> None:
-    """Nobody gives a shard or a seed: 2 processes, then 3, then 1."""
+    """Nobody gives a shard or a seed: 1 process, then 2, then 3, then 1."""
     found, state = [], None
     records = Records(out, "TRAIN", **IDS)
-    for world, steps in ((2, 2), (3, 1), (1, 99)):
+    for world, steps in ((1, 1), (2, 2), (3, 1), (1, 99)):
         states = []
         for rank in range(world):
             launched(**(LAUNCHERS["torchrun"](rank, world) if world > 1 else {}))
@@ -238,20 +241,27 @@ def test_hosts_do_not_follow_a_growing_dataset(out: str, launched: Callable[...,
         next(iter(loop))
 
 
+@pytest.mark.slow
 def test_jax_states_it_once_it_is_connected(out: str) -> None:
+    """Two processes, which their environments do not tell apart."""
     skip_without("jax")
-    code = f"""
-    import socket, sys, jax, tfrecorder
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert len(tfrecorder.batches({out!r}, "TRAIN", batch_size=4, decode=False)) == 3
-    jax.distributed.initialize(f"127.0.0.1:{{port}}", 1, 0)
-    print(tfrecorder.batches({out!r}, "TRAIN", batch_size=4, decode=False))
+    code = f"""
+    import sys, zlib, jax, tfrecorder
+    options = dict(decode=False, inputs=["image_uri"], map_fn=lambda data, _: zlib.crc32(data))
+    train = tfrecorder.batches({out!r}, "TRAIN", batch_size=4, **options)
+    assert len(train) == 3
+    jax.distributed.initialize("127.0.0.1:{port}", 2, int(sys.argv[1]))
+    print([one.item() for batch in train for one in batch])
+    print(train)
     """
-    done = run(
-        "-c",
-        textwrap.dedent(code),
-        env=os.environ | {"RANK": "1", "WORLD_SIZE": "3"} | {"JAX_PLATFORMS": "cpu"},
-    )
-    assert "shard=(0, 1) by jax.distributed" in done.stdout, done.stderr
+    stated = os.environ | {"RANK": "1", "WORLD_SIZE": "3", "JAX_PLATFORMS": "cpu"}
+    with ThreadPoolExecutor() as pool:
+        both = list(pool.map(lambda rank: run("-c", textwrap.dedent(code), rank, env=stated), "01"))
+    shares = []
+    for rank, done in enumerate(both):
+        assert f"shard=({rank}, 2) by jax.distributed" in done.stdout, done.stderr
+        shares += json.loads(done.stdout.splitlines()[0])
+    assert len(shares) == len({*shares}) == 32

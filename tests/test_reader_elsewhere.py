@@ -268,6 +268,19 @@ def test_auto_sharding_divides_without_loss(out: str, more: dict[str, object]) -
 
 
 @pytest.mark.slow
+def test_auto_sharding_does_not_divide_a_share_again(out: str) -> None:
+    from tensorflow.python.distribute import input_ops  # what tf.distribute calls
+
+    parts = []
+    for index in range(2):
+        dataset = tfrecorder.load(
+            out, "TRAIN", batch_size=4, inputs="all", decode=False, shard=(index, 2)
+        )
+        parts += ids(input_ops.auto_shard_dataset(dataset, 2, index))
+    assert len(parts) == len(set(parts)) == 36
+
+
+@pytest.mark.slow
 def test_keras_learns_from_the_photographs(out: str) -> None:
     import keras
 
