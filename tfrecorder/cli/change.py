@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from tfrecorder.cli.convert import SOURCE_HELP, dry_run_option, opened, stage_only_option
-from tfrecorder.cli.options import SharingCommand, given_options, options_of
-from tfrecorder.cli.output import json_option, quiet_option, show
+from tfrecorder.cli.options import SharingCommand, options_of
+from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
@@ -38,14 +38,11 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 @stage_only_option
 @dry_run_option
 @options_of(ConvertOptions, without=NOT_APPENDED, appends=True, shared=True)
-@json_option
-@quiet_option
-@click.pass_context
-def update(ctx: click.Context, source: str, directory: str, as_json: bool, **options: Any) -> None:
+@result_options
+def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.update import update as run
 
-    given = given_options(ctx, options)
-    show(in_shell(run)(opened(source), directory, **given), as_json)
+    show(in_shell(run)(opened(source), directory, **options), as_json)
 
 
 @click.command(
@@ -74,11 +71,8 @@ def update(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 @stage_only_option
 @dry_run_option
 @options_of(ConvertOptions, without=NOT_REMOVED, shared=True)
-@json_option
-@quiet_option
-@click.pass_context
+@result_options
 def remove(
-    ctx: click.Context,
     directory: str,
     conditions: tuple[str, ...],
     uris: str | None,
@@ -91,7 +85,7 @@ def remove(
     if bool(conditions) == (uris is not None):
         raise click.UsageError("Give a CONDITION, or --uris.")
     where = _where(conditions) if uris is None else {URI_COLUMN: uri_list("uris", uris)}
-    show(in_shell(run)(directory, where, **given_options(ctx, options)), as_json)
+    show(in_shell(run)(directory, where, **options), as_json)
 
 
 def _where(conditions: tuple[str, ...]) -> dict[str, Any]:

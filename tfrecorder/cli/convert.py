@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import SharingCommand, at_option, given_options, option_of, options_of
-from tfrecorder.cli.output import is_quiet, json_option, quiet_option, refuse_both, show
+from tfrecorder.cli.options import SharingCommand, at_option, option_of, options_of
+from tfrecorder.cli.output import is_quiet, json_option, refuse_both, result_options, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
@@ -82,8 +82,7 @@ dry_run_option = click.option(
 @click.argument("output_dir")
 @options_of(ConvertOptions)
 @dry_run_option
-@json_option
-@quiet_option
+@result_options
 def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.convert import convert as run
     from tfrecorder.conversion.dry_run import dry_run as describe
@@ -118,14 +117,11 @@ stage_only_option = click.option(
 @stage_only_option
 @dry_run_option
 @options_of(ConvertOptions, without=NOT_APPENDED, appends=True, shared=True)
-@json_option
-@quiet_option
-@click.pass_context
-def append(ctx: click.Context, source: str, directory: str, as_json: bool, **options: Any) -> None:
+@result_options
+def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.append import append as run
 
-    given = given_options(ctx, options)
-    show(in_shell(run)(opened(source), directory, **given), as_json)
+    show(in_shell(run)(opened(source), directory, **options), as_json)
 
 
 @click.command(
@@ -149,8 +145,7 @@ def append(ctx: click.Context, source: str, directory: str, as_json: bool, **opt
 @stage_only_option
 @dry_run_option
 @options_of(ConvertOptions, without=NOT_COMPACTED, shared=True)
-@json_option
-@quiet_option
+@result_options
 def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.compact import compact as run
 
@@ -169,8 +164,7 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
 )
 @click.argument("directory")
 @click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
-@json_option
-@quiet_option
+@result_options
 def undo(directory: str, dry_run: bool, as_json: bool) -> None:
     from tfrecorder.conversion.undo import undo as run
 
@@ -200,11 +194,8 @@ def undo(directory: str, dry_run: bool, as_json: bool) -> None:
 )
 @options_of(ConvertOptions, without=NOT_VALIDATED, shared=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")
-@json_option
-@quiet_option
-@click.pass_context
+@result_options
 def validate(
-    ctx: click.Context,
     source: str,
     check_images: bool,
     against: str | None,
@@ -215,8 +206,7 @@ def validate(
     refuse_both(as_json, as_csv)
     from tfrecorder.conversion.validate import validate as run
 
-    given = options if against is None else given_options(ctx, options)
-    found = in_shell(run)(opened(source), check_images, against, **given)
+    found = in_shell(run)(opened(source), check_images, against, **options)
     ok = not reports.has_errors(found)
     if as_csv:
         click.echo(csv_of(found), nl=False)

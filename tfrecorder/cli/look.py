@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 _DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory of one version, or a
     pattern of TFRecord files."""
 
-#: Columns of the printed table; numbers that every row has come last.
-_SHOWN = ("image/source_id", "image/class/label", "image/class/text", "image/format")
-_SIZE = ("image/height", "image/width", "image/channels")
+#: The first columns of the printed table, and the names that some columns have there.
+_FIRST = (
+    *("record", "image/source_id", "image/class/label", "image/class/text", "image/format"),
+    *("image/height", "image/width", "image/channels", "image_bytes"),
+)
+_SHORT = {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}
 
 
 @click.command(
@@ -80,31 +83,12 @@ def inspect(
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:
     """The table as text, with the columns that people look at first in front."""
-    columns = ["record"]
-    columns += [name for name in _SHOWN if name in table]
-    sizes = [name for name in _SIZE if name in table]
-    others = [
-        name
-        for name in table.columns
-        if name not in (*columns, *sizes, "split", "image_file", "image_bytes", "image/filename")
-    ]
-    last = [name for name in ("image/filename", "image_file") if name in table]
-    if "image_file" in last and not table["image_file"].any():
-        last.remove("image_file")
-    columns = [*columns, *sizes, "image_bytes", *others, *last]
-    head = [_short(name) for name in columns]
-    return [head] + [[_cell(value) for value in row] for row in table[columns].to_numpy().tolist()]
-
-
-def _short(name: str) -> str:
-    """A column's name without the prefix that all of them share."""
-    return {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}.get(
-        name, name.removeprefix("image/")
-    )
-
-
-def _cell(value: Any) -> str:
-    return one_line(str(value))
+    last = ("image/filename", *(["image_file"] if table["image_file"].any() else []))
+    others = [name for name in table if name not in (*_FIRST, *last, "split", "image_file")]
+    shown = table[[name for name in (*_FIRST, *others, *last) if name in table]]
+    # Without the prefix that all of them share.
+    head = [_SHORT.get(name, name.removeprefix("image/")) for name in map(str, shown)]
+    return [head, *([one_line(str(cell)) for cell in row] for row in shown.to_numpy().tolist())]
 
 
 @click.command(

@@ -138,22 +138,8 @@ def main() -> None:
     """
 
 
-main.add_command(convert)
-main.add_command(append)
-main.add_command(update)
-main.add_command(remove)
-main.add_command(compact)
-main.add_command(undo)
-main.add_command(stream)
-main.add_command(validate)
-main.add_command(stage)
-main.add_command(work)
-main.add_command(commit)
-main.add_command(status)
-main.add_command(verify)
-main.add_command(repair)
-main.add_command(info)
-main.add_command(benchmark)
-main.add_command(inspect)
-main.add_command(preview)
-main.add_command(schema)
+for _command in (
+    *(convert, append, update, remove, compact, undo, stream, validate, stage, work, commit),
+    *(status, verify, repair, info, benchmark, inspect, preview, schema),
+):
+    main.add_command(_command)

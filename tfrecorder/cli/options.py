@@ -91,7 +91,17 @@ class SharedOption(click.Option):
 
 
 class SharingCommand(click.Command):
-    """A command whose help names the options that it shares with `convert` in one paragraph."""
+    """A command that shares options with `convert`; its help names them in one paragraph."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Leave out the shared options that were not typed: a dataset keeps its own for these."""
+        for shared in (option for option in self.params if isinstance(option, SharedOption)):
+            name = shared.name or ""
+            is_typed = ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+            # The value of `progress` may be that of `--quiet`.
+            if not is_typed and ctx.params.get(name) == shared.get_default(ctx):
+                ctx.params.pop(name, None)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
@@ -169,8 +179,6 @@ def _field_option(
         return click.option(flag, is_flag=True, **settings)
     if isinstance(check, OneOf) and True in check.words:
         return _flag_and_word(item.name, flag, str(check.words[-1]), settings)
-    if item.default is False:
-        settings["default"] = None  # Click would make a text of it
     shown = settings["default"] is not None
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
 
@@ -200,13 +208,3 @@ def _type_of(item: dataclasses.Field[Any]) -> Any:
     if isinstance(check, Whole):
         return int
     return float if check in (seconds, above_zero) or isinstance(item.default, float) else str
-
-
-def given_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """The options that the command line gives; a dataset keeps its own for the others."""
-    given = {
-        name: value
-        for name, value in options.items()
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-    }
-    return {**given, "progress": False} if is_quiet() else given

@@ -115,6 +115,11 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help=words)(command)
 
 
+def result_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json` and `--quiet`."""
+    return json_option(quiet_option(command))
+
+
 def show(found: Any, as_json: bool = False, is_error: bool = False) -> None:
     """Print a result: as JSON if asked for, else as text unless `--quiet` is given.
 

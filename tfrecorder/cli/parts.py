@@ -8,7 +8,7 @@ import click
 
 from tfrecorder.cli.convert import SOURCE_HELP, opened
 from tfrecorder.cli.options import SharingCommand, option_of, options_of
-from tfrecorder.cli.output import json_option, quiet_option, show
+from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
 from tfrecorder.options.subsets import NOT_STAGED
@@ -41,8 +41,7 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @click.argument("source")
 @click.argument("output_dir")
 @options_of(ConvertOptions, without=NOT_STAGED, shared=True)
-@json_option
-@quiet_option
+@result_options
 def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.parts import stage as run
 
@@ -72,8 +71,7 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 )
 @option_of("num_threads")
 @option_of("progress")
-@json_option
-@quiet_option
+@result_options
 def work(directory: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
     if part and part_index:
         raise click.UsageError("--part and --part-index cannot be combined.")
@@ -90,8 +88,7 @@ def work(directory: str, part: Any, part_index: Any, as_json: bool, **options: A
 )
 @click.argument("directory")
 @option_of("max_reject_fraction")
-@json_option
-@quiet_option
+@result_options
 def commit(directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.parts import commit as run
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import SharingCommand, given_options, options_of, pairs
-from tfrecorder.cli.output import json_option, quiet_option, show
-from tfrecorder.options.append import Readmission
+from tfrecorder.cli.options import SharingCommand, options_of, pairs
+from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.signature import in_shell
-from tfrecorder.options.stream import BatchLimits
+from tfrecorder.options.stream import StreamOptions
 from tfrecorder.options.subsets import NOT_STREAMED
 
 
@@ -52,8 +51,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 )
 @click.argument("source")
 @click.argument("output_dir")
-@options_of(BatchLimits)
-@options_of(Readmission)
+@options_of(StreamOptions)
 @click.option(
     "--source-option",
     "source_options",
@@ -64,12 +62,9 @@ def _ended_by_sigterm() -> Iterator[None]:
     "Kafka, see docs/stream-kafka.md. Repeatable.",
 )
 @options_of(ConvertOptions, without=NOT_STREAMED, appends=True, shared=True)
-@json_option
-@quiet_option
-@click.pass_context
-def stream(ctx: click.Context, source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+@result_options
+def stream(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.streaming.stream import stream as run
 
-    given = given_options(ctx, options)
     with _ended_by_sigterm():
-        show(in_shell(run)(source, output_dir, **given), as_json)
+        show(in_shell(run)(source, output_dir, **options), as_json)

@@ -48,13 +48,10 @@ def verify(
     from tfrecorder.verification.verify import verify as run
 
     if decode:
-        from tfrecorder import storage
-        from tfrecorder.errors import DatasetError
+        from tfrecorder.storage import given_path
         from tfrecorder.verification.expectation import refuse
 
-        where = storage.given_path(directory)
-        with storage.failing_as(DatasetError, where):
-            refuse(where)  # before the seconds that TensorFlow takes
+        refuse(given_path(directory))  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decode_check  # noqa: F401
     report = run(directory, decode, progress, sources=sources, absent=absent)

@@ -1,4 +1,4 @@
-"""The options of `stream` alone: when a batch is full, and when the stream ends."""
+"""The options of `stream` beside those of a conversion."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tfrecorder.core.checks import Size, Whole, parse_size, seconds
 from tfrecorder.core.option import option
-from tfrecorder.options.option import Options
+from tfrecorder.options.append import Readmission
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchLimits(Options):
-    """When a batch is full, and when the stream ends.
+class StreamOptions(Readmission):
+    """When a batch is full, when the stream ends, and what was removed before.
 
     Raises:
         OptionError: a value has the wrong type or is out of range.

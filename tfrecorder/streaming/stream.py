@@ -23,12 +23,11 @@ from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
-from tfrecorder.options.append import Readmission
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords
 from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
-from tfrecorder.options.stream import BatchLimits
+from tfrecorder.options.stream import StreamOptions
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
@@ -86,7 +85,7 @@ class StreamResult(Report):
         return [*rejects, *left_out_words(0, self.removed)]
 
 
-@takes(StreamKeywords, BatchLimits, Readmission, ConvertOptions)
+@takes(StreamKeywords, StreamOptions, ConvertOptions)
 def stream(
     source: StreamSource | str | os.PathLike[str],
     output_dir: str | os.PathLike[str],
@@ -124,10 +123,9 @@ def stream(
         >>> tfrecorder.stream("incoming/", "out", every_seconds=300)  # doctest: +SKIP
     """
     started = time.perf_counter()
-    of_batches = names_of(BatchLimits)
-    given = dict(options)
-    limits = BatchLimits.of({name: given.pop(name) for name in of_batches if name in given})
-    readmit = Readmission.of({"readmit": given.pop("readmit", False)}).readmit
+    given: dict[str, Any] = dict(options)
+    own = {name: given.pop(name) for name in names_of(StreamOptions) if name in given}
+    limits = StreamOptions.of(own)
     chosen = ConvertOptions.of(given, NOT_STREAMED)
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
@@ -138,7 +136,7 @@ def stream(
         stack.callback(opened.close)
         stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
-        dataset = open_streamed(where, opened, given, readmit)
+        dataset = open_streamed(where, opened, given, limits.readmit)
         try:
             _follow(opened, dataset, limits, say)
         except KeyboardInterrupt:
@@ -162,7 +160,7 @@ def stream(
 def _follow(
     source: OpenedSource,
     dataset: StreamedDataset,
-    limits: BatchLimits,
+    limits: StreamOptions,
     say: Callable[[str], None],
 ) -> None:
     """Read rows and write batches until no row has come for long enough."""
@@ -188,22 +186,22 @@ def _follow(
         may_have_more = source.wait(_patience(batch, limits, left)) is not False
 
 
-def _is_full(batch: Batch, limits: BatchLimits) -> bool:
+def _is_full(batch: Batch, limits: StreamOptions) -> bool:
     return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
 
 
-def _is_old(batch: Batch, limits: BatchLimits) -> bool:
+def _is_old(batch: Batch, limits: StreamOptions) -> bool:
     return time.monotonic() - batch.began >= limits.every_seconds
 
 
-def _idle_left(source: OpenedSource, limits: BatchLimits, idle: float) -> float:
+def _idle_left(source: OpenedSource, limits: StreamOptions, idle: float) -> float:
     """Seconds until the stream ends, unless a row comes; infinite if it does not."""
     if limits.until_idle is None or source.pending():
         return math.inf
     return limits.until_idle - idle
 
 
-def _patience(batch: Batch | None, limits: BatchLimits, idle_left: float) -> float:
+def _patience(batch: Batch | None, limits: StreamOptions, idle_left: float) -> float:
     """Seconds until something must be done even if no row comes."""
     seconds = [LOOK_EVERY, idle_left]
     if batch is not None:
