@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tfrecorder.options.convert import ConvertOptions
@@ -16,6 +17,7 @@ from tfrecorder.schema import Schema
 from tfrecorder.sources.inference import inferred
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import build_report
 from tfrecorder.validation.rules import Checked, check_source
 
 #: What pandas reads, whatever the file holds: an encoding was given.
@@ -35,6 +37,11 @@ def schema_of(source: Any, **options: Any) -> Schema:
 def judged(source: Source) -> Checked:
     """A source with the report on it, and its rows by splits."""
     return check_source(source)
+
+
+def report_of(checked: Checked) -> pd.DataFrame:
+    """What was found, a row for each problem."""
+    return build_report(checked.findings)
 
 
 def digest_of(checked: Checked) -> str:

@@ -8,7 +8,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
-from source_cases import BY_PANDAS, Checked, digest_of, judged, large_from_here, source_of
+from source_cases import (
+    BY_PANDAS,
+    Checked,
+    digest_of,
+    judged,
+    large_from_here,
+    report_of,
+    source_of,
+)
 from support import labelled
 
 from tfrecorder.errors import SourceError
@@ -111,7 +119,7 @@ def test_texts_in_arrow_are_judged_as_the_same_texts_in_python(
     rows: list[tuple[Any, ...]], names: list[str] | None, dtype: str
 ) -> None:
     one, other = (checked(rows, kind, names) for kind in (dtype, object))
-    pd.testing.assert_frame_equal(one.report, other.report)
+    pd.testing.assert_frame_equal(*map(report_of, (one, other)))
     assert one.fields == other.fields
     assert one.notes == other.notes
     assert one.values.keys() == other.values.keys()

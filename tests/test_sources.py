@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from source_cases import Checked, judged, large_from_here, schema_of, source_of
+from source_cases import Checked, judged, large_from_here, report_of, schema_of, source_of
 from support import CSV, PHOTOS, labelled
 
 import tfrecorder
@@ -45,7 +45,8 @@ AWKWARD = [
 def read(source: object, **options: Any) -> Checked:
     """A source as a conversion sees it; without errors."""
     checked = judged(source_of(source, **options))
-    errors = checked.report[checked.report.severity == "error"]
+    report = report_of(checked)
+    errors = report[report.severity == "error"]
     assert errors.empty, errors.to_string()
     return checked
 

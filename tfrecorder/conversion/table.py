@@ -32,11 +32,9 @@ from tfrecorder.validation.report import (
     Finding,
     ValidationReport,
     beside_dataset,
-    build_report,
     count_warnings,
     has_errors,
 )
-from tfrecorder.validation.report_on import report_on
 from tfrecorder.validation.rules import Checked, check_source
 
 #: Shows what is being done, in a word or two.
@@ -139,8 +137,8 @@ def check_table(
         ValidationError: the table has faults.
     """
     checked = check_source(table, options.division, known)
-    found = build_report([*checked.findings, *compare(checked)])
-    report = report_on(found, table, checked, options.warnings)
+    checked = dataclasses.replace(checked, findings=(*checked.findings, *compare(checked)))
+    report = checked.report(table, options.warnings)
     if has_errors(report):
         raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
     if options.runner == "DataflowRunner":

@@ -23,8 +23,7 @@ from tfrecorder.plan.summary import left_out_words
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding, ValidationReport, build_report
-from tfrecorder.validation.report_on import report_on
+from tfrecorder.validation.report import Finding, ValidationReport
 from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
@@ -84,18 +83,16 @@ def validate(
         else:
             where = storage.absolute(storage.given_path(against))
             table, checked, notes = _beside(source, where, options)
-    report = checked.report
-    if checked.files and not check_images:
-        unseen = "images: not opened; `check_images=True` opens and checks each"
-        return report_on(report, table, checked, chosen.warnings, (*notes, unseen))
     if check_images:
         from tfrecorder.validation.images import unusable_files
 
         with record_bar(is_shown(chosen.progress), " images") as stage:
             advance = stage("checking", len(checked.frame))
-            of_images = [*unusable_files(table, checked, chosen, advance)]
-        report = build_report([*checked.findings, *of_images])
-    return report_on(report, table, checked, chosen.warnings, notes)
+            findings = (*checked.findings, *unusable_files(table, checked, chosen, advance))
+        checked = dataclasses.replace(checked, findings=findings)
+    elif checked.files:
+        notes += ("images: not opened; `check_images=True` opens and checks each",)
+    return checked.report(table, chosen.warnings, notes)
 
 
 def _beside(

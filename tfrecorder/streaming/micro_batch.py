@@ -31,7 +31,7 @@ from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Row
 from tfrecorder.streaming.stream_source import Unusable
-from tfrecorder.validation.report import CODES, ERROR, Finding
+from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
 
 #: The stage of rejects whose image was never read.
@@ -167,7 +167,7 @@ def _faults(findings: Sequence[Finding]) -> dict[int, str]:
     """
     faults: dict[int, str] = {}
     for finding in findings:
-        if CODES[finding.code][0] != ERROR:
+        if not finding.is_error:
             continue
         for at, row in enumerate(finding.rows):
             words = finding.messages if isinstance(finding.messages, str) else finding.messages[at]
@@ -225,10 +225,6 @@ def _with_rejects(
 
 def _nothing(kind: pa.DataType) -> Any:
     """A value of a type, for a row that does not become a record."""
-    if pa.types.is_fixed_size_list(kind):
-        return [_nothing(kind.value_type)] * kind.list_size
     if pa.types.is_nested(kind):
         return []
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return ""
-    return False if pa.types.is_boolean(kind) else 0
+    return 0 if pa.types.is_primitive(kind) else ""

@@ -77,9 +77,9 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
     lists = {name: boxes[name].map(_as_list) for name in names}
     sizes = pd.DataFrame({name: column.map(len) for name, column in lists.items()})
     uneven = (sizes.nunique(axis=1) > 1).to_numpy(dtype=bool)
-    shown = pd.Series([str(row.tolist()) for _, row in sizes.iterrows()], index=boxes.index)
+    shown = pd.Series(map(str, sizes.to_numpy().tolist()), boxes.index, object, names[0])
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
-    findings = [flag("bad_box", uneven, shown.rename(names[0]), message)]
+    findings = [flag("bad_box", uneven, shown, message)]
     counts = sizes[names[0]].to_numpy(dtype=np.int64)
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings

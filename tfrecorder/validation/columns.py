@@ -18,7 +18,7 @@ from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.table import as_objects, as_texts
-from tfrecorder.validation.report import CODES, ERROR, Finding
+from tfrecorder.validation.report import Finding
 
 #: How many uris have their schemes checked together.
 _TOGETHER = 2**20
@@ -26,7 +26,7 @@ _TOGETHER = 2**20
 
 def has_faults(findings: Iterable[Finding]) -> bool:
     """True if any finding is an error, beyond warnings."""
-    return any(len(finding.rows) and CODES[finding.code][0] == ERROR for finding in findings)
+    return any(len(finding.rows) and finding.is_error for finding in findings)
 
 
 def is_missing(value: object) -> bool:

@@ -20,7 +20,7 @@ from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.kinds import Boxes, Image, Mask, columns_of
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
-from tfrecorder.validation.report import CODES, ERROR, Finding
+from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked
 
 #: How many rows are under way at once.
@@ -45,14 +45,11 @@ def unusable_files(
         check = _row_check(table, list(uris.columns), options)
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
-    for name in uris.columns:
-        reasons = {
-            row: faults[name]
-            for row, (faults, _) in zip(uris.index, outcomes, strict=True)
-            if name in faults
-        }
-        values = [uris.at[row, name] for row in reasons]
-        yield Finding("unusable_image", list(reasons), name, values, list(reasons.values()))
+    faults = pd.DataFrame([of_row for of_row, _ in outcomes], uris.index, uris.columns, object)
+    for name in map(str, uris.columns):
+        reasons = faults[name].dropna()
+        rows, values = list(reasons.index), uris[name][reasons.index].tolist()
+        yield Finding("unusable_image", rows, name, values, reasons.tolist())
     yield from _outside(table, uris, [size for _, size in outcomes])
 
 
@@ -61,7 +58,7 @@ def _sound_uris(checked: Checked) -> pd.DataFrame:
     rows = checked.frame.index
     uris = pd.DataFrame({files.name: files for files in checked.files}, index=rows, dtype=object)
     for finding in checked.findings:
-        if finding.column in uris and CODES[finding.code][0] == ERROR:
+        if finding.column in uris and finding.is_error:
             sound = ~rows.isin([row for row in finding.rows if row is not None])
             uris[finding.column] = uris[finding.column].where(sound, None)
     return uris

@@ -10,7 +10,6 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,11 +21,19 @@ from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
+from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.table import Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
 from tfrecorder.validation.columns import check_splits, check_uris, flag, has_faults, sound_uris
-from tfrecorder.validation.report import Finding, build_report
+from tfrecorder.validation.report import (
+    Finding,
+    ValidationReport,
+    as_errors,
+    beside_dataset,
+    build_report,
+    shown_rows,
+)
 from tfrecorder.validation.rows import check_rows
 from tfrecorder.validation.split_shares import check_divided, describe_assigned
 from tfrecorder.validation.values import check_values
@@ -93,10 +100,20 @@ class Checked:
             source_rows=len(frame),
         )
 
-    @cached_property
-    def report(self) -> pd.DataFrame:
-        """The findings as `report.build_report` shows them."""
-        return build_report(self.findings)
+    def report(
+        self, table: Source, warnings: str | Sequence[str], notes: Sequence[str] = ()
+    ) -> ValidationReport:
+        """The findings as people see them, with line numbers.
+
+        Args:
+            table: what was checked.
+            warnings: which of them are errors, as the option has it.
+            notes: what else to say.
+        """
+        found = build_report(self.findings)
+        lines = line_numbers(table, shown_rows(found))
+        notes = (*self.notes, *notes, *beside_dataset(found))
+        return ValidationReport.of(as_errors(found, warnings), len(table.frame), notes, lines)
 
     @property
     def notes(self) -> list[str]:

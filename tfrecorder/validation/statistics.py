@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Bytes, Image, Mask, Number
+from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Bytes, Image, Mask
 from tfrecorder.schema.splits import SPLITS
 
-#: Computes the statistics of a column's values in the rows under a mask.
-Describe = Callable[[np.ndarray], dict[str, Any]]
+#: The name of what is described, all its values, and the row of each.
+Described = tuple[str, Any, np.ndarray]
 
 #: How many of the values are listed with their counts.
 TOP_VALUES = 10
@@ -45,10 +45,9 @@ def describe_columns(
         if isinstance(field.kind, (Image, Mask, Bytes)) or field.is_unlabelled:
             continue
         absent = missing.get(field.column, np.zeros(len(splits), bool))
-        describes = (_of_boxes if isinstance(field.kind, Boxes) else _of_values)(field, values)
-        for name, describe in describes.items():
+        for name, cells, rows in _described(field, values, len(splits)):
             statistics[name] = {
-                split: {**describe(mask & ~absent), **_missing(mask & absent)}
+                split: {**_of(cells, (mask & ~absent)[rows]), **_missing(mask & absent)}
                 for split, mask in of_split.items()
             }
     return statistics
@@ -58,44 +57,36 @@ def _missing(rows: np.ndarray) -> dict[str, int]:
     return {"missing": int(rows.sum())} if rows.any() else {}
 
 
-def _of_values(field: Field, values: Mapping[str, pa.Array]) -> dict[str, Describe]:
-    key = field.key if field.key in values else field.features[-1].key
-    flat, rows = _flat(values[key])
-    is_number = isinstance(field.kind, Number)
-    return {field.column: _numbers_of(_numbers(flat), rows) if is_number else _texts_of(flat, rows)}
-
-
-def _of_boxes(field: Field, values: Mapping[str, pa.Array]) -> dict[str, Describe]:
-    name, (texts, rows) = field.column, _flat(values[field.features[-1].key])
-    edges = [_numbers(_flat(values[key])[0]) for key in field.edges]
+def _described(field: Field, values: Mapping[str, pa.Array], size: int) -> Iterator[Described]:
+    """What is described of a column; of boxes their classes, number, edges and area."""
+    name = field.column
+    if not isinstance(field.kind, Boxes):
+        key = field.key if field.key in values else field.features[-1].key
+        yield name, *_flat(values[key])
+        return
+    cells, rows = _flat(values[field.features[-1].key])
+    if field.label_key is not None:
+        yield name, cells, rows
+    yield f"{name} per image", np.bincount(rows, minlength=size), np.arange(size)
+    edges = [_flat(values[key])[0] for key in field.edges]
+    for edge, numbers in zip(BOX_COLUMNS, edges, strict=True):
+        yield f"{name} {edge}", numbers, rows
     left, upper, right, lower = (edge.astype(np.float64) for edge in edges)
-    columns = zip(BOX_COLUMNS, edges, strict=True)
-    return {
-        **({} if field.label_key is None else {name: _texts_of(texts, rows)}),
-        f"{name} per image": lambda mask: _of_numbers(np.bincount(rows, minlength=len(mask))[mask]),
-        **{f"{name} {edge}": _numbers_of(numbers, rows) for edge, numbers in columns},
-        f"{name} area": _numbers_of((right - left) * (lower - upper), rows),
-    }
+    yield f"{name} area", (right - left) * (lower - upper), rows
 
 
-def _numbers_of(numbers: np.ndarray, rows: np.ndarray) -> Describe:
-    return lambda mask: _of_numbers(numbers[mask[rows]])
+def _flat(array: pa.Array) -> tuple[Any, np.ndarray]:
+    """All values of a column, texts in Arrow and numbers in NumPy, and the row of each."""
+    rows = np.arange(len(array))
+    if pa.types.is_large_list(array.type):
+        rows, array = np.repeat(rows, np.diff(array.offsets.to_numpy())), array.flatten()
+    is_number = pa.types.is_primitive(array.type)
+    return array.to_numpy(zero_copy_only=False) if is_number else array, rows
 
 
-def _texts_of(texts: pa.Array, rows: np.ndarray) -> Describe:
-    return lambda mask: _of_texts(texts.filter(mask[rows]))
-
-
-def _flat(array: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """All values of a column, and the row of each."""
-    if not pa.types.is_large_list(array.type):
-        return array, np.arange(len(array))
-    sizes = np.diff(array.offsets.to_numpy())
-    return array.flatten(), np.repeat(np.arange(len(array)), sizes)
-
-
-def _numbers(array: pa.Array) -> np.ndarray:
-    return array.to_numpy(zero_copy_only=False)
+def _of(cells: Any, chosen: np.ndarray) -> dict[str, Any]:
+    is_number = isinstance(cells, np.ndarray)
+    return _of_numbers(cells[chosen]) if is_number else _of_texts(cells.filter(chosen))
 
 
 def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
