@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from tfrecorder import storage
@@ -117,9 +118,9 @@ def read_expectation(directory: str) -> Expectation:
     """
     refuse(directory)
     faults: list[Fault] = []
-    pending = _read(directory, layout.PLAN, Plan.from_json, faults)
+    pending = read_or_fault(directory, layout.PLAN, Plan.from_json, faults)
     faults = [fault for fault in faults if fault.code != "missing"]
-    info = _read(directory, layout.COMMIT, _parsed_info, faults)
+    info = read_or_fault(directory, layout.COMMIT, _parsed_info, faults)
     # A manifest is written before it is committed.
     limit = math.inf if pending is None else pending.commit
     numbers = [number for number in _numbers(directory) if number < limit]
@@ -140,10 +141,7 @@ def read_expectation(directory: str) -> Expectation:
     numbers = [note[0]]
     if known is not None:
         numbers = [*chain_before(known), *range(known.number, note[0] + 1)]
-
-    def read(number: int) -> Commit | None:
-        return _read_commit(directory, number, faults)
-
+    read = partial(_read_commit, directory, faults=faults)
     chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
     done = all_done(commits.values())
@@ -162,8 +160,10 @@ def read_expectation(directory: str) -> Expectation:
     return replace(expected, faults=(*faults, *_differing(expected)))
 
 
-def _read(directory: str, file: str, parsed: Callable[[bytes], T], faults: list[Fault]) -> T | None:
-    """A document; None, with a fault that is added to the others, if it is not as it was written.
+def read_or_fault(
+    directory: str, file: str, parsed: Callable[[bytes], T], faults: list[Fault]
+) -> T | None:
+    """A file; None, with a fault that is added to the others, if it is not as it was written.
 
     Raises:
         DatasetError: another version of the package wrote it.
@@ -235,7 +235,7 @@ def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | N
         assert commit.done is not None  # raises if these are no done-records
         return commit
 
-    return _read(directory, file, parsed, faults)
+    return read_or_fault(directory, file, parsed, faults)
 
 
 def _differing(expected: Expectation) -> Iterator[Fault]:

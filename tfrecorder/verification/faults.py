@@ -123,8 +123,7 @@ class VerificationReport(Report):
     @property
     def faults(self) -> pd.DataFrame:
         """The faults as a frame: file, record, offset (in bytes), code and message."""
-        rows = [[getattr(fault, name) for name in FAULT_COLUMNS] for fault in self.found]
-        frame = pd.DataFrame(rows, columns=list(FAULT_COLUMNS))
+        frame = pd.DataFrame(map(asdict, self.found), columns=list(FAULT_COLUMNS))
         return frame.astype({"record": "Int64", "offset": "Int64"})
 
     def as_dict(self) -> dict[str, Any]:

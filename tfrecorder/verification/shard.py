@@ -23,7 +23,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.kinds import Image
 from tfrecorder.storage.store import sums_of
-from tfrecorder.verification.expectation import Expectation, other_sums, unread
+from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread
 from tfrecorder.verification.faults import Fault, at_most
 
 T = TypeVar("T")
@@ -138,18 +138,14 @@ def _read_beside(
 ) -> T | None:
     """One of the files next to a shard; None, with a fault, if it is not as it was written."""
     file, done = shard.beside[name], expected.done.get(shard)
-    try:
-        data = expected.read(file)
+
+    def compared(data: bytes) -> T | None:
         crc = google_crc32c.value(data)
         if fault := done and other_sums(file, (0, crc), (0, done.beside[name])):
             faults.append(fault)
-        else:
-            return parsed(data)
-    except storage.UnreadableError as error:
-        faults.append(unread(file, error))
-    except ValueError as error:
-        faults.append(Fault(file, "damaged", str(error)))
-    return None
+        return None if fault else parsed(data)
+
+    return read_or_fault(expected.directory, file, compared, faults)
 
 
 def _places(index: bytes) -> list[Place]:

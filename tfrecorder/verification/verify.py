@@ -8,10 +8,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.core.threads import ThreadPool, cores, map_ahead
+from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.documents import unseal
@@ -26,16 +28,13 @@ from tfrecorder.verification.expectation import (
     common_files,
     other_sums,
     read_expectation,
+    read_or_fault,
     unread,
 )
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
 from tfrecorder.verification.sources import COUNTED, other_sources
 from tfrecorder.writing.tfds import image_shape
-
-
-def no_bar(size: int) -> None:
-    """An `Advance` that shows nothing."""
 
 
 def verify(
@@ -137,53 +136,38 @@ def check_all(
     expected: Expectation,
     shards: Sequence[Shard],
     decode: Decode | None = None,
-    advance: Advance = no_bar,
+    advance: Advance = lambda size: None,
 ) -> tuple[list[ShardFindings], list[Fault]]:
     """Check some shards in parallel, and what all share; the faults are grouped by file."""
     threads = cores() if storage.is_local(expected.directory) else storage.REMOTE_THREADS
-    with ThreadPool(threads, "verify") as pool:
-
-        def check(shard: Shard) -> ShardFindings:
-            return check_shard(expected, shard, decode, advance)
-
-        findings = list(map_ahead(pool, check, shards, ahead=2 * threads))
+    check = partial(check_shard, expected, decode=decode, advance=advance)
+    findings = map_at_once(check, shards, threads)
     faults = [*expected.faults, *(fault for checked in findings for fault in checked.faults)]
     # Those of a shard are no more already: what stands for the others is not counted with them.
-    return findings, _sorted([*faults, *at_most(_check_common(expected))])
+    return findings, _sorted([*faults, *at_most([*_check_common(expected), *_foreign(expected)])])
 
 
-def _check_common(expected: Expectation) -> Iterator[Fault]:
-    """Find common files that are not what they must be, and shards that are not of the dataset."""
+def _check_common(expected: Expectation) -> list[Fault]:
+    """Find files that a dataset has once and that are not what they must be."""
+    if expected.last is None:
+        return []
+    faults, manifest = list[Fault](), expected.last.manifest
     reported = {fault.file for fault in expected.faults}
-    made = common_files(expected)
-    for file, wanted in made.items():
-        if file in reported:
-            continue
+    for file, wanted in common_files(expected).items():
+        if file not in reported:
+            data = read_or_fault(expected.directory, file, bytes, faults)
+            if data is not None and data != wanted:
+                faults.append(Fault(file, "differs", _first_difference(data, wanted)))
+    for file in LISTS:
+        written = manifest["lists"][file]["bytes"], manifest["lists"][file]["crc32c"]
         try:
-            data = expected.read(file)
-        except storage.UnreadableError as error:
-            yield unread(file, error)
-            continue
-        if data != wanted:
-            yield Fault(file, "differs", _first_difference(data, wanted))
-    if made and expected.last is not None:
-        for file in LISTS:
-            written = expected.last.manifest["lists"][file]
-            sums = written["bytes"], written["crc32c"]
-            try:
-                fault = other_sums(file, storage.sums(expected.path(file)), sums)
-            except (storage.UnreadableError, OSError) as error:
-                fault = unread(file, error)
-            if fault:
-                yield fault
-        if marks := expected.last.manifest.get("removed"):
-            try:
-                unseal(expected.read(marks))
-            except storage.UnreadableError as error:
-                yield unread(marks, error)
-            except ValueError as error:
-                yield Fault(marks, "damaged", str(error))
-    yield from _check_names(expected)
+            fault = other_sums(file, storage.sums(expected.path(file)), written)
+        except (storage.UnreadableError, OSError) as error:
+            fault = unread(file, error)
+        faults += [fault] if fault else []
+    if marks := manifest.get("removed"):
+        read_or_fault(expected.directory, marks, unseal, faults)
+    return faults
 
 
 def _first_difference(data: bytes, wanted: bytes) -> str:
@@ -195,7 +179,7 @@ def _first_difference(data: bytes, wanted: bytes) -> str:
     return f"it has {len(data):,} bytes, but must have {len(wanted):,}"
 
 
-def _check_names(expected: Expectation) -> Iterator[Fault]:
+def _foreign(expected: Expectation) -> Iterator[Fault]:
     """Shards in the directory that belong neither to the dataset nor to what is under way."""
     shards = {shard.file for shard in expected.shards}
     if expected.pending is not None:
@@ -215,18 +199,16 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
     return sorted(distinct, key=lambda fault: places[fault.file])
 
 
-@contextlib.contextmanager
-def byte_bar(expected: Expectation, shown: bool) -> Iterator[Advance]:
+def byte_bar(expected: Expectation, shown: bool) -> AbstractContextManager[Advance]:
     """A progress bar over the bytes of all shards; yields the function that moves it."""
     total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
-    with _bar(shown, total, unit="B", unit_scale=True) as advance:
-        yield advance
+    return _bar(shown, total, unit="B", unit_scale=True)
 
 
 @contextlib.contextmanager
 def _bar(shown: bool, total: int, **form: Any) -> Iterator[Advance]:
     if not shown:
-        yield no_bar
+        yield lambda size: None
         return
     with bar_class()(total=total, dynamic_ncols=True, **form) as bar:
         yield bar.update
