@@ -9,8 +9,9 @@ from typing import Any
 
 from tfrecorder.core.checks import Whole, above_zero, is_whole
 from tfrecorder.core.option import Fault, option
+from tfrecorder.options.image_size import check_image_size
 from tfrecorder.options.option import Options, names_of, refuse_unknown
-from tfrecorder.options.read import SEED, EpochOptions, check_image_size
+from tfrecorder.options.read import SEED, EpochOptions
 
 
 def _check_shuffle(value: Any) -> str | None:

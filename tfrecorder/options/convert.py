@@ -20,6 +20,7 @@ from tfrecorder.core.checks import (
 from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import CHECKS, DEFAULT_MAX_PIXELS, FORMATS, RESIZES
 from tfrecorder.options import convert_values as values
+from tfrecorder.options.image_size import check_image_size, sides
 from tfrecorder.options.option import Options
 from tfrecorder.options.runner import DIRECT, RUNNERS, canonical_runner, check_form
 from tfrecorder.options.text_form import TextForm
@@ -149,12 +150,12 @@ class ConvertOptions(Options):
     )
     image_size: int | tuple[int, int] | None = option(
         None,
-        values.check_image_size,
+        check_image_size,
         "Store all images in this size: height and width in pixels, or one number for both. "
         "Default: as they are.",
         content=True,
         metavar="N|HxW",
-        normal=values.sides,
+        normal=sides,
     )
     short_side: int | None = option(
         None,
@@ -328,21 +329,16 @@ class ConvertOptions(Options):
             if item.metadata["content"]
         }
         chosen["shard_size"] = self.shard_bytes
-        # Only if they are used: most datasets name none of them.
-        for name in (*_OF_DIVISION, "name"):
-            if not chosen[name]:
-                del chosen[name]
         if self.name is not None:
             chosen["name"], _, chosen["version"] = self.name.partition(":")
-        if self.schema is None:
-            del chosen["schema"]
-        else:
+        if self.schema is not None:
             chosen["schema"] = to_plain(self.schema)
         if isinstance(self.image_size, tuple):
             chosen["image_size"] = list(self.image_size)
-        if not self.transforms:
-            chosen = {name: value for name, value in chosen.items() if name not in _OF_TRANSFORMS}
-        return chosen
+        # These only if they are used: most datasets name none of them.
+        unused = {name for name in (*_OF_DIVISION, "name", "schema") if not chosen[name]}
+        unused |= set() if self.transforms else {*_OF_TRANSFORMS}
+        return {name: value for name, value in chosen.items() if name not in unused}
 
 
 _OF_DIVISION = ("splits", "stratify", "split_by")

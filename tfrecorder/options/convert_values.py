@@ -7,10 +7,10 @@ import math
 import operator
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from tfrecorder.core.checks import Whole, fraction, is_number, is_text, is_whole, nearest
+from tfrecorder.core.checks import Whole, fraction, is_number, is_text, nearest
 from tfrecorder.core.option import plain
 from tfrecorder.errors import OptionError
 from tfrecorder.options.runner import plain_name
@@ -38,11 +38,6 @@ _VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 def texts(values: Any) -> Any:
     """The texts of a list, as a tuple; one text as it is."""
     return str(values) if isinstance(values, str) else tuple(map(str, values))
-
-
-def sides(value: Any) -> Any:
-    """Height and width, as Python's integers."""
-    return tuple(map(operator.index, value if isinstance(value, Sequence) else (value, value)))
 
 
 def shares(value: Mapping[str, float]) -> dict[str, float]:
@@ -82,17 +77,6 @@ def check_columns(value: Any) -> str | None:
     if len(set(value.values())) < len(value):
         return "two names are mapped to the same column; give one."
     return None
-
-
-def check_image_size(value: Any) -> str | None:
-    if is_whole(value) and value >= 1:
-        return None
-    pair = isinstance(value, (tuple, list)) and len(value) == 2
-    if pair and all(is_whole(side) and side >= 1 for side in value):
-        return None
-    return (
-        "give height and width in pixels, such as `image_size=(192, 256)`, or one number for both."
-    )
 
 
 def check_schema(value: Any) -> str | None:

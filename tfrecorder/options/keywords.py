@@ -56,40 +56,45 @@ class _Runners(TypedDict, total=False):
     progress: bool | None
 
 
-class _Converted(_Records, _Runners, total=False):
+class _Validated(TypedDict, total=False):
     base: Path | None
     warnings: str | Sequence[str]
+
+
+class _Written(TypedDict, total=False):
+    name: str | None
+    overwrite: bool | str
+
+
+class _Converted(_Records, _Runners, _Validated, total=False):
     max_reject_fraction: float
 
 
-class AppendKeywords(_Converted, total=False):
-    duplicates: str
+class _Grown(_Converted, total=False):
     new_classes: str
-    retry_rejects: bool
     readmit: bool
 
 
-class UpdateKeywords(_Converted, total=False):
+class AppendKeywords(_Grown, total=False):
+    duplicates: str
+    retry_rejects: bool
+
+
+class UpdateKeywords(_Grown, total=False):
     missing: str
     reread: bool
-    new_classes: str
-    readmit: bool
 
 
-class ConvertKeywords(_Converted, total=False):
-    name: str | None
-    overwrite: bool | str
+class ConvertKeywords(_Converted, _Written, total=False):
+    pass
 
 
 class FrameKeywords(ConvertKeywords, AppendKeywords, UpdateKeywords, total=False):
     pass
 
 
-class StageKeywords(_Records, total=False):
-    base: Path | None
-    warnings: str | Sequence[str]
-    name: str | None
-    overwrite: bool | str
+class StageKeywords(_Records, _Validated, _Written, total=False):
+    pass
 
 
 class StreamKeywords(_Records, total=False):
@@ -107,16 +112,12 @@ class RemoveKeywords(_Runners, total=False):
     runner: str | None
 
 
-class CompactKeywords(_Shards, _Runners, total=False):
+class CompactKeywords(_Shards, _Runners, _Written, total=False):
     runner: str | None
-    name: str | None
-    overwrite: bool | str
 
 
-class ValidateKeywords(_Rows, total=False):
-    base: Path | None
+class ValidateKeywords(_Rows, _Validated, total=False):
     seed: int
-    warnings: str | Sequence[str]
     progress: bool | None
 
 

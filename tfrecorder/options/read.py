@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size, text
 from tfrecorder.core.option import Fault, option
 from tfrecorder.images.limits import RESIZES
+from tfrecorder.options.image_size import check_image_size, sides
 from tfrecorder.options.option import Options
 from tfrecorder.options.ranks import Rank, memory_of_rank, this_rank
 
@@ -21,13 +22,6 @@ SEED = Whole(0, 2**32 - 1)
 
 #: In place of a list of inputs: a dict of every stored feature is the element.
 ALL = "all"
-
-
-def check_image_size(value: Any) -> str | None:
-    sides = (value,) if is_whole(value) else value
-    if not isinstance(sides, (tuple, list)) or len(sides) > 2 or not all(map(is_whole, sides)):
-        return "give height and width in pixels, such as `image_size=(224, 224)`."
-    return None if min(sides) >= 1 and len(sides) + is_whole(value) == 2 else "give two sides >= 1."
 
 
 def _check_value_range(value: Any) -> str | None:
@@ -201,10 +195,7 @@ class ReadOptions(RecordOptions):
     @property
     def size(self) -> tuple[int, int] | None:
         """`image_size` as (height, width)."""
-        if self.image_size is None:
-            return None
-        sides = self.image_size if isinstance(self.image_size, Sequence) else (self.image_size,) * 2
-        return int(sides[0]), int(sides[1])
+        return None if self.image_size is None else sides(self.image_size)
 
     @property
     def low_high(self) -> tuple[float, float]:

@@ -42,7 +42,7 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
     bases = (base for cls in classes for base in cls.__mro__)
     by_base = (name for base in bases for name in vars(base).get("__annotations__", ()))
     names = dict.fromkeys(name for name in by_base if name in types)
-    in_python = {name: item.metadata["shell"] for name, item in fields.items() if _of_shell(item)}
+    in_python = {name: of for name, item in fields.items() if (of := item.metadata.get("shell"))}
 
     def shown(function: F) -> F:
         signature = inspect.signature(function)
@@ -72,11 +72,6 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
         return cast("F", shown_one)
 
     return shown
-
-
-def _of_shell(item: dataclasses.Field[Any]) -> bool:
-    """True for an option that only the command line has."""
-    return bool(item.metadata.get("shell"))
 
 
 def in_shell(function: Callable[..., Any]) -> Callable[..., Any]:
