@@ -31,7 +31,7 @@ from torture import topics
 import tfrecorder
 from tfrecorder.errors import OptionError, PackageError, SourceError, UnreachableError
 from tfrecorder.streaming import Unusable
-from tfrecorder.streaming.kafka_messages import MessageForm, row_of
+from tfrecorder.streaming.kafka_messages import KafkaOptions, row_of
 
 pytest.importorskip("confluent_kafka", reason="no confluent-kafka")
 
@@ -93,23 +93,23 @@ def numbers(found: list[tuple[Any, Any]]) -> list[int]:
 
 def test_the_fields_of_a_json_object_are_the_columns_of_a_row() -> None:
     value = json.dumps({"image_uri": "ä.jpg", "label": 3, "note": None}).encode()
-    row = row_of("t/0/1", b"camera 1", value, [("trace", b"\xff")], MessageForm())
+    row = row_of("t/0/1", b"camera 1", value, [("trace", b"\xff")], KafkaOptions())
     assert row == {"image_uri": "ä.jpg", "label": 3, "note": None, "key": "camera 1"}
 
 
 def test_a_column_called_key_is_not_replaced() -> None:
-    row = row_of("t/0/1", b"camera 1", b'{"image_uri": "a.jpg", "key": 7}', None, MessageForm())
+    row = row_of("t/0/1", b"camera 1", b'{"image_uri": "a.jpg", "key": 7}', None, KafkaOptions())
     assert row["key"] == 7
 
 
 @pytest.mark.parametrize("key", [None, b"\xff\xfe"])
 def test_a_key_that_is_no_text_is_left_out(key: bytes | None) -> None:
-    row = row_of("t/0/1", key, b'{"image_uri": "a.jpg"}', None, MessageForm())
+    row = row_of("t/0/1", key, b'{"image_uri": "a.jpg"}', None, KafkaOptions())
     assert row == {"image_uri": "a.jpg"}
 
 
 def test_an_image_in_base64_is_named_by_its_message() -> None:
-    form = MessageForm(image="photo", image_bytes="jpeg")
+    form = KafkaOptions(image="photo", image_bytes="jpeg")
     value = json.dumps({"jpeg": base64.b64encode(PHOTO).decode(), "label": "x"})
     row = row_of("t/2/9", None, value, None, form)
     assert row == {"photo": {"bytes": PHOTO, "path": "t/2/9"}, "label": "x"}
@@ -117,7 +117,7 @@ def test_an_image_in_base64_is_named_by_its_message() -> None:
 
 def test_a_value_that_is_an_image_has_its_columns_in_headers() -> None:
     headers = [("label", "Löwe".encode()), ("split", b"TEST"), ("note", None), ("split", b"TRAIN")]
-    row = row_of("t/2/9", b"k", PHOTO, headers, MessageForm("bytes"))
+    row = row_of("t/2/9", b"k", PHOTO, headers, KafkaOptions(value="bytes"))
     image = {"bytes": PHOTO, "path": "t/2/9"}
     wanted = {"label": "Löwe", "split": "TRAIN", "note": None, "image_uri": image, "key": "k"}
     assert row == wanted
@@ -144,7 +144,7 @@ def test_a_value_that_is_an_image_has_its_columns_in_headers() -> None:
     ],
 )
 def test_a_poisoned_message_has_a_name_and_a_reason(value: bytes | None, code: str) -> None:
-    row = row_of("t/3/41", b"k", value, None, MessageForm())
+    row = row_of("t/3/41", b"k", value, None, KafkaOptions())
     assert isinstance(row, Unusable)
     assert (row.name, row.reason.partition(": ")[0]) == ("t/3/41", code)
     assert row.reason.isprintable()
@@ -152,7 +152,7 @@ def test_a_poisoned_message_has_a_name_and_a_reason(value: bytes | None, code: s
 
 
 def test_a_header_that_is_no_text_poisons_its_message() -> None:
-    row = row_of("t/3/41", None, PHOTO, [("label", b"\xff")], MessageForm("bytes"))
+    row = row_of("t/3/41", None, PHOTO, [("label", b"\xff")], KafkaOptions(value="bytes"))
     assert isinstance(row, Unusable)
     assert row.reason == "bad_header: 'label' is not UTF-8 text"
 

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from tfrecorder.display.bars import Advance, Stage
 from tfrecorder.format.example import find_value
@@ -25,9 +26,6 @@ from tfrecorder.reading.stored_records import read_numbered
 
 #: How many copies of an image are kept in full; the others are only counted.
 KEPT_COPIES = 4
-
-#: Records between two checks of the clock.
-_ROUND = 256
 
 
 @dataclass
@@ -123,7 +121,7 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
     advance = stage("comparing similar records", sum(map(len, candidates)))
     for split, numbers in zip(splits, candidates, strict=True):
         for done, record in enumerate(read_numbered(stored, split, numbers)):
-            if done % _ROUND == 0 and time.monotonic() > started + seconds:
+            if time.monotonic() > started + seconds:
                 compared[split] -= len(numbers) - done
                 break
             advance(1)
@@ -148,10 +146,9 @@ def _head_keys(stored: StoredDataset, split: str, deadline: float, advance: Adva
     for shard in stored.splits[split]:
         if time.monotonic() > deadline:
             break
-        places = read_places(stored, shard).tolist()
         with open_shard(shard) as file:
-            for done, (offset, size) in enumerate(places):
-                if done % _ROUND == 0 and time.monotonic() > deadline:
+            for offset, size in read_places(stored, shard).tolist():
+                if time.monotonic() > deadline:
                     break
                 head = read_at(file, offset, min(size, HEAD_BYTES))
                 key = head_key(head, stored.image_key)
@@ -166,8 +163,7 @@ def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
     """For each split, the numbers of the records whose keys occur more than once in all splits."""
     if not keys:
         return []
-    _, inverse, counts = np.unique(np.concatenate(keys), return_inverse=True, return_counts=True)
-    repeated = counts[inverse] > 1
+    repeated = pd.Series(np.concatenate(keys)).duplicated(keep=False).to_numpy()
     ends = np.cumsum([len(of_split) for of_split in keys])[:-1]
     return [np.flatnonzero(of_split) for of_split in np.split(repeated, ends)]
 

@@ -15,7 +15,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 352, 8, 182
 #: Limits for the bins of a histogram, by the smallest split: few values in many bins are noise.
 FEWEST_BINS, MOST_BINS = 8, 32
 
-#: Values by split.
+#: Values by split; each split has some.
 Series = Mapping[str, Sequence[float]]
 
 #: Turns a value into the text at an axis.
@@ -94,13 +94,11 @@ def histogram(
     low, high = span or _middle(values)
     margin = 0.0 if high - low > 1e-9 else 0.5  # an axis has some length even for one value
     axis = Axis(low - margin, high + margin, _LEFT, _RIGHT)
-    fewest = min(len(numbers) for numbers in series.values() if len(numbers))
+    fewest = min(map(len, series.values()))
     bins = min(max(int(2 * math.sqrt(fewest)), FEWEST_BINS), MOST_BINS)
     edges = np.linspace(axis.low, axis.high, bins + 1)
     shares = {
-        split: np.histogram(numbers, edges)[0] / len(numbers)
-        for split, numbers in series.items()
-        if len(numbers)
+        split: np.histogram(numbers, edges)[0] / len(numbers) for split, numbers in series.items()
     }
     most = max(float(of_split.max()) for of_split in shares.values())
     up = Axis(0, most * 1.05, _BOTTOM, _TOP)
@@ -144,7 +142,6 @@ def _described(series: Series, form: Format) -> str:
     return "; ".join(
         f"{split}: {form(min(own))} to {form(max(own))}, median {form(float(np.median(own)))}"
         for split, own in series.items()
-        if len(own)
     )
 
 

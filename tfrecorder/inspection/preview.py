@@ -154,8 +154,8 @@ def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> 
         raise OutputError(f"{path} is a folder; give a file, such as {path}/preview.html.")
     where = os.path.realpath(folder)
     dataset = os.path.realpath(storage.given_path(directory))
-    ours = [os.path.join(dataset, layout.PRIVATE, "")]
-    if where == dataset or os.path.join(where, "").startswith(tuple(ours)):
+    private = os.path.join(dataset, layout.PRIVATE, "")
+    if where == dataset or os.path.join(where, "").startswith(private):
         raise OutputError(
             f"{path} is inside the dataset, which holds only its own files; write the page "
             "next to it."

@@ -15,10 +15,8 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from tfrecorder.core.checks import OneOf
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.options.option import require
-from tfrecorder.streaming.kafka_messages import MessageForm, row_of
+from tfrecorder.streaming.kafka_messages import KafkaOptions, row_of
 from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
 
 #: Seconds between two checks for new partitions of the topic.
@@ -34,26 +32,13 @@ _ANOTHER = "Stream it into another directory, which starts with its earliest mes
 logger = logging.getLogger("tfrecorder")
 
 
-def open_kafka(
-    url: str,
-    *,
-    value: str = "json",
-    image: str = "image_uri",
-    image_bytes: str = "image_bytes",
-    on_lost: str = "raise",
-    config: Mapping[str, Any] | None = None,
-) -> KafkaSource:
+def open_kafka(url: str, *, config: Mapping[str, Any] | None = None, **options: Any) -> KafkaSource:
     """A Kafka topic, to be read by `tfrecorder.stream`; no broker is contacted yet.
 
     Args:
         url: kafka://HOST:PORT[,HOST:PORT …]/TOPIC.
-        value: what the value of a message is. "json": an object with the columns of a row. "bytes":
-            an image file; the columns are the message's headers.
-        image: the field, and column, of the image's uri.
-        image_bytes: the field that holds the image file in base64 instead.
-        on_lost: what to do if the broker has deleted messages before they were read.  "raise" is an
-            error; "skip" warns and continues with the earliest message that is still there.
         config: settings of librdkafka, such as {"security.protocol": "SASL_SSL", …}.
+        **options: those of `KafkaOptions`.
 
     Raises:
         OptionError: an argument is wrong.
@@ -64,10 +49,9 @@ def open_kafka(
         user = "; give user and password as sasl.username and sasl.password"
         more = user if shown != url else ""
         raise OptionError(f"{shown!r} is not kafka://HOST:PORT[,HOST:PORT …]/TOPIC{more}.")
-    require(OneOf("raise", "skip"), on_lost=on_lost)
-    form, settings = MessageForm(value, image, image_bytes), dict(config or {})
+    chosen, settings = KafkaOptions.of(options), dict(config or {})
     refuse_settings(settings)
-    return KafkaSource(Topic(match["servers"], match["topic"], settings), form, on_lost == "skip")
+    return KafkaSource(Topic(match["servers"], match["topic"], settings), chosen)
 
 
 class KafkaSource:
@@ -77,13 +61,12 @@ class KafkaSource:
 
     Args:
         topic: the topic to read.
-        form: the form of its messages.
-        skip_lost: continue after messages that were deleted unread, instead of raising an error.
+        options: the form of its messages, and what to do where some are lost.
     """
 
-    def __init__(self, topic: Topic, form: MessageForm, skip_lost: bool = False) -> None:
+    def __init__(self, topic: Topic, options: KafkaOptions) -> None:
         self.name = f"kafka:{topic.name}"
-        self._topic, self._form, self._skip_lost = topic, form, skip_lost
+        self._topic, self._options = topic, options
         self._held: deque[Message] = deque()
         self._next: dict[int, int] = {}
         self._ended: set[int] = set()
@@ -201,7 +184,7 @@ class KafkaSource:
         position = {str(partition): at for partition, at in self._next.items()}
         self._stands_at = position
         name = f"{self._topic.name}/{partition}/{offset}"
-        row = row_of(name, message.key(), message.value(), message.headers(), self._form)
+        row = row_of(name, message.key(), message.value(), message.headers(), self._options)
         return row, position
 
     def _find_again(self, partition: int) -> None:
@@ -214,7 +197,7 @@ class KafkaSource:
                 f"that the broker still has is {first:,}; it has deleted {first - at:,} messages "
                 "that were not read"
             )
-            if not self._skip_lost:
+            if self._options.on_lost == "raise":
                 raise SourceError(
                     f"{words}. Let the topic keep them for longer; "
                     'on_lost="skip" continues without them.'

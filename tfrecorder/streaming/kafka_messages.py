@@ -5,17 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tfrecorder.core.checks import OneOf
-from tfrecorder.errors import OptionError
-from tfrecorder.options.option import require
+from tfrecorder.core.option import Fault, option
+from tfrecorder.options.option import Options
 from tfrecorder.streaming.stream_source import Unusable
-
-#: What the value of a message may be.
-VALUES = ("json", "bytes")
 
 #: The column of a message's key, for `split_by="key"`.
 KEY_COLUMN = "key"
@@ -25,30 +22,30 @@ def _check_field(value: Any) -> str | None:
     return None if isinstance(value, str) and value else "give the name of a field."
 
 
-@dataclass(frozen=True)
-class MessageForm:
-    """How messages hold images and columns.
+@dataclass(frozen=True, kw_only=True)
+class KafkaOptions(Options):
+    """How messages hold images and columns, and what to do where some are lost.
 
     Attributes:
         value: "json": an object whose fields are the columns of a row. "bytes": an image file; the
             columns are the headers, as texts.
         image: the column of the image: the field that holds its uri.
         image_bytes: the field of a JSON object that holds an image file in base64 instead.
+        on_lost: what to do if the broker has deleted messages before they were read.  "raise" is an
+            error; "skip" warns and continues with the earliest message that is still there.
 
     Raises:
         OptionError: a value that is not one of these.
     """
 
-    value: str = "json"
-    image: str = "image_uri"
-    image_bytes: str = "image_bytes"
+    value: str = option("json", OneOf("json", "bytes"))
+    image: str = option("image_uri", _check_field)
+    image_bytes: str = option("image_bytes", _check_field)
+    on_lost: str = option("raise", OneOf("raise", "skip"))
 
-    def __post_init__(self) -> None:
-        require(OneOf(*VALUES), value=self.value)
-        require(_check_field, image=self.image, image_bytes=self.image_bytes)
+    def _conflicts(self) -> Iterator[Fault]:
         if self.image == self.image_bytes:
-            words = "`image` is the same field; give another."
-            raise OptionError.of("image_bytes", self.image_bytes, words)
+            yield "image_bytes", "`image` is the same field; give another."
 
 
 class _Poisoned(Exception):
@@ -60,7 +57,7 @@ def row_of(
     key: bytes | str | None,
     value: bytes | str | None,
     headers: Iterable[tuple[str, Any]] | None,
-    form: MessageForm,
+    options: KafkaOptions,
 ) -> Mapping[str, Any]:
     """The row of a message; `Unusable`, with a reason, if it has none.
 
@@ -68,21 +65,21 @@ def row_of(
         name: the message's name: TOPIC/PARTITION/OFFSET.
         key: becomes the column `key` if it is text and the message has no such column.
 
-    >>> row_of("photos/0/7", b"cam 1", b'{"image_uri": "a.jpg", "label": 3}', None, MessageForm())
+    >>> row_of("photos/0/7", b"cam 1", b'{"image_uri": "a.jpg", "label": 3}', None, KafkaOptions())
     {'image_uri': 'a.jpg', 'label': 3, 'key': 'cam 1'}
-    >>> row_of("photos/0/8", None, b"hello", None, MessageForm()).reason
+    >>> row_of("photos/0/8", None, b"hello", None, KafkaOptions()).reason
     'bad_json: the value is not JSON: Expecting value: line 1 column 1 (char 0)'
     """
     try:
         if value is None:
             raise _Poisoned("no_value: the message has no value")
         data = value.encode() if isinstance(value, str) else bytes(value)
-        if form.value == "bytes":
+        if options.value == "bytes":
             row = _texts(headers)
-            row[form.image] = {"bytes": data, "path": name}
+            row[options.image] = {"bytes": data, "path": name}
         else:
             row = _fields(data)
-            _place_image(row, name, form)
+            _place_image(row, name, options)
     except _Poisoned as poisoned:
         return Unusable(name, str(poisoned))
     text = _text(key)
@@ -110,18 +107,18 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def _place_image(row: dict[str, Any], name: str, form: MessageForm) -> None:
+def _place_image(row: dict[str, Any], name: str, options: KafkaOptions) -> None:
     """Put the image into its column if it came as base64."""
-    encoded = row.pop(form.image_bytes, None)
+    encoded = row.pop(options.image_bytes, None)
     if encoded is not None:
-        row[form.image] = {"bytes": _decoded(encoded, form.image_bytes), "path": name}
+        row[options.image] = {"bytes": _decoded(encoded, options.image_bytes), "path": name}
         return
-    uri = row.get(form.image)
+    uri = row.get(options.image)
     if uri is None or uri == "":
-        words = f"the message has neither {form.image} nor {form.image_bytes}"
+        words = f"the message has neither {options.image} nor {options.image_bytes}"
         raise _Poisoned(f"no_image: {words}")
     if not isinstance(uri, str):
-        raise _Poisoned(f"bad_uri: {form.image} is not a text, but a {type(uri).__name__}")
+        raise _Poisoned(f"bad_uri: {options.image} is not a text, but a {type(uri).__name__}")
 
 
 def _decoded(encoded: Any, field: str) -> bytes:

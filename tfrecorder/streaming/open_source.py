@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.checks import seconds
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError, refuse_missing
+from tfrecorder.options.option import names_of
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder, watch
-
-#: What `open_kafka` takes; all settings of librdkafka have a dot in their names.
-_OF_KAFKA = ("value", "image", "image_bytes", "on_lost")
 
 
 def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSource:
@@ -49,11 +47,12 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSo
 
 def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:
     refuse_missing("confluent_kafka")
-    from tfrecorder.streaming.kafka import open_kafka
+    from tfrecorder.streaming.kafka import KafkaOptions, open_kafka
 
+    # All settings of librdkafka have a dot in their names.
     settings = {name: value for name, value in options.items() if "." in name}
     others = {name: value for name, value in options.items() if "." not in name}
-    _refuse_unknown(others, "Kafka", _OF_KAFKA)
+    _refuse_unknown(others, "Kafka", names_of(KafkaOptions))
     return open_kafka(url, config=settings, **others)
 
 
@@ -71,7 +70,7 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     return folder
 
 
-def _refuse_unknown(options: Mapping[str, Any], kind: str, known: tuple[str, ...]) -> None:
+def _refuse_unknown(options: Mapping[str, Any], kind: str, known: Sequence[str]) -> None:
     if unknown := sorted(set(options).difference(known)):
         words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
         raise OptionError(f"`source_options`: {words}")  # without the others: some are passwords

@@ -19,7 +19,6 @@ from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen, stage_next, standing_of
-from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.next_commit import rows_of
@@ -30,8 +29,7 @@ from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.runners import in_process
 from tfrecorder.schema.fields import from_json
-from tfrecorder.schema.keys import URI_COLUMN
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Image, Mask
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
@@ -92,12 +90,10 @@ class StreamedDataset:
         return self._inherited
 
     def new_batch(self) -> Batch:
-        options = self.options
-        schema, columns = options.schema, options.columns or {}
-        images = [URI_COLUMN] if schema is None else [*schema.of(Image)]
-        masks = [] if schema is None else [*schema.of(Mask)]
+        schema, columns = self.options.schema or DEFAULT_SCHEMA, self.options.columns or {}
+        images = schema.of(Image)
         theirs = {name: given for given, name in columns.items()}
-        named = [theirs.get(name, name) for name in (*images, *masks)]
+        named = [theirs.get(name, name) for name in (*images, *schema.of(Mask))]
         number = 0 if self.newest is None else self.newest.number + 1
         of_images = [theirs.get(name, name) for name in sorted(images)]
         self._marks = read_marks(self.where, self.newest) if self._marks is None else self._marks
@@ -209,15 +205,12 @@ class StreamedDataset:
         has_rows = storage.exists(os.path.join(where, layout.PLAN_ROWS))
         if not (has_rows and is_whole(where, plan.spooled)):
             return False
-        done = read_all_done(where, plan.shards, plan.digest)
-        pending = [shard for shard, record in done.items() if record is None]
-        plan = reopen(where, plan, plan.base, pending)
-        written = in_process.write(plan, where, pending, self.options)
+        plan = reopen(where, plan, plan.base, ())
+        done = in_process.write(plan, where, plan.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.
-        task = Task(where, plan.digest, plan.commit)
-        finish(task, [*filter(None, done.values()), *written], 1.0)
+        finish(Task(where, plan.digest, plan.commit), done, 1.0)
         return True
 
     def _count(self, committed: Commit) -> None:
