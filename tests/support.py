@@ -33,13 +33,13 @@ from tfrecorder.cli.main import main
 from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
+from tfrecorder.options.report_codes import CODES
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import read_plan
 from tfrecorder.schema import Image, Label, Schema, Split
 from tfrecorder.schema.schema_file import write_schema
 from tfrecorder.storage import retry, stores
 from tfrecorder.storage.retry import patience
-from tfrecorder.validation.report import CODES
 from tfrecorder.writing.commit import commit
 
 SAMPLES = Path(__file__).parent.parent / "samples"

@@ -37,7 +37,7 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 @options_of(UpdateOptions)
 @stage_only_option
 @dry_run_option
-@options_of(ConvertOptions, without=NOT_APPENDED, appends=True, shared=True)
+@options_of(ConvertOptions, without=NOT_APPENDED, shared=True)
 @result_options
 def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.update import update as run

@@ -116,7 +116,7 @@ stage_only_option = click.option(
 @options_of(AppendOptions)
 @stage_only_option
 @dry_run_option
-@options_of(ConvertOptions, without=NOT_APPENDED, appends=True, shared=True)
+@options_of(ConvertOptions, without=NOT_APPENDED, shared=True)
 @result_options
 def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.append import append as run

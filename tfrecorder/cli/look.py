@@ -16,9 +16,8 @@ from tfrecorder.cli.output import complain, quiet_option, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.format.csv_cells import csv_of
-from tfrecorder.options.option import names_of
 from tfrecorder.options.preview import PreviewOptions
-from tfrecorder.options.read import NamedKeys, RecordOptions
+from tfrecorder.options.read import NamedKeys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,8 +110,7 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
     is_flag=True,
     help="Show the page in a browser; without --html, as a temporary file.",
 )
-@options_of(PreviewOptions, without=names_of(RecordOptions))
-@record_options
+@options_of(PreviewOptions)
 @quiet_option
 def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
     from tfrecorder.inspection.preview import preview as run

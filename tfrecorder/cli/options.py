@@ -120,24 +120,19 @@ class SharingCommand(click.Command):
 
 
 def options_of(
-    options: type[Options],
-    without: Container[str] = (),
-    appends: bool = False,
-    shared: bool = False,
+    options: type[Options], without: Container[str] = (), shared: bool = False
 ) -> Callable[[Any], Any]:
     """An option for each field, except those in `without`.
 
     Args:
-        appends: options that decide on the records have no default, because the dataset has them.
-        shared: help only names them, as they are those of `convert`.
+        shared: they are those of `convert`: see `SharingCommand`.
     """
     cls = SharedOption if shared else click.Option
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
         for item in reversed(dataclasses.fields(options)):
             if item.name not in without:
-                has_default = not (appends and item.metadata["content"])
-                command = _field_option(item, has_default, cls)(command)
+                command = _field_option(item, cls)(command)
         return command
 
     return with_options
@@ -160,12 +155,12 @@ def _flag(name: str) -> str:
 
 
 def _field_option(
-    item: dataclasses.Field[Any], has_default: bool = True, cls: type[click.Option] = click.Option
+    item: dataclasses.Field[Any], cls: type[click.Option] = click.Option
 ) -> Callable[[Any], Any]:
     flag, check = _flag(item.name), item.metadata["check"]
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
-        "default": item.default if has_default else None,
+        "default": item.default,
         "help": shell_words(item.metadata["help"], _FLAGS),
         "cls": cls,
         "callback": _TYPED.get(item.name),
@@ -179,7 +174,7 @@ def _field_option(
         return click.option(flag, is_flag=True, **settings)
     if isinstance(check, OneOf) and True in check.words:
         return _flag_and_word(item.name, flag, str(check.words[-1]), settings)
-    shown = settings["default"] is not None
+    shown = item.default is not None
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
 
 

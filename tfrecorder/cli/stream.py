@@ -61,7 +61,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     help="For a folder, settle: how many seconds a file must stay unchanged before it counts. For "
     "Kafka, see docs/stream-kafka.md. Repeatable.",
 )
-@options_of(ConvertOptions, without=NOT_STREAMED, appends=True, shared=True)
+@options_of(ConvertOptions, without=NOT_STREAMED, shared=True)
 @result_options
 def stream(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.streaming.stream import stream as run

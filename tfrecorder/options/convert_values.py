@@ -13,6 +13,7 @@ from typing import Any
 from tfrecorder.core.checks import Whole, fraction, is_number, is_text, nearest
 from tfrecorder.core.option import plain
 from tfrecorder.errors import OptionError
+from tfrecorder.options.report_codes import CODES, ERROR
 from tfrecorder.options.runner import plain_name
 from tfrecorder.schema import keys
 from tfrecorder.schema.kinds import Schema
@@ -23,12 +24,7 @@ from tfrecorder.schema.splits import SPELLINGS, SPLITS
 DEFAULT_VERSION = "1.0.0"
 
 #: The codes of a validation report that `warnings` may name: its warnings and notes.
-WARNINGS = (
-    *("column_left_out", "conflicting_labels", "duplicate_row", "empty_split", "few_images"),
-    *("image_again", "label_gaps", "label_not_in_train", "leakage", "new_class", "no_train"),
-    *("other_values", "rounded_number", "same_bytes", "same_bytes_leakage", "same_bytes_skipped"),
-    *("similar_labels", "splits_ignored"),
-)
+WARNINGS = sorted(code for code, (severity, _) in CODES.items() if severity != ERROR)
 
 #: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -1,0 +1,81 @@
+"""The codes of a validation report, by severity; the option `warnings` names some of them."""
+
+from __future__ import annotations
+
+ERROR = "error"
+WARNING = "warning"
+#: Good to know, and possibly intended.
+NOTE = "note"
+
+SEVERITIES = (ERROR, WARNING, NOTE)
+
+#: The remedy for each reason code, by severity.
+REMEDIES = {
+    ERROR: {
+        "missing_column": "Rename the column: `frame.rename(columns={{'{value}': '{column}'}})`. "
+        "Or give a schema, which names the source's own columns and may do without an image "
+        "(`tfrecorder.infer_schema` and `tfrecorder schema` suggest one). If it is something "
+        "else, drop it.",
+        "empty_frame": "Give at least one row.",
+        "null_uri": "Drop the row or give its image.",
+        "null_label": "Label the row or drop it. For a dataset without labels, leave out the "
+        "label column.",
+        "unknown_split": "Use TRAIN, VALIDATION, TEST or UNASSIGNED.",
+        "not_text": "Drop the row, or give its image: a path or uri, the bytes of its file, or a "
+        "Pillow image.",
+        "bad_text": "Rename the file or label so that it is valid Unicode.",
+        "unsupported_scheme": "Copy the images to a disk or a bucket, and give their paths there.",
+        "mixed_label_types": "Make all labels text or all integers.",
+        "unsupported_label": "Make the labels text or integers.",
+        "negative_label": "Number the classes from 0; -1 stands for no label.",
+        "reserved_label": "Number the classes from 1, or rename the class. If the box is around "
+        "nothing, drop it.",
+        "unknown_label": "Add it to the class names of the schema, or correct the row.",
+        "missing_value": "Give the value, drop the row, or set a default in the schema: "
+        "`default=…`.",
+        "wrong_value": "Correct the value, or give the column another kind.",
+        "bad_box": "Correct the box or drop its row.",
+        "conflicting_rows": "Rows with boxes of one image must agree in every other column: "
+        "correct or drop one.",
+        "no_strata": "Leave `stratify=True` out, or give each row one label.",
+        "other_columns": "Give the columns of the dataset, of the same kinds.",
+        "unusable_image": "Fix or drop the image; a conversion would list it as a reject.",
+        "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
+    },
+    WARNING: {
+        "rounded_number": "Numbers with a fraction are float32, exact only up to 16,777,216. Give "
+        "the column the dtype int64 if its numbers are whole; or store the difference from the "
+        "first, or text.",
+        "no_train": "Assign rows to TRAIN, or leave the splits out for 80/10/10.",
+        "empty_split": "Give it a larger share, try another seed, or assign rows to it.",
+        "splits_ignored": "Leave that out, or drop the split column to divide all rows.",
+        "leakage": "Keep each image in one split; otherwise the evaluation looks too good.",
+        "duplicate_row": "Drop it, or it counts twice.",
+        "conflicting_labels": "Keep one label for each image.",
+        "similar_labels": "If they are one class, spell it the same way everywhere.",
+        "label_gaps": "Number the classes from 0 without gaps, or make them text.",
+        "label_not_in_train": "Add training images of it, or drop the label.",
+        "column_left_out": "If you do not need it, do nothing: it does not become a feature. To "
+        "keep it, give `schema=…`.",
+        "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
+        "`new_classes='allow'`.",
+        "same_bytes_leakage": "Put it into the split of the other, or leave it out with "
+        "`duplicates='content'`.",
+        "same_bytes": "`duplicates='content'` leaves it out; otherwise it counts twice.",
+        "other_values": "`tfrecorder.update` corrects the dataset; `duplicates='keep'` adds a "
+        "further record.",
+    },
+    NOTE: {
+        "image_again": "Fine if both are right. Otherwise keep one of these rows.",
+        "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
+        "label.",
+        "same_bytes_skipped": "`duplicates='name'` adds it all the same.",
+    },
+}
+
+#: Every reason code: its severity and its remedy.
+CODES = {
+    code: (severity, remedy)
+    for severity, remedies in REMEDIES.items()
+    for code, remedy in remedies.items()
+}
