@@ -24,6 +24,7 @@ from tfrecorder.inspection.pictures import (
     to_jpeg,
 )
 from tfrecorder.inspection.record_values import RecordView, boxes_of, image_of, mask_of, view_of
+from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, summed
 from tfrecorder.reading.row_lists import read_row_list
@@ -106,30 +107,21 @@ class Gathered:
 
 
 def gather(
-    stored: StoredDataset,
-    info: DatasetInfo,
-    *,
-    num_records: int,
-    per_split: int,
-    seed: int,
-    seconds: float,
-    stage: Stage,
+    stored: StoredDataset, info: DatasetInfo, options: PreviewOptions, stage: Stage
 ) -> Gathered:
     """Read what a page shows.
 
     Args:
         stored: the dataset.
         info: what is known about it without reading a record.
-        num_records: how many random records of each split to decode at most.
-        per_split: how many of these to show.
-        seed: for the random choice.
-        seconds: how long the search for duplicates may take.
+        options: what to look at.
         stage: part of a progress bar.
 
     Raises:
         DatasetError: an index, a record or a list in the dataset is damaged.
     """
-    drawn = draw(stored, num_records, seed)
+    per_split, seed = options.per_split, options.seed
+    drawn = draw(stored, max(options.num_records, per_split), seed)
     with large_images_allowed(), ThreadPool() as pool:
 
         def views(
@@ -152,7 +144,7 @@ def gather(
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in views(drawn, "decoding"):
             seen[view.split].append(view)
-        duplicates = find_duplicates(stored, seconds, stage)
+        duplicates = find_duplicates(stored, options.seconds, stage)
         extremes = _extremes([view for of_split in seen.values() for view in of_split])
         sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]

@@ -116,15 +116,7 @@ def preview(
     target = None if html is None else _target(html, directory)
     stored = open_stored(directory, chosen.at, chosen.keys)
     with record_bar(is_shown(chosen.progress)) as stage:
-        gathered = gather(
-            stored,
-            info(directory, chosen.at, *chosen.keys),
-            num_records=max(chosen.num_records, chosen.per_split),
-            per_split=chosen.per_split,
-            seed=chosen.seed,
-            seconds=chosen.seconds,
-            stage=stage,
-        )
+        gathered = gather(stored, info(directory, chosen.at, *chosen.keys), chosen, stage)
     page = render_page(gathered)
     if target is not None:
         write_whole(target, page.encode())

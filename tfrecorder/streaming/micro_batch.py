@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,29 +40,27 @@ STAGE = "row"
 
 
 class Target(NamedTuple):
-    """The dataset that a batch is added to.
+    """The dataset that a batch is added to, and how.
 
     Attributes:
         directory: the dataset's directory.
+        source: the name of the stream's source.
+        options: those of the rows.
         fields: its columns; empty before the first batch.
         types: the type of each column of its plan, by key; empty before the first batch.
         rows: how many rows its sources had.
     """
 
     directory: str
-    fields: Sequence[Field]
-    types: Mapping[str, pa.DataType]
-    rows: int
+    source: str
+    options: ConvertOptions
+    fields: Sequence[Field] = ()
+    types: Mapping[str, pa.DataType] = MappingProxyType({})
+    rows: int = 0
 
 
 def plan_batch(
-    rows: Sequence[Row],
-    target: Target,
-    options: ConvertOptions,
-    base: str,
-    source: str,
-    streams: dict[str, Any],
-    row_bytes: float,
+    rows: Sequence[Row], target: Target, base: str, streams: dict[str, Any], row_bytes: float
 ) -> tuple[Plan, pa.Table] | str:
     """The plan of a batch and its rows.
 
@@ -69,7 +68,6 @@ def plan_batch(
 
     Args:
         base: the folder that relative uris start from.
-        source: the name of the stream's source.
         streams: as in `Plan`.
         row_bytes: the mean size of an image.
 
@@ -83,11 +81,10 @@ def plan_batch(
     }
     cells = [_fitted(row.cells, target.fields) for row in rows]
     faults |= {at: cell for at, cell in enumerate(cells) if isinstance(cell, str)}
-    checked = _checked(cells, faults, target, options)
+    checked = _checked(cells, faults, target)
     if checked is None and not target.types:
         return faults[0]
-    whole = _with_rejects(rows, checked, faults, target, options, source)
-    whole = dataclasses.replace(whole, frame=whole.frame.set_axis(whole.frame.index + target.rows))
+    whole, options = _with_rejects(rows, checked, faults, target), target.options
     plan, planned = make_plan(whole, base, options, PlanKind.BATCH, streams)
     counts = shard_counts(plan.split_rows, [row_bytes], options, small_shards=1)
     return dataclasses.replace(plan, split_shards=counts), planned
@@ -110,15 +107,13 @@ def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, An
     return fitted
 
 
-def _checked(
-    cells: Sequence[Any], faults: dict[int, str], target: Target, options: ConvertOptions
-) -> Checked | None:
+def _checked(cells: Sequence[Any], faults: dict[int, str], target: Target) -> Checked | None:
     """The rows in which validation finds no fault; adds the others to `faults`."""
     while True:
         sound = [at for at in range(len(cells)) if at not in faults]
         if not sound:
             return None
-        table = _table([cells[at] for at in sound], target, options)
+        table = _table([cells[at] for at in sound], target)
         if target.fields:
             refuse_other_schema(target.directory, target.fields, table)
         if table.schema.of(Boxes):
@@ -126,7 +121,7 @@ def _checked(
                 "boxes: a stream has one row for each image; add a table of boxes with "
                 "`tfrecorder.append` instead."
             )
-        checked = check_source(table, options.division, target.fields)
+        checked = check_source(table, target.options.division, target.fields)
         faulty = _faults(checked.findings)
         if not faulty:
             if target.fields:
@@ -136,7 +131,8 @@ def _checked(
         faults.update({sound[at]: words for at, words in faulty.items()})
 
 
-def _table(cells: Sequence[Mapping[str, Any]], target: Target, options: ConvertOptions) -> Source:
+def _table(cells: Sequence[Mapping[str, Any]], target: Target) -> Source:
+    options = target.options
     # No column can have a name that is not text, or not Unicode: it is left out.
     given = dict.fromkeys(name for row in cells for name in row)
     names = {name: None for name in given if isinstance(name, str) and escaped(name) == name}
@@ -178,17 +174,12 @@ def _faults(findings: Sequence[Finding]) -> dict[int, str]:
 
 
 def _with_rejects(
-    rows: Sequence[Row],
-    checked: Checked | None,
-    faults: Mapping[int, str],
-    target: Target,
-    options: ConvertOptions,
-    source: str,
+    rows: Sequence[Row], checked: Checked | None, faults: Mapping[int, str], target: Target
 ) -> Checked:
     """All rows in their order, the faulty ones planned as rejects, each with its position."""
     bad = sorted(faults)
     names = [rows[at].name for at in bad]
-    splits = pd.Series(assign_splits(names, options.division), index=bad, dtype=SPLIT_TYPE)
+    splits = pd.Series(assign_splits(names, target.options.division), index=bad, dtype=SPLIT_TYPE)
     frame = pd.DataFrame({SPLIT_COLUMN: splits})
     fields, good, types = target.fields, [], target.types
     if checked is not None:
@@ -208,12 +199,12 @@ def _with_rejects(
     texts = {
         REJECT_OF.stage: [STAGE if reason else "" for reason in reasons],
         REJECT_OF.reason: reasons,
-        POSITION_OF.source: [source] * len(rows),
+        POSITION_OF.source: [target.source] * len(rows),
         POSITION_OF.position: [row.position for row in rows],
     }
     values |= {name: pa.array(column, pa.large_string()) for name, column in texts.items()}
     return Checked(
-        frame=frame.iloc[order],
+        frame=frame.iloc[order].set_axis(np.arange(len(rows)) + target.rows),
         findings=(),
         fields=tuple(fields),
         values=values,

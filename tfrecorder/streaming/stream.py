@@ -138,7 +138,7 @@ def stream(
         say = stack.enter_context(stage_line(shown))
         dataset = open_streamed(where, opened, given, limits.readmit)
         try:
-            _follow(opened, dataset, limits, say)
+            _follow(dataset, limits, say)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"Stopped: {dataset.counts} committed in {where}. Run the same stream again to "
@@ -157,13 +157,9 @@ def stream(
     )
 
 
-def _follow(
-    source: OpenedSource,
-    dataset: StreamedDataset,
-    limits: StreamOptions,
-    say: Callable[[str], None],
-) -> None:
+def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str], None]) -> None:
     """Read rows and write batches until no row has come for long enough."""
+    source = dataset.source
     batch: Batch | None = None
     heard, may_have_more = time.monotonic(), True
     while True:
@@ -181,7 +177,7 @@ def _follow(
             batch = _written(batch, dataset, say, ends)
         if ends:
             return
-        _say(say, dataset, batch, source)
+        _say(say, dataset, batch)
         left = _idle_left(source, limits, time.monotonic() - heard)
         may_have_more = source.wait(_patience(batch, limits, left)) is not False
 
@@ -254,12 +250,10 @@ def _through_outages(step: Callable[[], T]) -> T:
             warn(f"{error} The stream waits for it ({waited:,.0f} s so far).")
 
 
-def _say(
-    say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None, source: OpenedSource
-) -> None:
+def _say(say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None) -> None:
     waiting = 0 if batch is None else len(batch.rows)
     words = f"{dataset.counts}; {waiting:,} waiting"
-    behind = source.behind(dataset.reached.position())
+    behind = dataset.source.behind(dataset.reached.position())
     if behind is not None:
         words += f", {behind:,} not read"
     say(words)

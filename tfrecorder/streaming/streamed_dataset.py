@@ -131,7 +131,7 @@ class StreamedDataset:
         name, base = self.source.name, self.source.base or os.getcwd()
         read = {"from": position_of(self.newest, name), "to": self.reached.noted()}
         size = batch.mean_bytes(base)
-        made = plan_batch(batch.rows, self._target(), self.options, base, name, {name: read}, size)
+        made = plan_batch(batch.rows, self._target(), base, {name: read}, size)
         if isinstance(made, str):
             return made
         plan, planned = made
@@ -222,11 +222,13 @@ class StreamedDataset:
         self.rejects.update(totals.reasons)
 
     def _target(self) -> Target:
+        target = Target(self.where, self.source.name, self.options)
         if self.newest is None:
-            return Target(self.where, (), {}, 0)
+            return target
         manifest = self.newest.manifest
         self._types = self._types or types_of(self.where, self.newest.shards[0])
-        return Target(self.where, from_json(manifest["fields"]), self._types, rows_of(manifest))
+        fields = from_json(manifest["fields"])
+        return target._replace(fields=fields, types=self._types, rows=rows_of(manifest))
 
 
 def open_streamed(

@@ -153,7 +153,7 @@ def check_source(
         table, boxes, faults = gather(table, kind, image)
         findings += faults
     outcomes = [
-        _check_field(field, table, boxes, source.contents)
+        _check_field(field, table, boxes, source)
         for field in _with_existing_classes(fields_of(schema), existing)
         if field.column in present or not is_required(field.kind)
     ]
@@ -165,7 +165,7 @@ def check_source(
         findings.append(finding)
     was_open = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     findings += _check_division(frame, source, division)
-    _assign(frame, {} if has_faults(findings) else values, division, source.groups)
+    _assign(frame, {} if has_faults(findings) else values, division, source)
     if not any(finding.code == "missing_column" for finding in findings):
         passed = _OF_WHOLE_DATASETS if existing else ()
         fields = [outcome.field for outcome in outcomes]
@@ -248,10 +248,7 @@ def nearest_name(wanted: str, names: list[str]) -> str | None:
 
 
 def _check_field(
-    field: Field,
-    table: pd.DataFrame,
-    boxes: BoxRows | None,
-    contents: Mapping[str, Contents],
+    field: Field, table: pd.DataFrame, boxes: BoxRows | None, source: Source
 ) -> Outcome:
     if isinstance(field.kind, kinds.Boxes):
         assert boxes is not None
@@ -260,7 +257,7 @@ def _check_field(
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
     if isinstance(field.kind, (kinds.Image, kinds.Mask)):
-        return _check_files(field, table[names[0]], contents.get(names[0]))
+        return _check_files(field, table[names[0]], source.contents.get(names[0]))
     if isinstance(field.kind, kinds.Label):
         return check_label(field, table[names[0]])
     columns = [as_objects(table[name]) for name in names]
@@ -310,17 +307,14 @@ def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> 
 
 
 def _assign(
-    frame: pd.DataFrame,
-    values: Mapping[str, pa.Array],
-    division: Division,
-    groups: pd.Series | None,
+    frame: pd.DataFrame, values: Mapping[str, pa.Array], division: Division, source: Source
 ) -> None:
     """Assign rows without a split by the hash of their group, their image, or all they hold."""
     open_rows = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     if not open_rows.any():
         return
-    if groups is not None:
-        keys = groups.loc[frame.index]
+    if source.groups is not None:
+        keys = source.groups.loc[frame.index]
     elif URI_COLUMN in frame:
         keys = frame[URI_COLUMN]
     elif values:
