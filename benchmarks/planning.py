@@ -52,7 +52,7 @@ def plan(source: str, out: str) -> Timed:
     from tfrecorder.plan.make_plan import make_plan
     from tfrecorder.plan.shard_counts import shard_counts
     from tfrecorder.sources.source import read_source
-    from tfrecorder.validation.report import has_errors
+    from tfrecorder.validation.report import build_report, has_errors
     from tfrecorder.validation.rules import check_source
 
     del pandas, pyarrow
@@ -69,7 +69,7 @@ def plan(source: str, out: str) -> Timed:
         table = read_source(source, options)
         step("read_s")
         checked = check_source(table, options.division)
-        assert not has_errors(checked.report), checked.report
+        assert not has_errors(build_report(checked.findings))
         step("validate_s")
         # The sizes of a sample, as a conversion takes them from the files.
         made, planned = make_plan(checked, table.base, options)

@@ -47,7 +47,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
     from tfrecorder.output.status import status
     from tfrecorder.plan.make_plan import make_plan
     from tfrecorder.sources.source import read_source
-    from tfrecorder.validation.report import has_errors
+    from tfrecorder.validation.report import build_report, has_errors
     from tfrecorder.validation.rules import check_source
     from tfrecorder.verification.verify import verify
     from tfrecorder.writing.commit import commit
@@ -76,7 +76,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
             options = ConvertOptions(num_shards=counts)
             table = step("read", lambda: read_source(source, options))
             checked = step("validate", lambda: check_source(table, options.division))
-            assert not has_errors(checked.report), checked.report
+            assert not has_errors(build_report(checked.findings))
             return step("plan", lambda: make_plan(checked, table.base, options))
 
         made, planned = plan()
