@@ -34,6 +34,8 @@ from support import rejects
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OutputError
+from tfrecorder.format import layout
+from tfrecorder.reading.commits import newest_commit
 from torture.counts import Count
 from torture.kills import Disk
 
@@ -188,11 +190,11 @@ class SecondDay(RuleBasedStateMachine):
 
     @property
     def number(self) -> int:
-        """Of the newest commit; -1 before there is one."""
-        try:
-            return tfrecorder.generations(self.out)[0]
-        except DatasetError:
-            return -1
+        """Of the newest commit, even while it is set aside; -1 before there is one."""
+        for name in (layout.COMMIT, layout.WAITING_COMMIT):
+            if (newest := newest_commit(self.out, name)) is not None:
+                return newest.number
+        return -1
 
     def run(
         self,
