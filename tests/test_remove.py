@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -57,6 +59,17 @@ def test_by_uri_nothing_of_it_is_left_and_it_does_not_come_back(photos: pd.DataF
     check(left, gone)
     tfrecorder.append(photos, "out", readmit=True, progress=False)
     check(photos, gone[:0])
+
+
+def test_no_note_of_an_operation_before_names_what_was_removed(photos: pd.DataFrame) -> None:
+    gone = photos.loc[[2]]
+    shutil.copy(gone.image_uri[2], "copy.png")
+    copied = gone.assign(image_uri=os.path.abspath("copy.png"))
+    result = tfrecorder.append(copied, "out", progress=False)
+    assert Path(gone.image_uri[2]).name in result.notes[0]
+    tfrecorder.remove("out", {"image_uri": list(gone.image_uri)}, progress=False)
+    names = [file.read_bytes() for file in Path("out").rglob("*") if file.is_file()]
+    assert not any(gone.image_uri[2].encode() in data for data in names)
 
 
 @pytest.mark.parametrize(
