@@ -7,7 +7,7 @@ where a million rows are searched in a second.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -99,14 +99,9 @@ def pass_over_known(
     findings: list[Finding] = []
     if not rows or not {field.column for field in files} <= {*table.frame}:
         return Sifted(table, retried)
-    # Rows without files are known by all their values.
-    checked = None if files or adding.duplicates == "keep" else _checked(table, fields)
-    values = {} if checked is None else checked.values
     with before_the_launch():
-        if adding.duplicates != "keep" and (files or values):
-            there, retried, findings = _known(
-                table, values, directory, newest, fields, adding.retry_rejects
-            )
+        if adding.duplicates != "keep":
+            there, retried, findings = _known(table, directory, newest, fields, adding)
             if files and not there.all():
                 same = same_bytes(table.only(~there), directory, newest, files)
             if same is not None and adding.duplicates == "content":
@@ -127,25 +122,24 @@ def pass_over_known(
 
 
 def _known(
-    table: Source,
-    values: Mapping[str, pa.Array],
-    directory: str,
-    newest: Commit,
-    fields: Sequence[Field],
-    retry_rejects: bool,
+    table: Source, directory: str, newest: Commit, fields: Sequence[Field], adding: AppendOptions
 ) -> tuple[np.ndarray, np.ndarray, list[Finding]]:
     """True for each row that is there; the numbers of rejects, as in `Sifted`; what is to be said.
 
-    Args:
-        values: of the table, where it has no files.
+    Rows without files are known by all their values, if these have no fault.
     """
     files = file_fields(fields)
-    key = joined_texts([*(column_places(table, field.column) for field in files), *values.values()])
-    columns = [SOURCE_ID, REJECT_OF.reason, *names_of_keys(files)]
-    columns += types_of(directory, newest.shards[0])
-    of_rows = partial(keys_of, files=files, values=[*values], directory=directory)
-    rows = rows_with(directory, newest, [*dict.fromkeys(columns)], of_rows, key)
-    again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), retry_rejects)
+    keys, values = [column_places(table, field.column) for field in files], tuple[str, ...]()
+    if not files and (checked := _checked(table, fields)) is not None:
+        keys, values = [*checked.values.values()], (*checked.values,)
+    if not keys:
+        return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
+    key = joined_texts(keys)
+    of_keys = names_of_keys(files)
+    columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types_of(directory, newest.shards[0])]
+    of_rows = partial(keys_of, files=files, values=values, directory=directory)
+    rows = rows_with(directory, newest, [*dict.fromkeys(columns)], of_rows, key, of_keys)
+    again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), adding.retry_rejects)
     sound = rows.filter(pc.invert(again))
     there = np.asarray(pc.is_in(key, value_set=sound.column(KEY), skip_nulls=True))
     # A reject may come twice.  Boxes that are rows of one image are one row of the dataset.
@@ -164,12 +158,11 @@ def _other_values(
 
     Args:
         places: of the images of all rows, also of those that are not in the table.
-        rows: of the dataset, with the same places.
+        rows: of the dataset, with the same places, and no other columns than their values.
     """
     if (checked := _checked(table, fields)) is None:
         return
-    of_files = {name for of in file_fields(fields) for name in (of.uri_key, of.spool_key)}
-    names = sorted({*checked.values} & {*rows.column_names} - of_files)
+    names = sorted({*checked.values} & {*rows.column_names})
     columns, of_table = columns_of(rows), places.take(checked.frame.index.to_numpy())
     keys = joined_texts([of_table, *(checked.values[name] for name in names)])
     there = joined_texts([columns[name] for name in (KEY, *names)])

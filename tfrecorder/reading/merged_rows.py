@@ -90,11 +90,13 @@ def rows_with(
     columns: Sequence[str],
     keys_of: Callable[[pa.Table], pa.Array],
     wanted: pa.Array,
+    left_out: Sequence[str] = (),
 ) -> pa.Table:
     """Those of `known_rows` whose keys are wanted, which are one more column.
 
     Args:
         keys_of: makes the keys of rows with these columns.
+        left_out: columns that only the keys need.
 
     Raises:
         DatasetError: a table cannot be read.
@@ -103,7 +105,8 @@ def rows_with(
     for rows in known_rows(directory, newest, columns):
         keys = keys_of(rows)
         is_wanted = pc.is_in(keys, value_set=wanted, skip_nulls=True)
-        found.append(rows.append_column(KEY, keys).filter(is_wanted))
+        rows = rows.append_column(KEY, keys).drop_columns([*left_out])
+        found.append(rows.filter(is_wanted))
     return joined(found)
 
 
