@@ -2,8 +2,8 @@
 
     run.py [--data DIR] [--rounds N] [--quick] [NAME ...]
 
-The first run makes the data: about 5 minutes and 2 GB for the full sizes, and
-room for 5 GB more that each benchmark removes again.  `figures.py` writes what was measured
+The first run makes the data: about 10 minutes and 10 GB for the full sizes, and
+room for 8 GB more that each benchmark removes again.  `figures.py` writes what was measured
 into the pages, and `plots.py` draws it.
 """
 
@@ -19,9 +19,9 @@ HERE = Path(__file__).resolve().parent
 #: Each with the options of its published figures.
 COMMANDS = (
     *("startup", "planning", "planning --scale", "planning --classes", "exactness"),
-    *("writing --rehearse", "memory", "growth", "appending", "reading", "raw", "by_number"),
-    *("gil", "step"),
-    *("bucket", "where_time_goes", "cost", "peers_writing --rehearse", "peers_reading"),
+    *("writing --rehearse", "memory", "growth", "appending", "correcting", "reading", "raw"),
+    *("by_number", "gil", "step", "bucket", "where_time_goes", "cost"),
+    *("peers_writing --rehearse", "peers_reading"),
 )
 
 #: These compare with packages that `make bench-peers` installs, and run only if they are named.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class StoredRows:
     shard: np.ndarray
     is_newest: np.ndarray
 
-    @property
+    @cached_property
     def splits(self) -> pd.Series:
         """The split of each row."""
         return splits_of(self.shards, self.shard)
@@ -86,6 +87,7 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
     """
     shards = newest.shards if of is None else of
     rows, shard = every_row(where, shards)
+    rows = rows.combine_chunks()  # otherwise each look at a column would put it together
     return StoredRows(where, newest, shards, rows, shard, newest_of_each(rows))
 
 
@@ -155,7 +157,7 @@ def changed_plan(
             start += count
     if not any(kept.values()) and not split_rows:
         raise OptionError("this would leave no record; remove the directory instead.")
-    planned = joined([part for part in parts if len(part)] or [again])
+    planned = joined(parts or [again])
     everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
     digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())

@@ -39,7 +39,7 @@ def changes_of(
     known = np.flatnonzero(at >= 0)
     here, there = pa.array(known), pa.array(at[known])
     has_record = stored.has_record[at[known]]
-    elsewhere = stored.rows.column(BASE).take(there).to_numpy() != base
+    elsewhere = pc.not_equal(stored.rows.column(BASE), base).take(there).to_numpy()
     for field in checked.fields:
         if isinstance(field.kind, Image):
             continue

@@ -27,8 +27,8 @@ from tfrecorder.validation.values import default_of
 
 def splits_of(shards: Sequence[Shard], places: np.ndarray) -> pd.Series:
     """The split of each row, given the place of its shard among some."""
-    names = np.array([shard.split for shard in shards], dtype=object)
-    return pd.Series(names[places], dtype=SPLIT_TYPE)
+    of_shards = pd.Categorical([shard.split for shard in shards], dtype=SPLIT_TYPE)
+    return pd.Series(of_shards.take(places))
 
 
 def every_row(where: str, shards: Sequence[Shard]) -> tuple[pa.Table, np.ndarray]:

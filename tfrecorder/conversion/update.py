@@ -161,7 +161,7 @@ def _rows(
     after = dataclasses.replace(
         stored, rows=with_values(stored.rows, checked, table.base, at, change)
     )
-    comes = checked.frame[SPLIT_COLUMN].to_numpy(object)[moved]
+    comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
     of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
     of_moved = of_moved.take(pa.array(at[moved]))
     plan, planned, touched = changed_plan(
@@ -176,7 +176,7 @@ def _rows(
         _statistics(after, gone, of_moved, comes, new),
     )
     stays_or_moves = (stored.is_newest & ~gone) | _mask(at[moved], len(gone))
-    went = stored.splits.to_numpy(object)[at[moved]]
+    went = stored.splits[at[moved]]
     changes = Changes(
         corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
         columns=differing,
@@ -215,7 +215,7 @@ def _moved_and_gone(
         removes: rows that the table does not have go.
     """
     known = np.flatnonzero(at >= 0)
-    now, before = checked.frame[SPLIT_COLUMN].to_numpy(object), stored.splits.to_numpy(object)
+    now, before = (of.cat.codes.to_numpy() for of in (checked.frame[SPLIT_COLUMN], stored.splits))
     moved = np.zeros(len(at), bool)
     moved[known] = ~checked.unassigned[known] & (now[known] != before[at[known]])
     leaves = _mask(at[moved], len(before))

@@ -101,5 +101,5 @@ def read_all_done(
 
 def committed_done(output_dir: str, plan_digest: str) -> dict[Shard, DoneRecord]:
     """The done-records of the newest commit if it is that of a plan; else none."""
-    newest = newest_commit(output_dir)
-    return {} if newest is None or newest.digest != plan_digest else newest.done
+    newest = newest_commit(output_dir, plan=plan_digest)
+    return {} if newest is None else newest.done

@@ -59,11 +59,13 @@ class Commit:
         return layout.shards_of(self.manifest["own"])
 
 
-def newest_commit(directory: str, name: str = layout.COMMIT) -> Commit | None:
+def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> Commit | None:
     """The newest commit of a dataset; None if there is none, or if another tool wrote it.
 
     Args:
         name: of the file that stands for it.
+        plan: the digest of the only plan whose commit is asked for; the manifest of another one,
+            which may be large, is not read.
 
     Raises:
         DatasetError: its manifest is missing, cannot be read, or is damaged.
@@ -75,10 +77,10 @@ def newest_commit(directory: str, name: str = layout.COMMIT) -> Commit | None:
         if error.code in ("not_found", "bad_name", "not_a_file"):
             return None
         raise DatasetError(f"{path} cannot be read: {error}.") from error
-    return commit_named_by(directory, data)
+    return commit_named_by(directory, data, plan)
 
 
-def commit_named_by(directory: str, data: bytes) -> Commit | None:
+def commit_named_by(directory: str, data: bytes, plan: str = "") -> Commit | None:
     """The commit that a `dataset_info.json` with these bytes stands for; else as `newest_commit`.
 
     Raises:
@@ -86,7 +88,7 @@ def commit_named_by(directory: str, data: bytes) -> Commit | None:
     """
     info = parse_json(data, directory, layout.COMMIT)
     note = parse_commit_note(info)
-    if note is None:
+    if note is None or plan not in ("", note[1]):
         return None
     number, digest = note
     commit = read_commit(directory, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder.format import layout
@@ -73,7 +73,7 @@ class DoneRecord(Counts):
     classes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:
-        return seal(asdict(self), "own_crc32c")
+        return seal(vars(self), "own_crc32c")
 
     @classmethod
     def from_json(cls, data: builtins.bytes) -> DoneRecord:

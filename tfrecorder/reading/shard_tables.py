@@ -68,8 +68,12 @@ def types_of(directory: str, shard: Shard) -> dict[str, Any]:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables one after the other; a text that only some of them have is "" in the others."""
-    plain = [table.replace_schema_metadata() for table in tables]
+    """Tables one after the other; a text that only some of them have is "" in the others.
+
+    Those without rows add nothing, unless all are.
+    """
+    some = [table for table in tables if len(table)] or tables[:1]
+    plain = [table.replace_schema_metadata() for table in some]
     whole = pa.concat_tables(plain, promote_options="permissive")
     for at, (name, column) in enumerate(zip(whole.column_names, whole.columns, strict=True)):
         if column.null_count and pa.types.is_large_string(column.type):
@@ -84,7 +88,8 @@ def those_of(names: Sequence[str]) -> Chosen:
 
 def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
     """The columns of a table by name, each in one piece."""
-    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
+    named = zip(rows.column_names, rows.columns, strict=True)
+    return {name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in named}
 
 
 def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table | None:

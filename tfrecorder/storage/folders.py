@@ -13,8 +13,9 @@ import fcntl
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
+from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage.store import UnwritableError
 
 #: Our folder in a dataset.  In a path, the user did not choose this name or anything after it.
@@ -34,6 +35,10 @@ _NO_SYNC = frozenset((errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUP
 #: The errors of a disk without locks, and of a lock that somebody else holds.
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK))
 _HELD = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
+
+#: Files that are synced at a time: a disk with a journal writes it once for those that wait, which
+#: takes a fifth of the time.
+SYNCED_TOGETHER = 8
 
 
 @contextlib.contextmanager
@@ -126,15 +131,19 @@ def move(folder: str, old: str, new: str) -> None:
         os.replace(name, final, src_dir_fd=here, dst_dir_fd=there)
 
 
-def sync(folder: str, names: Iterable[str]) -> None:
+def sync(folder: str, names: Collection[str]) -> None:
     """See `storage.sync`.
 
     Above the directory, each folder of the same disk: we may have made any of them.
     """
-    holders = {""}
-    for name in names:
+
+    def keep(name: str) -> None:
         with inside(folder, name) as (above, last):
             sync_opened(os.open(last, _FILE, dir_fd=above))
+
+    map_at_once(keep, names, SYNCED_TOGETHER)
+    holders = {""}
+    for name in names:
         while name := os.path.dirname(name):
             holders.add(f"{name}/")
     for holder in holders:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
@@ -178,7 +178,7 @@ class FsspecStore:
 
         _request(remove)
 
-    def sync(self, folder: str, names: Iterable[str]) -> None:
+    def sync(self, folder: str, names: Collection[str]) -> None:
         """Nothing: there is no call for it."""
 
     def link(self, folder: str, name: str, new: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -153,7 +153,7 @@ class BucketStore:
         below = gcs_requests.list_objects(ask, bucket, prefix)[0]
         map_at_once(lambda name: gcs_requests.delete_object(ask, bucket, name), below, REMOVALS)
 
-    def sync(self, folder: str, names: Iterable[str]) -> None:
+    def sync(self, folder: str, names: Collection[str]) -> None:
         """Nothing: what the service has answered for is kept."""
 
     def link(self, folder: str, name: str, new: str) -> None:

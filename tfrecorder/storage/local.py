@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError, TfrecorderError
@@ -167,7 +167,7 @@ class LocalStore:
     def remove(self, folder: str, name: str) -> None:
         folders.remove(folder, name)
 
-    def sync(self, folder: str, names: Iterable[str]) -> None:
+    def sync(self, folder: str, names: Collection[str]) -> None:
         folders.sync(folder, names)
 
     def link(self, folder: str, name: str, new: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
@@ -186,7 +186,7 @@ class ObjectStore:
         for page in self._pages(path):
             self._delete(path, [meta["path"] for meta in page])
 
-    def sync(self, folder: str, names: Iterable[str]) -> None:
+    def sync(self, folder: str, names: Collection[str]) -> None:
         """Nothing: what the service has answered for is kept."""
 
     def link(self, folder: str, name: str, new: str) -> None:

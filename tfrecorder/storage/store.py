@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, TypeVar
@@ -290,7 +290,7 @@ class Store(Protocol):
     def remove(self, folder: str, name: str) -> None:
         """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
 
-    def sync(self, folder: str, names: Iterable[str]) -> None:
+    def sync(self, folder: str, names: Collection[str]) -> None:
         """See `storage.sync`."""
 
     def link(self, folder: str, name: str, new: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
+from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, READ, SAME, VALUES
 from tfrecorder.format.tfrecord import frame
@@ -36,6 +37,10 @@ from tfrecorder.writing.rows import (
     row_loader,
     without_facts,
 )
+
+#: Bytes that are copied at a time on a disk: they are still in the core's cache when they are
+#: summed and written.  `MOST_TOGETHER` take 1.6 times the CPU, but on a bucket fewer requests.
+LOCAL_PIECE = 2**20
 
 
 def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
@@ -119,50 +124,50 @@ def old_of(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> DoneRe
 
 def write_again(
     rows: pa.Table, directory: str, old: DoneRecord, change: LoadRow, file: BinaryIO
-) -> Iterator[tuple[bytes, int]]:
+) -> tuple[np.ndarray, int]:
     """Write a shard with the changed records, and the others as they are, many at a time.
 
     Args:
         old: its done-record.
         change: as `row_changer` gives it.
 
-    Yields:
-        What was written, and for a changed record its size; -1 for others.
+    Returns:
+        The size of each record now, -1 for a reject; and the shard's CRC32C.
 
     Raises:
         DatasetError: the old shard is damaged.
     """
     shard = ShardFile(os.path.join(directory, rows.column(COPY_OF.file)[0].as_py()), None, 0)
-    files, crc = OpenFiles(), 0
+    files, at, before, now = OpenFiles(), 0, 0, 0
+    piece = LOCAL_PIECE if storage.is_local(directory) else MOST_TOGETHER
 
     def read(start: int, stop: int) -> bytes:
-        nonlocal crc
+        nonlocal before
         data = files.read(shard, start, stop - start)
-        crc = google_crc32c.extend(crc, data)
+        before = google_crc32c.extend(before, data)
         return data
 
-    sizes = rows.column(COPY_OF.size).to_numpy()
+    def copy(start: int, stop: int) -> None:
+        nonlocal now
+        differed = before ^ now
+        for first in range(start, stop, piece):
+            storage.write_all(file, read(first, min(first + piece, stop)))
+        now = before ^ shifted(differed, stop - start)
+
+    sizes = rows.column(COPY_OF.size).to_numpy().copy()
     numbers = np.flatnonzero((rows.column(CHANGE).to_numpy() != SAME) & (sizes >= 0))
     offsets = rows.column(COPY_OF.offset).to_numpy()[numbers]
-    at = 0
     changed = (row for block in row_blocks(rows.take(numbers)) for row in block)
-    for row, offset, size in zip(changed, offsets.tolist(), sizes[numbers].tolist(), strict=True):
-        yield from _copied(read, at, offset, file)
-        read(offset, offset + size)
+    for number, row, offset in zip(numbers, changed, offsets.tolist(), strict=True):
+        copy(at, offset)
+        at = offset + int(sizes[number])
+        read(offset, at)
         outcome = change(row)
         assert isinstance(outcome, Loaded)
         storage.write_all(file, *outcome.parts)
-        yield b"".join(outcome.parts), outcome.size
-        at = offset + size
-    yield from _copied(read, at, old.bytes, file)
-    if crc != old.crc32c:
-        raise damaged_record(shard, 0, f"its CRC32C is {crc:08x}, not {old.crc32c:08x}")
-
-
-def _copied(
-    read: Callable[[int, int], bytes], start: int, stop: int, file: BinaryIO
-) -> Iterator[tuple[bytes, int]]:
-    for at in range(start, stop, MOST_TOGETHER):
-        data = read(at, min(at + MOST_TOGETHER, stop))
-        storage.write_all(file, data)
-        yield data, -1
+        now = google_crc32c.extend(now, b"".join(outcome.parts))
+        sizes[number] = outcome.size
+    copy(at, old.bytes)
+    if before != old.crc32c:
+        raise damaged_record(shard, 0, f"its CRC32C is {before:08x}, not {old.crc32c:08x}")
+    return sizes, now

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.plan_columns import COPY_OF
-from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, unframe
+from tfrecorder.format.tfrecord import unframe
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.plan.plan import Plan, PlannedRow
@@ -28,12 +28,7 @@ def record_copier(plan: Plan) -> LoadRow:
         if (reject := planned_reject(row)) is not None:
             return reject
         framed, features = read(row)
-        parts = [
-            framed[:HEADER_BYTES],
-            framed[HEADER_BYTES:-FOOTER_BYTES],
-            framed[-FOOTER_BYTES:],
-        ]
-        return loaded(row, parts, features, images, row.values[COPY_OF.warning])
+        return loaded(row, [framed], features, images, row.values[COPY_OF.warning])
 
     return copy
 

@@ -79,7 +79,7 @@ def manifest_of(
         "kind": plan.kind.value,
         "stated": stated_version(plan, stated),
         "own": plan.own,
-        "done": [asdict(record) for record in records],
+        "done": [*map(vars, records)],
         "totals": asdict(add_up(records)),
         "splits": splits,
         "history": history_after(plan, sum(record.records for record in records)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -54,13 +56,13 @@ class Outcomes:
         self._cells += (offset, size, warning, "", "")
         self._add_sources(sources)
 
-    def add_all(self, sizes: Sequence[int], rows: pa.Table) -> None:
+    def add_all(self, sizes: np.ndarray, rows: pa.Table) -> None:
         """Rows that were copied, with the sizes of their records now; -1 for a reject."""
-        columns = [rows.column(name).to_pylist() for name in (COPY_OF.warning, *REJECT_OF)]
-        offset = 0
-        for size, *others in zip(sizes, *columns, strict=True):
-            self._cells += (offset if size >= 0 else -1, size, *others)
-            offset += max(0, size)
+        held = np.maximum(sizes, 0)
+        offsets = np.where(sizes >= 0, np.cumsum(held) - held, -1)
+        texts = [rows.column(name).to_pylist() for name in (COPY_OF.warning, *REJECT_OF)]
+        columns = zip(offsets.tolist(), sizes.tolist(), *texts, strict=True)
+        self._cells += itertools.chain.from_iterable(columns)
         self._facts += [None] * (len(self._sources) * len(sizes))
 
     def add_reject(self, stage: str, reason: str, sources: Sources) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -21,7 +21,6 @@ from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
@@ -156,7 +155,7 @@ def write_shard(
 
         old = old_of(plan, rows, before)
         if old is not None:
-            tally.add_again(old, rows, write_again(rows, output_dir, old, load, file))
+            tally.add_again(old, rows, *write_again(rows, output_dir, old, load, file))
         for block in row_blocks(rows) if old is None else ():
             run_in_order(
                 pool.executor,
@@ -265,25 +264,16 @@ class Tally:
         self.outcomes.add_reject(reject.stage, str(reject), outcome.sources)
         self.note()
 
-    def add_again(
-        self, old: DoneRecord, rows: pa.Table, written: Iterable[tuple[bytes, int]]
-    ) -> None:
+    def add_again(self, old: DoneRecord, rows: pa.Table, sizes: np.ndarray, crc: int) -> None:
         """Count a shard that is written again with some other values.
 
         Args:
             old: its done-record.
             rows: as they are planned.
-            written: as `write_again` gives it.
+            sizes, crc: as `write_again` gives them.
         """
-        sizes = rows.column(COPY_OF.size).to_numpy().copy()
-        changed = np.flatnonzero((rows.column(CHANGE).to_numpy() != SAME) & (sizes >= 0))
-        now = []
-        for data, size in written:
-            self.crc = google_crc32c.extend(self.crc, data)
-            self.bytes += len(data)
-            now += [size] if size >= 0 else []
-        sizes[changed] = now
-        self.outcomes.add_all(sizes.tolist(), rows)
+        self.bytes, self.crc = int(sizes[sizes >= 0].sum()), crc
+        self.outcomes.add_all(sizes, rows)
         if self._labels is not None:
             of_rows = rows.column(self._labels.label_key).filter(pa.array(sizes >= 0)).to_pylist()
             is_one = isinstance(self._labels.kind, Label)
