@@ -33,7 +33,7 @@ class Size(NamedTuple):
 
 
 SIZES = {"3 KB": Size(1_000_000, 750, 64), "100 KB": Size(40_000, 30, 400)}
-QUICK = {"3 KB": Size(20_000, 15, 64), "100 KB": Size(2_000, 15, 400)}
+QUICK = {"3 KB": Size(20_000, 15, 64), "100 KB": Size(4_000, 15, 400)}
 
 #: One label in so many is corrected, and those of "few" shards are in one shard in so many.
 ROWS_EACH, SHARDS_EACH = 1000, 15
@@ -144,7 +144,7 @@ def correct(images: str, dataset: str, count: int, places: str) -> Timed:
 def main(arguments: list[str] | None = None) -> bool:
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="20,000 and 2,000 rows, once")
+    parser.add_argument("--quick", action="store_true", help="20,000 and 4,000 rows, once")
     chosen = parser.parse_args(arguments)
     data, rounds = chosen.data.resolve(), 1 if chosen.quick else chosen.rounds
     cases, datasets = [], []
