@@ -115,7 +115,7 @@ def test_what_was_chosen_is_shown(
             assert "shard=(5, 7) by RANK and WORLD_SIZE" in repr(reader)
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1, "once a process, not once a reader"
-    assert "shard=(5, 7) by RANK and WORLD_SIZE; `shard=(0, 1)` reads everything" in lines[0]
+    assert "`shard=(5, 7)` by RANK and WORLD_SIZE; `shard=(0, 1)` reads everything" in lines[0]
     launched()
     assert "shard=(0, 1) for a process that is alone" in repr(readers[0])
     assert repr(batches(out, "TRAIN", shard=(1, 2), **IDS)).endswith("seed=0, shard=(1, 2))")

@@ -165,7 +165,7 @@ records = tfrecorder.Records("out", "TRAIN", image_size=64)
 sampler = tfrecorder.torch.BatchSampler(records, 4)
 Trainer().fit(Model(), DataLoader(records, batch_sampler=sampler))
 """,
-        "this sampler divides its records already, by shard=(1, 2) by torch.distributed",
+        "this sampler divides its records already, by `shard=(1, 2)` by torch.distributed",
     ),
     "accelerate": (
         """
@@ -177,7 +177,7 @@ train = tfrecorder.torch.batches("out", "TRAIN", batch_size=4, image_size=64)
 for images, labels in accelerator.prepare(DataLoader(train, batch_size=None)):
     Network()(images)
 """,
-        "accelerate would divide again what is divided by shard=(0, 2) by torch.distributed",
+        "accelerate would divide again what is divided by `shard=(0, 2)` by torch.distributed",
     ),
     "accelerate of a sampler": (
         """
@@ -189,7 +189,7 @@ sampler = tfrecorder.torch.BatchSampler(records, 4)
 for images, labels in accelerator.prepare(DataLoader(records, batch_sampler=sampler)):
     Network()(images)
 """,
-        "this sampler divides its records already, by shard=(1, 2) by torch.distributed",
+        "this sampler divides its records already, by `shard=(1, 2)` by torch.distributed",
     ),
     "transformers": (
         """

@@ -86,8 +86,7 @@ class TensorBatches(of_arrays.Batches):
         # What is iterable it reads in the first process, and gives each process a part of that.
         if hasattr(loader, "split_batches") and (rank := self._options.rank).world > 1:
             raise OptionError(
-                "a DataLoader of accelerate would divide again what is divided by "
-                f"shard={rank!r}; {words}"
+                f"a DataLoader of accelerate would divide again what is divided by {rank}; {words}"
             )
 
     def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
@@ -181,7 +180,7 @@ class BatchSampler:
         """
         if (rank := self._options.rank).world > 1:
             words = (
-                f"this sampler divides its records already, by shard={rank!r}, and a trainer that "
+                f"this sampler divides its records already, by {rank}, and a trainer that "
                 "asks for it would divide them again. Keep it from that (Lightning: "
                 "`Trainer(use_distributed_sampler=False)`; accelerate: leave the loader out of "
                 "`prepare`), or give the trainer `tfrecorder.torch.batches`."

@@ -143,7 +143,7 @@ def test_a_sampler_is_not_divided_again_by_a_trainer() -> None:
     """Lightning and accelerate ask a sampler of batches for its size before they divide it."""
     records = photographs()
     assert BatchSampler(records, 4).batch_size == 4
-    with pytest.raises(OptionError, match=r"divides its records already, by shard=\(1, 2\)"):
+    with pytest.raises(OptionError, match=r"divides its records already, by `shard=\(1, 2\)`"):
         hasattr(BatchSampler(records, 4, shard=(1, 2)), "batch_size")
 
 

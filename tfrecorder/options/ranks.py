@@ -29,8 +29,8 @@ _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 class Rank(NamedTuple):
     """A process among those that divide the records.
 
-    >>> Rank(1, 4, "by RANK and WORLD_SIZE")
-    (1, 4) by RANK and WORLD_SIZE
+    >>> Rank(1, 4, "by RANK and WORLD_SIZE"), str(Rank(1, 4))
+    ((1, 4) by RANK and WORLD_SIZE, '`shard=(1, 4)`')
     """
 
     rank: int
@@ -39,6 +39,9 @@ class Rank(NamedTuple):
 
     def __repr__(self) -> str:
         return f"({self.rank}, {self.world}) {self.source}".rstrip()
+
+    def __str__(self) -> str:
+        return f"`shard=({self.rank}, {self.world})` {self.source}".rstrip()
 
 
 def this_rank() -> Rank:
@@ -67,7 +70,7 @@ def this_rank() -> Rank:
 
 @functools.cache
 def _log(found: Rank) -> None:
-    words = "readers without `shard` take shard=%r; `shard=(0, 1)` reads everything"
+    words = "readers without `shard` take %s; `shard=(0, 1)` reads everything"
     logging.getLogger("tfrecorder").info(words, found)
 
 

@@ -69,8 +69,10 @@ class BatchOptions(EpochOptions):
 
     def described(self, at: Position, records: int) -> str:
         """A reader at a position, and which share it reads and why, for its `repr`."""
-        words = f"{at.split!r}, {records} records, fingerprint={at.fingerprint!r}"
-        return f"({words}, batch_size={self.batch_size}, seed={at.seed}, shard={self.rank!r})"
+        given = {"batch_size": self.batch_size, "seed": at.seed, "shard": self.rank}
+        words = [f"{name}={value!r}" for name, value in given.items()]
+        of_data = f"{at.split!r}, {records} records, fingerprint={at.fingerprint!r}"
+        return f"({', '.join([of_data, *words])})"
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.layout == "NCHW" and self.map_fn is not None:
