@@ -60,6 +60,9 @@ def step(images, labels):
 #: Trainers by the package that the block of the page needs; "torch" is the loop over a DataLoader.
 TRAINERS = ["pytorch_lightning", "accelerate", "transformers", "torch"]
 
+#: What a trainer needs beyond its own package.
+PACKAGES = {"transformers": ["transformers", "accelerate"]}
+
 #: 36 records by two processes in batches of 4: four steps, and four records are left out.
 STEPS = 4
 
@@ -127,7 +130,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_trainer_reads_each_record_once_and_goes_on_after_a_kill(
     trainer: str, out: str, tmp_path: Path
 ) -> None:
-    skip_without("torch", trainer)
+    skip_without("torch", *PACKAGES.get(trainer, [trainer]))
     code = block_of(trainer)
     whole, said = train(code, tmp_path / "whole", out)
     assert [len(steps) for steps in whole] == [2 * STEPS] * 2, said
@@ -208,7 +211,8 @@ Trainer(Network(), TrainingArguments("run"), train_dataset=train).train()
 def test_what_would_divide_the_shares_again_is_refused_in_one_line(
     trainer: str, out: str, tmp_path: Path
 ) -> None:
-    skip_without("torch", trainer.partition(" ")[0])
+    name = trainer.partition(" ")[0]
+    skip_without("torch", *PACKAGES.get(name, [name]))
     code, words = REFUSED[trainer]
     steps, said = train("import tfrecorder.torch\n" + code, tmp_path / "run", out)
     assert steps == [], "nothing was trained on"
