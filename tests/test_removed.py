@@ -135,6 +135,15 @@ def test_a_readmission_that_is_abandoned_leaves_the_marks() -> None:
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
 
 
+def test_a_readmission_that_is_taken_back_leaves_the_marks_even_after_an_update() -> None:
+    out = without_two()
+    tfrecorder.update(frame(*"0145").assign(split=["TEST", *["TRAIN"] * 3]), out, **QUIET)
+    tfrecorder.append(frame(*"23"), out, readmit=True, **QUIET)
+    tfrecorder.undo(out)
+    assert tfrecorder.verify(out, progress=False).ok
+    assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
+
+
 def test_overwrites_and_compactions_keep_the_marks() -> None:
     out = without_two()
     result = tfrecorder.convert(frame(*"01234"), out, overwrite=True, **QUIET)

@@ -46,7 +46,7 @@ def finish(
     if plan.kind is PlanKind.UPDATE:
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
-        gone |= _before(output_dir, manifest)
+        gone |= _before(output_dir, manifest, plan.rewrites)
     publish_all(output_dir, files)
     remove_leftovers(output_dir, gone)
 
@@ -76,11 +76,14 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
     return {f"{layout.BEFORE}/{name}" for name in there} - {*names.values()}
 
 
-def _before(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
-    """What is needed no more to take back the commit before one, or to read as of it."""
+def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
+    """What is needed no more to take back the commit before one, or to read as of it.
+
+    The marks of what was removed before an addition are those from then on, if it is taken back.
+    """
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
     old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
-    for folder in (layout.BEFORE, layout.REMOVED):
+    for folder in (layout.BEFORE, *([layout.REMOVED] if rewrites else [])):
         names = storage.names(os.path.join(output_dir, folder))
         old |= {f"{folder}/{name}" for name in names} - {manifest.get("removed")}
     return old
