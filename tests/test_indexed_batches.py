@@ -251,13 +251,16 @@ def test_leaving_the_loop_ends_its_threads(out: str) -> None:
 
 @pytest.mark.slow
 def test_memory_does_not_grow(out: str) -> None:
-    """By what Python holds after each epoch, without its collector of cycles."""
+    """By what the process holds after each epoch, without Python's collector of cycles.
+
+    Other tests of the process leave some noise; a batch lost in each epoch would be more.
+    """
     loop = batches(out, "TRAIN", batch_size=6, image_size=300, seed=1, num_threads=2)
     gc.collect()
     gc.disable()
     try:
         used = []
-        for _ in range(6):
+        for _ in range(24):
             for images, _labels in loop:
                 del images
             pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -265,4 +268,4 @@ def test_memory_does_not_grow(out: str) -> None:
     finally:
         gc.enable()
     of_an_epoch = 36 * 300 * 300 * 3
-    assert used[-1] - used[1] < of_an_epoch
+    assert used[-1] - used[3] < 2 * of_an_epoch
