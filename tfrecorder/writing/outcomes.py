@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,8 +22,6 @@ from tfrecorder.format.plan_columns import (
 )
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import Field, file_fields
-from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import Label
 
 #: The key under which a table names its form, and the number of this one.
 FORM, FORM_NUMBER = "tfrecorder.table/form", "1"
@@ -75,14 +72,6 @@ class Outcomes:
     def _add_sources(self, sources: Sources) -> None:
         for key in self._keys:
             self._facts += sources.get(key, (None, None, None))
-
-    def classes(self, rows: pa.Table, labels: Field) -> dict[str, int]:
-        """How many records have each class, by its integer, given the rows that were planned."""
-        has_record = [size >= 0 for size in self._cells[1 :: len(_OF_ROW)]]
-        cells = rows.column(labels.label_key).filter(pa.array(has_record, pa.bool_())).to_pylist()
-        is_one = isinstance(labels.kind, Label)
-        counts = Counter(cells if is_one else itertools.chain.from_iterable(map(set, cells)))
-        return {str(n): counts[n] for n in sorted(counts) if n != NO_LABEL}
 
     def index(self) -> bytes:
         """A line `offset size` for each record."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Semaphore
 from typing import Any
 
@@ -28,6 +29,8 @@ from tfrecorder.output.staging import read_row_group, row_blocks
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field, class_field
+from tfrecorder.schema.keys import NO_LABEL
+from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.changing import old_of, row_changer, write_again
 from tfrecorder.writing.copying import record_copier
@@ -216,11 +219,11 @@ class Tally:
         self, fields: Sequence[Field], report: Callable[[int], None], seconds: float
     ) -> None:
         self._labels = class_field(fields)
-        self.classes: dict[str, int] = {}
         self._report, self._reported, self._seconds = report, time.monotonic(), seconds
         self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
+        self.classes: Counter[int] = Counter()
         self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
         self.records = self.suspects = self.oriented = self.input_bytes = 0
@@ -233,6 +236,9 @@ class Tally:
         self.retries += outcome.retries
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
+        if self._labels is not None:
+            classes = outcome.row.values[self._labels.label_key or ""]
+            self.classes.update({classes} if isinstance(self._labels.kind, Label) else set(classes))
         self.outcomes.add_record(self.bytes, outcome.size, warning, outcome.sources)
         self.bytes += outcome.size
         for part in outcome.parts:
@@ -268,6 +274,10 @@ class Tally:
         """
         self.bytes, self.crc = int(sizes[sizes >= 0].sum()), crc
         self.outcomes.add_all(sizes, rows)
+        if self._labels is not None:
+            of_rows = rows.column(self._labels.label_key).filter(pa.array(sizes >= 0)).to_pylist()
+            is_one = isinstance(self._labels.kind, Label)
+            self.classes.update(of_rows if is_one else chain.from_iterable(map(set, of_rows)))
         self.records, self.suspects, self.oriented = old.records, old.suspects, old.oriented
         self.input_bytes, self.formats = old.input_bytes, Counter(old.formats)
         self.reasons = Counter(old.reasons)
@@ -284,8 +294,6 @@ class Tally:
     def publish(self, plan: Plan, rows: pa.Table, attempt: Attempt) -> None:
         """Write the files next to the shard, given its planned rows."""
         shard, output_dir = attempt.shard, attempt.output_dir
-        if self._labels is not None:
-            self.classes = self.outcomes.classes(rows, self._labels)
         table = self.outcomes.table(plan, rows)
         files = {shard.index_file: self.outcomes.index(), shard.table: table}
         sums = {file: google_crc32c.value(data) for file, data in files.items()}
@@ -313,5 +321,5 @@ class Tally:
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
             beside=self.beside,
-            classes=self.classes,
+            classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
         )
