@@ -27,13 +27,10 @@ import numpy as np
 #: A parsed feature: a list of bytes, or an array of float32 or int64.
 Values = list[bytes] | np.ndarray
 
-#: Where features begin and end, by key.
-Places = dict[str, tuple[int, int]]
-
 # Tags, which are field << 3 | wire type: of fields with a length, and of a single unpacked number.
-_ONE, _TWO, _THREE = 0x0A, 0x12, 0x1A
+ONE, TWO, THREE = 0x0A, 0x12, 0x1A
 _ONE_VARINT, _ONE_FLOAT = 0x08, 0x0D
-_BYTES, _FLOAT, _INT64 = bytes((_ONE,)), bytes((_TWO,)), bytes((_THREE,))
+_BYTES, _FLOAT, _INT64 = bytes((ONE,)), bytes((TWO,)), bytes((THREE,))
 
 
 #: Values of at least this many bytes are passed on rather than copied.
@@ -232,12 +229,12 @@ def parse_features(
     """
     features: dict[str, Any] = {}
     try:
-        for message in _fields(memoryview(data), _ONE):
-            for entry in _fields(message, _ONE):
+        for message in _fields(memoryview(data), ONE):
+            for entry in _fields(message, ONE):
                 pair = dict(_tagged(entry))
-                name = bytes(pair.get(_ONE, b"")).decode()
+                name = bytes(pair.get(ONE, b"")).decode()
                 if keys is None or name in keys:
-                    features[name] = parse_feature(pair.get(_TWO, memoryview(b"")), take)
+                    features[name] = parse_feature(pair.get(TWO, memoryview(b"")), take)
     except (IndexError, ValueError) as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
     return features
@@ -248,80 +245,15 @@ def parse_feature(message: memoryview, take: Callable[[memoryview], Any]) -> Any
     values: Any = []
     for tag, body in _tagged(message):
         # Numbers may be packed or not: readers must accept both.
-        if tag == _ONE:
-            values = [take(item) for item in _fields(body, _ONE)]
-        elif tag == _TWO:
-            packed = b"".join(_fields(body, _ONE, _ONE_FLOAT))
+        if tag == ONE:
+            values = [take(item) for item in _fields(body, ONE)]
+        elif tag == TWO:
+            packed = b"".join(_fields(body, ONE, _ONE_FLOAT))
             values = np.frombuffer(packed, dtype="<f4").astype(np.float32)
-        elif tag == _THREE:
-            numbers = [n for item in _fields(body, _ONE, _ONE_VARINT) for n in _integers(item)]
+        elif tag == THREE:
+            numbers = [n for item in _fields(body, ONE, _ONE_VARINT) for n in _integers(item)]
             values = np.array(numbers, dtype=np.uint64).astype(np.int64)
     return values
-
-
-def find_features(
-    data: bytes, at: int, end: int, keys: Mapping[bytes, str], once: bool = False
-) -> Places | None:
-    """Where the wanted features are, in an Example of the plain form that all writers give it.
-
-    It takes a tenth of the time of parsing them.
-
-    Args:
-        data: holds the Example from `at` to `end`.
-        keys: the wanted keys, by their UTF-8.
-        once: no key comes twice, so that the search can end with the last wanted one.
-
-    Returns:
-        Where the Feature of each key begins and ends, for those that are there; None for another
-        form, which only `parse_features` can take.
-    """
-    found: Places = {}
-    try:
-        at, size = _enter(data, at)
-        if at + size != end:
-            return None
-        while at < end:
-            tag, size, at = data[at], data[at + 1], at + 2
-            if size >= 0x80:
-                size, at = _read_varint(data, at - 1)
-            stop, name, value = at + size, at + 2, at + 2 + data[at + 1]
-            if tag != _ONE or data[at] != _ONE or value - name >= 0x80 or data[value] != _TWO:
-                return None
-            key = keys.get(data[name:value])
-            size, value = data[value + 1], value + 2
-            if size >= 0x80:
-                size, value = _read_varint(data, value - 1)
-            if value + size != stop:
-                return None
-            if key is not None:
-                found[key] = value, stop
-                if once and len(found) == len(keys):
-                    return found
-            at = stop
-    except (IndexError, ValueError):
-        return None
-    return found if at == end else None
-
-
-def find_only(data: bytes, at: int, end: int) -> slice | int | None:
-    """The only value of a Feature from `at` to `end`: the place of bytes, or a packed integer.
-
-    None for any other Feature.
-    """
-    try:
-        tag = data[at]
-        values, size = _enter(data, at, tag)
-        at, length = _enter(data, values)
-        if not values + size == at + length == end:
-            return None
-        if tag == _ONE:
-            return slice(at, end)
-        value, at = _read_varint(data, at)
-    except (IndexError, ValueError):
-        return None
-    if tag != _THREE or at != end:
-        return None
-    return value if value < 2**63 else value - 2**64
 
 
 def _integers(item: Any) -> Iterator[int]:
@@ -330,7 +262,7 @@ def _integers(item: Any) -> Iterator[int]:
         return
     at = 0
     while at < len(item):
-        number, at = _read_varint(item, at)
+        number, at = read_varint(item, at)
         yield number
 
 
@@ -345,16 +277,16 @@ def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
     while at < end:
         tag, at = message[at], at + 1  # for most fields one byte, and so is the size
         if tag >= 0x80:
-            tag, at = _read_varint(message, at - 1)
+            tag, at = read_varint(message, at - 1)
         wire = tag & 7
         if wire == 0:
-            content, at = _read_varint(message, at)
+            content, at = read_varint(message, at)
             yield tag, content
             continue
         if wire == 2:
             size, at = message[at], at + 1
             if size >= 0x80:
-                size, at = _read_varint(message, at - 1)
+                size, at = read_varint(message, at - 1)
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
@@ -370,46 +302,12 @@ def text_of(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
-    """Where the only value of a feature, a text or bytes, begins, and its length.
+def read_varint(message: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The integer that `varint` wrote at a place, and where it ends.
 
-    Args:
-        head: holds an Example, or only its first bytes.
-        at: where the Example begins in it.
-
-    Returns:
-        None if the head ends before the value begins, or has no such value.
-
-    >>> example = b"".join(encode_parts({"a": b"xyz"}))
-    >>> start, size = find_value(example, 0, "a")
-    >>> example[start : start + size]
-    b'xyz'
+    Raises:
+        IndexError, ValueError: there is none.
     """
-    wanted = key.encode()
-    try:
-        at, _ = _enter(head, at)  # the features
-        while at < len(head):
-            entry, size = _enter(head, at)  # one entry of the map
-            name, name_size = _enter(head, entry)
-            if head[name : name + name_size] == wanted:
-                feature, _ = _enter(head, name + name_size, _TWO)
-                values, _ = _enter(head, feature)
-                return _enter(head, values)
-            at = entry + size
-    except (IndexError, ValueError):
-        return None
-    return None
-
-
-def _enter(message: bytes, at: int, tag: int = _ONE) -> tuple[int, int]:
-    """Where the content of the field at `at` begins, and its length; it may end beyond."""
-    if message[at] != tag:
-        raise ValueError(f"field {message[at]}")
-    size, at = _read_varint(message, at + 1)
-    return at, size
-
-
-def _read_varint(message: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = message[at]

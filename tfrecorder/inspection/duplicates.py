@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.display.bars import Advance, Stage
-from tfrecorder.format.example import find_value
+from tfrecorder.format.feature_places import find_value
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.inspection.record_values import RecordView, image_of, view_of
 from tfrecorder.reading.changed_shards import open_shard

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrecorder.format import example
+from tfrecorder.format.feature_places import find_features, find_only
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
@@ -106,7 +107,7 @@ class Elements:
 
     def _parse(self, framed: bytes) -> Values:
         end = len(framed) - FOOTER_BYTES
-        places = example.find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
+        places = find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
         parsed: Values = {}
         if places is None:
             plain = data_of(framed)
@@ -124,7 +125,7 @@ class Elements:
 
     def _only(self, feature: Feature, framed: bytes, at: int, end: int) -> Any:
         """What `_typed` makes of a feature with one value, quicker; None if it is none of these."""
-        found = example.find_only(framed, at, end) if feature.shape == () else None
+        found = find_only(framed, at, end) if feature.shape == () else None
         if isinstance(found, slice) and feature.kind not in NUMBERS:
             return (memoryview(framed) if feature.kind in self._viewed else framed)[found]
         if isinstance(found, int) and NUMBERS.get(feature.kind) == "int64":
