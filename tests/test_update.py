@@ -55,6 +55,14 @@ def check_all(frame: pd.DataFrame) -> None:
     assert seen == wanted(frame)
 
 
+def test_an_update_that_changes_nothing_describes_the_whole(photos: pd.DataFrame) -> None:
+    write(photos[:30])
+    tfrecorder.append(photos[30:], "out", progress=False)
+    result = tfrecorder.update(photos, "out", progress=False)
+    assert result.was_finished
+    assert result.records == len(photos)
+
+
 def test_labels_are_corrected_and_rows_added_in_one_commit(photos: pd.DataFrame) -> None:
     write(photos[:30])
     before = tfrecorder.to_frame("out", images="bytes")
