@@ -37,7 +37,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Image
-from tfrecorder.sources.file_sums import FileSums
+from tfrecorder.sources.file_sums import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
 
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.
@@ -111,7 +111,7 @@ class Marks:
         names = sorted(name for name in table.schema.of(Image) if name in table.frame)
         if not self or not names:
             return np.ones(len(table.frame), bool), None
-        removed, marks = self.found([FileSums.of(table, name) for name in names], every=readmit)
+        removed, marks = self.found([file_sums_of(table, name) for name in names], every=readmit)
         return ~removed | readmit, self.without(marks) if readmit and marks else None
 
     def without(self, marks: frozenset[str]) -> Marks:

@@ -22,7 +22,7 @@ from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import KEY, rows_with
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.sources.file_sums import FileSums
+from tfrecorder.sources.file_sums import file_sums_of
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import Finding
 
@@ -51,7 +51,7 @@ def same_bytes(
         DatasetError: a table cannot be read.
         UnreachableError: the store of an image does not answer.
     """
-    sums = [FileSums.of(table, field.column, web=False) for field in files]
+    sums = [file_sums_of(table, field.column, web=False) for field in files]
     sizes, uri_key = total_sizes(sums), files[0].uri_key
     columns = [REJECT_OF.reason, SHARD_SPLIT, uri_key]
     columns += [name for field in files for name in source_of(field)[:2]]

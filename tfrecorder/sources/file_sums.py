@@ -6,6 +6,7 @@ import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ LISTED = 1000
 _TOGETHER = 32
 
 
+@dataclass(frozen=True)
 class FileSums:
     """The files of one column of some rows, each looked at once, however many rows have it.
 
@@ -35,6 +37,33 @@ class FileSums:
     Attributes:
         places: of the rows, as `places` makes them; null for none.
         sizes: by row.
+        files: the paths of those that did not come as bytes.
+        of_rows: for each row the place of its checksum; -1 for a row without a file.
+        told: the checksums that are known already: of `files`, then of images that came as bytes.
+    """
+
+    places: pa.LargeStringArray
+    sizes: np.ndarray
+    files: list[str]
+    of_rows: np.ndarray
+    told: np.ndarray
+
+    def crcs(self, rows: np.ndarray) -> np.ndarray:
+        """The checksums of the files of some rows, a mask; -1 for all others.
+
+        Raises:
+            UnreachableError: a store does not answer.
+        """
+        crcs, wanted = self.told.copy(), np.unique(self.of_rows[rows & (self.sizes >= 0)])
+        unread = wanted[crcs[wanted] < 0].tolist()
+        crcs[unread] = [*in_threads(_crc, [self.files[number] for number in unread])]
+        return np.where(rows, crcs[self.of_rows], -1)
+
+
+def file_sums(
+    places: pa.LargeStringArray, came: np.ndarray | None = None, web: bool = True
+) -> FileSums:
+    """The files in some places, whose stores are asked for their sizes.
 
     Args:
         came: the size and CRC32C of each image that came as bytes, by row; -1 for all others.
@@ -43,47 +72,32 @@ class FileSums:
     Raises:
         UnreachableError: a store does not answer.
     """
+    came = np.full((2, len(places)), -1) if came is None else came
+    is_known = came[0] >= 0
+    encoded = pc.if_else(pa.array(is_known), None, places).dictionary_encode()
+    files = encoded.dictionary.to_pylist()
+    describe = describing(files)
 
-    def __init__(
-        self, places: pa.LargeStringArray, came: np.ndarray | None = None, web: bool = True
-    ) -> None:
-        came = np.full((2, len(places)), -1) if came is None else came
-        is_known = came[0] >= 0
-        encoded = pc.if_else(pa.array(is_known), None, places).dictionary_encode()
-        self.places, self._files = places, encoded.dictionary.to_pylist()
-        describe = describing(self._files)
+    def told(path: str) -> tuple[int, int]:
+        with contextlib.suppress(storage.UnreadableError):
+            file = describe(path) if web or not _on_the_web(path) else None
+            if file is not None:
+                return file.size, -1 if file.crc32c is None else file.crc32c
+        return -1, -1
 
-        def told(path: str) -> tuple[int, int]:
-            with contextlib.suppress(storage.UnreadableError):
-                file = describe(path) if web or not _on_the_web(path) else None
-                if file is not None:
-                    return file.size, -1 if file.crc32c is None else file.crc32c
-            return -1, -1
+    flat = itertools.chain.from_iterable(in_threads(told, files))
+    of_files = np.fromiter(flat, np.int64).reshape(-1, 2)
+    sizes, crcs = np.concatenate([of_files, came.T[is_known], [(-1, -1)]]).T
+    of_rows = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
+    of_rows[is_known] = np.arange(len(files), len(sizes) - 1)
+    return FileSums(places, sizes[of_rows], files, of_rows, crcs)
 
-        flat = itertools.chain.from_iterable(in_threads(told, self._files))
-        of_files = np.fromiter(flat, np.int64).reshape(-1, 2)
-        sizes, self._crcs = np.concatenate([of_files, came.T[is_known], [(-1, -1)]]).T.copy()
-        self._of_rows = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
-        self._of_rows[is_known] = np.arange(len(of_files), len(sizes) - 1)
-        self.sizes = sizes[self._of_rows]
 
-    @classmethod
-    def of(cls, table: Source, column: str, web: bool = True) -> FileSums:
-        """Those of a column of a table."""
-        rows, contents = table.frame.index.to_numpy(), table.contents.get(column)
-        came = None if contents is None else np.stack([contents.sizes, contents.crcs])[:, rows]
-        return cls(column_places(table, column), came, web)
-
-    def crcs(self, rows: np.ndarray) -> np.ndarray:
-        """The checksums of the files of some rows, a mask; -1 for all others.
-
-        Raises:
-            UnreachableError: a store does not answer.
-        """
-        wanted = np.unique(self._of_rows[rows & (self.sizes >= 0)])
-        unread = wanted[self._crcs[wanted] < 0].tolist()
-        self._crcs[unread] = [*in_threads(_crc, [self._files[number] for number in unread])]
-        return np.where(rows, self._crcs[self._of_rows], -1)
+def file_sums_of(table: Source, column: str, web: bool = True) -> FileSums:
+    """`file_sums` of a column of a table."""
+    rows, contents = table.frame.index.to_numpy(), table.contents.get(column)
+    came = None if contents is None else np.stack([contents.sizes, contents.crcs])[:, rows]
+    return file_sums(column_places(table, column), came, web)
 
 
 def _crc(path: str) -> int:

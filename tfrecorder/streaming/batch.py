@@ -17,7 +17,7 @@ from tfrecorder.conversion.removal_marks import Marks
 from tfrecorder.display.tables import escaped
 from tfrecorder.output.spool import Spool
 from tfrecorder.sources.cells import Content, File, content_in, file_in
-from tfrecorder.sources.file_sums import FileSums
+from tfrecorder.sources.file_sums import FileSums, file_sums
 from tfrecorder.sources.places import places
 from tfrecorder.streaming.stream_source import Unusable
 
@@ -99,9 +99,9 @@ class Batch:
         """The image in a cell of a row; one without a place in a row that becomes a reject."""
         cell = content_in(self._cell(cell))
         if isinstance(cell, Content):
-            return FileSums(pa.array([cell.file], pa.large_string()), np.array([cell[2:]]).T)
+            return file_sums(pa.array([cell.file], pa.large_string()), np.array([cell[2:]]).T)
         uri = pa.array([cell if isinstance(cell, str) else None], pa.large_string())
-        return FileSums(places(uri, self.base or os.getcwd()))
+        return file_sums(places(uri, self.base or os.getcwd()))
 
     def _cell(self, cell: Any) -> Any:
         """What a cell of a column of images holds, as `file_in` gives it."""
