@@ -12,15 +12,15 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.core.checks import is_whole
-from tfrecorder.core.threads import ThreadPool, UnwantedError, is_unwanted, map_ahead
+from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
 from tfrecorder.options.signature import takes
+from tfrecorder.reading.batch_maker import BatchMaker, joined, steps
 from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
-from tfrecorder.reading.collate import collate, emptied
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
@@ -97,6 +97,7 @@ class Batches:
         self._elements = Elements(
             of_any_size(stored, options) if following else stored, options, seed
         )
+        self._maker = BatchMaker(self._elements, options.layout)
         self._position = Position("", name, options.mode(name), seed)
         self._loop: object = None
         self._read_from(stored)
@@ -235,8 +236,7 @@ class Batches:
             for task, elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
                 if task.is_last:
-                    batch = collate(made, task.pixels)
-                    yield emptied(batch) if task.is_empty else batch
+                    yield joined(made, task.pixels, task.is_empty)
                     made = []
 
     def _tasks(
@@ -248,40 +248,21 @@ class Batches:
         part: int,
         memory: BatchMemory,
     ) -> Iterator[_Task]:
-        for _ in range(share.steps(start)):
+        for step in steps(order, share, start):
             if isinstance(reader, WindowReader):
-                reader.fetch(start)
-            places = share.places(start)
-            # An empty batch takes the form of a batch with the first record.
-            numbers = order.numbers(np.array(places or [0])).tolist()
-            pixels = {}
-            if self._options.map_fn is None:
-                first = self._options.layout == "NCHW"
-                pixels = self._elements.pixel_arrays(len(numbers), first, memory)
-            for begin in range(0, len(numbers), part):
-                some = numbers[begin : begin + part]
-                is_last = begin + part >= len(numbers)
-                yield _Task(reader, some, begin, order.epoch, pixels, is_last, not places)
-            start = share.after(start)
+                reader.fetch(step.start)
+            pixels = self._maker.arrays(len(step.numbers), memory)
+            for begin in range(0, len(step.numbers), part):
+                some = step.numbers[begin : begin + part]
+                is_last = begin + part >= len(step.numbers)
+                yield _Task(reader, some, begin, order.epoch, pixels, is_last, step.is_empty)
 
     def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
-        drawn = self._elements.drawn(task.epoch, task.numbers)
-
-        def make(framed: bytes, place: int) -> Any:
-            if is_unwanted():
-                raise UnwantedError
-            slots = {key: pixels[task.begin + place] for key, pixels in task.pixels.items()}
-            if self._options.layout == "NCHW":
-                slots = {key: slot.transpose(1, 2, 0) for key, slot in slots.items()}
-            return self._elements.make(framed, drawn[place], slots)
-
-        elements = task.reader.read(task.numbers, make)
-        return task, [self._elements.mapped(element) for element in elements]
+        of_batch = task.pixels, task.begin
+        return task, self._maker.part(task.reader, task.numbers, task.epoch, *of_batch)
 
     def _batch_bytes(self) -> float:
-        slots: dict[str, np.ndarray] = {}
-        if self._options.map_fn is None:
-            slots = self._elements.pixel_arrays(1, False, BatchMemory(0))
+        slots = self._maker.arrays(1, BatchMemory(0))
         return self._options.batch_size * max(1, sum(some.nbytes for some in slots.values()))
 
 
