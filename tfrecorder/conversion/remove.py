@@ -30,10 +30,10 @@ from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.commits import commits
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.frame_columns import cells_in, frame_of
 from tfrecorder.reading.shard_tables import columns_of
-from tfrecorder.schema.fields import Field, primary_image
-from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _rows(
     dataset, newest, options, was_left = opened(folder, given, dry_run)
     say("reading the tables")
     stored = stored_rows(folder, newest)
-    chosen, fault = choose(_frame(stored, dataset.fields), where)
+    chosen, fault = choose(_frame(stored, dataset), where)
     if fault is not None:
         if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
             return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
@@ -137,17 +137,9 @@ def _rows(
     )
 
 
-def _frame(stored: StoredRows, fields: tuple[Field, ...]) -> pd.DataFrame:
+def _frame(stored: StoredRows, dataset: StoredDataset) -> pd.DataFrame:
     """The rows of a dataset with the columns that a condition may name."""
-    columns: dict[str, Any] = {ROW: stored.numbers}
-    columns[SPLIT_COLUMN] = stored.splits.astype(object).to_numpy()
-    first = primary_image(fields)
-    for field in fields:
-        is_file = isinstance(field.kind, (Image, Mask))
-        keys = [field.text_key, field.label_key, field.key, *(f.key for f in field.features)]
-        for key in [field.uri_key] if is_file else keys:
-            if key and key in stored.rows.column_names:
-                name = URI_COLUMN if field is first else field.column
-                columns[name] = stored.rows.column(key).to_pandas()
-                break
-    return pd.DataFrame(columns)
+    splits = stored.splits.astype(object).to_numpy()
+    cells = cells_in(dataset.fields, stored.rows)
+    frame = frame_of(dataset, splits, cells, pd.RangeIndex(len(splits)))
+    return pd.DataFrame({ROW: stored.numbers, SPLIT_COLUMN: splits} | dict(frame.items()))

@@ -22,8 +22,10 @@ from tfrecorder.reading.order import block_of
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.stored_records import open_stored
+from tfrecorder.reading.table import labels_of, table_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from typing_extensions import Unpack
 
 
@@ -89,7 +91,7 @@ class Records(Sequence[Any]):
         self, directory: str | os.PathLike[str], split: str, **options: Unpack[ReadKeywords]
     ) -> None:
         self._options = ReadOptions.of(options)
-        stored = open_stored(directory, self._options.at, self._options.keys)
+        self._stored = stored = open_stored(directory, self._options.at, self._options.keys)
         self.split = stored.split(split)
         self._reader = RecordReader(stored, self.split)
         self.has_own_seed = self._options.seed is None
@@ -111,6 +113,43 @@ class Records(Sequence[Any]):
         """
         require(Whole(0), epoch=epoch)
         self._epoch = int(epoch)
+
+    def table(self) -> pd.DataFrame:
+        """All columns but the pictures, in the order of the records: row 7 is record 7.
+
+        What the dataset's own tables say is read there, without reading a record.
+
+        Returns:
+            The columns of `to_frame`, with the number of the record as index.  Images and masks are
+            their uris; boxes are lists, one row a record.
+
+        Raises:
+            DatasetError: a record is damaged, or the dataset was replaced since it was opened.
+
+        Example:
+            >>> table = records.table()  # doctest: +SKIP
+            >>> cats = records[table.index[table["label"] == "cat"]]  # doctest: +SKIP
+        """
+        return table_of(self._stored, self.split)
+
+    def labels(self, column: str | None = None) -> np.ndarray:
+        """The class of each record as an integer, in the order of the records.
+
+        Args:
+            column: with the classes; None is the only one that has any.
+
+        Returns:
+            int64 of [records], -1 without labels; for a column with several classes a record, an
+            array of arrays.
+
+        Raises:
+            OptionError: no column has classes, several have, or this one has none.
+            DatasetError: as `table`.
+
+        Example:
+            >>> weights = 1 / np.bincount(records.labels())[records.labels()]  # doctest: +SKIP
+        """
+        return labels_of(self._stored, self.split, column)
 
     def __len__(self) -> int:
         return self._reader.records
