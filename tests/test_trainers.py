@@ -20,14 +20,23 @@ CASES = Path(__file__).parent / "trainers"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("package", ["torch", "grain"])
-def test_a_trainer_reads_without_tensorflow(package: str, tmp_path: Path) -> None:
-    skip_without(package)
+@pytest.mark.parametrize("cases", ["torch", "worker", "grain"])
+def test_a_trainer_reads_without_tensorflow(cases: str, tmp_path: Path) -> None:
+    skip_without("torch" if cases == "worker" else cases)
+    pass_cases(cases, tmp_path)
+
+
+def test_a_run_goes_on_with_threads_or_any_number_of_workers(tmp_path: Path) -> None:
+    skip_without("torch")
+    pass_cases("worker", tmp_path, "-k", "goes_on_with_any_number", TFRECORDER_EXAMPLES="3")
+
+
+def pass_cases(name: str, tmp_path: Path, *chosen: str, **environment: str) -> None:
     out = convert_photos(tmp_path / "out")
-    options = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'cases'}", *_UNWRITABLE]
+    options = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'cases'}", *_UNWRITABLE, *chosen]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", *options, CASES / f"{package}_cases.py"],
-        env={**os.environ, "TFRECORDER_DATASET": out},
+        [sys.executable, "-m", "pytest", "-x", *options, CASES / f"{name}_cases.py"],
+        env={**os.environ, "TFRECORDER_DATASET": out, **environment},
         capture_output=True,
         text=True,
         timeout=600,

@@ -63,8 +63,8 @@ CALLS: dict[str, tuple[Callable[..., Any], type, str]] = {
     ),
     "tfrecorder.torch.batches('out', 'TRAIN'": (
         tfrecorder.torch.batches,
-        keywords.BatchKeywords,
-        "num_threads='all'",
+        keywords.TensorKeywords,
+        "num_workers='all'",
     ),
     "tfrecorder.validate('x.csv'": (
         tfrecorder.validate,

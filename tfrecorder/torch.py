@@ -17,23 +17,27 @@ import numpy as np
 from tfrecorder.core.checks import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
-from tfrecorder.options.keywords import BatchKeywords
+from tfrecorder.options.keywords import TensorKeywords
+from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED
 from tfrecorder.options.signature import takes
 from tfrecorder.reading import batches as of_arrays
+from tfrecorder.reading.batch_maker import steps
 from tfrecorder.reading.batch_options import BatchOptions
+from tfrecorder.reading.collate import each
 from tfrecorder.reading.order import Order
 from tfrecorder.reading.position import Position, Share
 from tfrecorder.reading.records import NumberInEpoch, Records
+from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, start_method
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-@takes(BatchKeywords, BatchOptions)
+@takes(TensorKeywords, BatchOptions)
 def batches(
-    directory: str | os.PathLike[str], split: str, **options: Unpack[BatchKeywords]
+    directory: str | os.PathLike[str], split: str, **options: Unpack[TensorKeywords]
 ) -> TensorBatches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
@@ -44,8 +48,8 @@ def batches(
     Args:
         directory: as for `tfrecorder.batches`.
         split: as for `tfrecorder.batches`.
-        **options: those of `tfrecorder.batches`, with the same defaults; most PyTorch models want
-            `layout="NCHW"`.
+        **options: those of `tfrecorder.batches`, with the same defaults, and `num_workers`; most
+            PyTorch models want `layout="NCHW"`.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -90,18 +94,47 @@ class TensorBatches(of_arrays.Batches):
             )
 
     def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
-        torch, made = _torch(), super()._made(position, share)
+        torch = _torch()
+        if self._options.num_workers:
+            yield from self._made_by_workers(torch, position, share)
+            return
+        made = super()._made(position, share)
         if not torch.cuda.is_available():
-            yield from (_tensors(torch, batch, pinned=False) for batch in made)
+            yield from (each(_tensor, batch) for batch in made)
             return
         device = torch.cuda.current_device()
 
         def pin(batch: Any) -> Any:
             torch.cuda.set_device(device)  # else this thread would occupy the first one too
-            return _tensors(torch, batch, pinned=True)
+            return each(_pinned, each(_tensor, batch))
 
         with ThreadPool(1, "tfrecorder-pinning") as pool, contextlib.closing(made):
             yield from map_ahead(pool, pin, made, ahead=2)
+
+    def _made_by_workers(self, torch: Any, position: Position, share: Share) -> Iterator[Any]:
+        """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
+        options, workers = self._options, self._options.num_workers
+        if position.mode == "blocks" and not self._reader.is_local:
+            words = (
+                "threads read a block of a bucket once for all batches, but each worker would read "
+                "it for its own; leave `num_workers` out, or give another `shuffle`."
+            )
+            raise OptionError.of("num_workers", workers, words)
+        waiting = prefetched(self._batch_bytes(), options.budget)
+        loader = torch.utils.data.DataLoader(
+            WorkerBatches(self._maker, self._reader, _tensor, _pinned),
+            sampler=steps(self._order(position), share, position.next),
+            batch_size=None,  # each of its items is a batch
+            num_workers=workers,
+            prefetch_factor=max(1, min(2, waiting // workers)),
+            pin_memory=torch.cuda.is_available(),
+            worker_init_fn=end_with_parent,
+            multiprocessing_context=start_method(self._stored.directory, options.map_fn),
+            # By default it would draw from the random numbers of the training.
+            generator=torch.Generator().manual_seed(position.seed + position.epoch),
+        )
+        for answer in loader:
+            yield answer.batch_or_error()
 
 
 class BatchSampler:
@@ -281,16 +314,15 @@ def _torch() -> Any:
     return torch
 
 
-def _tensors(torch: Any, values: Any, pinned: bool) -> Any:
-    """A batch of arrays as a batch of tensors, with the same structure."""
-    if isinstance(values, Mapping):
-        return {key: _tensors(torch, value, pinned) for key, value in values.items()}
-    if isinstance(values, tuple):
-        return tuple(_tensors(torch, value, pinned) for value in values)
-    if values.dtype == object:  # texts and bytes
+def _tensor(values: np.ndarray) -> Any:
+    """An array of a batch as a tensor; texts and bytes as a list."""
+    if values.dtype == object:
         return values.tolist()
+    torch = _torch()
     if values.dtype.name == "bfloat16":  # from a package that extends NumPy
-        found = torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
-    else:
-        found = torch.from_numpy(values)
-    return found.pin_memory() if pinned else found
+        return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(values)
+
+
+def _pinned(values: Any) -> Any:
+    return values.pin_memory() if hasattr(values, "pin_memory") else values

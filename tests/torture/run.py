@@ -38,6 +38,7 @@ from torture import (
     hostile_tables,
     kills,
     limits,
+    loader_workers,
     lost,
     outages,
     places,
@@ -137,6 +138,9 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
             folder / "own", options.often // 2, options.seed
         ),
         "frames": lambda: frames.flatten(folder / "frames", 5 * options.often),
+        "loader_workers": lambda: loader_workers.torment(
+            folder / "loader_workers", 10 * options.often, options.often
+        ),
         "lost": lambda: lost.lose(folder / "lost"),
         "shut": lambda: lost.shut(folder / "shut"),
         "refused": lambda: lost.refuse(folder / "refused"),

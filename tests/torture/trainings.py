@@ -45,11 +45,13 @@ class Run:
         batch_size: of each host.
         world: how many hosts there are.
         steps: that they take, or fewer where the epoch ends.
+        workers: processes that read for each of them, by torch; 0 for threads.
     """
 
     batch_size: int
     world: int
     steps: int
+    workers: int = 0
 
 
 def interrupt(times: int, folder: Path, seed: int = 0, by_lightning: int = 20) -> list[Count]:
@@ -125,13 +127,16 @@ def _until_killed(
     """What the hosts of a run take, a step after the other, and the position that they save."""
     parts, states = [], []
     for rank in range(run.world):
-        host = batches(
+        # What is made ahead and nobody takes has to come again.
+        read = batches if not run.workers else tfrecorder.torch.batches
+        ahead = {"num_workers": run.workers} if run.workers else {"num_threads": 2}
+        host: Any = read(
             directory,
             "TRAIN",
             batch_size=run.batch_size,
             shard=(rank, run.world),
             drop_remainder=drop_remainder,
-            num_threads=2,  # what they make ahead and nobody takes has to come again
+            **ahead,
             **orders,
             **IDS,
         )

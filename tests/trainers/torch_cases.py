@@ -44,6 +44,7 @@ def same(tensors: Any, arrays: Any) -> None:
         np.testing.assert_array_equal(tensors.to(torch.float64).numpy(), arrays.astype(float))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
     "options",
     [
@@ -55,20 +56,23 @@ def same(tensors: Any, arrays: Any) -> None:
         {"image_size": 40, "shard": (1, 5), "drop_remainder": False},
     ],
 )
-def test_tensors_hold_what_the_arrays_hold(options: dict[str, Any]) -> None:
+def test_tensors_hold_what_the_arrays_hold(options: dict[str, Any], workers: int) -> None:
     options = {"batch_size": 7, "seed": 3} | options
-    ours, theirs = batches(OUT, "TRAIN", **options), tfrecorder.batches(OUT, "TRAIN", **options)
+    ours = batches(OUT, "TRAIN", num_workers=workers, **options)
+    theirs = tfrecorder.batches(OUT, "TRAIN", **options)
     assert len(ours) == len(theirs)
     for _ in range(2):
         for pair in zip(ours, theirs, strict=True):
             same(*pair)
-        assert ours.state_dict() == theirs.state_dict()
+            assert ours.state_dict() == theirs.state_dict()
 
 
-def test_tensors_have_bfloat16() -> None:
+@pytest.mark.parametrize("workers", [0, 2])
+def test_tensors_have_bfloat16(workers: int) -> None:
     pytest.importorskip("ml_dtypes")
     options = {"batch_size": 7, "seed": 3, "image_size": 40, "dtype": "bfloat16"}
-    ours, theirs = batches(OUT, "TRAIN", **options), tfrecorder.batches(OUT, "TRAIN", **options)
+    ours = batches(OUT, "TRAIN", num_workers=workers, **options)
+    theirs = tfrecorder.batches(OUT, "TRAIN", **options)
     for pair in zip(ours, theirs, strict=True):
         same(*pair)
 

@@ -179,3 +179,7 @@ class BatchKeywords(_Epochs, total=False):
     shuffle: bool | str | None
     num_threads: int | None
     layout: str
+
+
+class TensorKeywords(BatchKeywords, total=False):
+    num_workers: int

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.reading.batch_memory import BatchMemory
-from tfrecorder.reading.collate import collate, emptied
+from tfrecorder.reading.collate import collate, each
 from tfrecorder.reading.order import Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Share
@@ -108,4 +108,4 @@ class BatchMaker:
 def joined(elements: list[Any], pixels: Mapping[str, np.ndarray], is_empty: bool) -> Any:
     """The batch of all its elements."""
     batch = collate(elements, pixels)
-    return emptied(batch) if is_empty else batch
+    return each(lambda array: array[:0], batch) if is_empty else batch

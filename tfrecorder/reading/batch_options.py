@@ -49,7 +49,15 @@ class BatchOptions(EpochOptions):
         "0 in several processes, which all need the same.",
     )
     num_threads: int | None = option(
-        None, Whole(1), "Threads that decode. Default: one for each core of the process but one."
+        None,
+        Whole(1),
+        "Threads that decode. Default: one for each core of the process but one.",
+        idle_with={"num_workers": bool},
+    )
+    num_workers: int = option(
+        0,
+        Whole(0),
+        "Worker processes of a `DataLoader` that decode, in place of threads. Default: none.",
     )
     layout: str = option("NHWC", OneOf("NHWC", "NCHW"), "Axes of images and masks: NHWC or NCHW.")
 

@@ -64,7 +64,8 @@ def batches(
         >>> for images, labels in train:  # doctest: +SKIP
         ...     step(images, labels)
     """
-    return Batches(directory, split, BatchOptions.of(options))
+    unfit = {"num_workers": "`tfrecorder.torch.batches` has worker processes; leave it out"}
+    return Batches(directory, split, BatchOptions.of(options, unfit))
 
 
 class Batches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,10 @@ def _join(values: Sequence[Any], whole: Mapping[int, np.ndarray]) -> Any:
         ) from error
 
 
-def emptied(batch: Any) -> Any:
-    """The form of a batch, without records."""
+def each(change: Callable[[Any], Any], batch: Any) -> Any:
+    """A batch with each of its arrays changed, in the same form."""
     if isinstance(batch, Mapping):
-        return {key: emptied(value) for key, value in batch.items()}
-    return tuple(map(emptied, batch)) if isinstance(batch, tuple) else batch[:0]
+        return {key: each(change, value) for key, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(each(change, value) for value in batch)
+    return change(batch)
