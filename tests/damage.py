@@ -140,8 +140,9 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
             crc = google_crc32c.value(data)
             beside = {**found.beside, "index": google_crc32c.value(index.encode())}
             done[one] = dataclasses.replace(found, bytes=len(data), crc32c=crc, beside=beside)
-    (out / MANIFEST).write_bytes(seal(manifest_of(plan, done, None, values["lists"])))
-    (out / "dataset_info.json").write_bytes(dataset_info_json(plan, done, None))
+    manifest = manifest_of(plan, done, None, values["lists"])
+    (out / MANIFEST).write_bytes(seal(manifest))
+    (out / "dataset_info.json").write_bytes(dataset_info_json(plan, done, None, manifest))
 
 
 def edit_done(out: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -29,6 +29,9 @@ Read it:
     benchmark      how fast a split is read
     generations    the commits that `at=` can name
 
+Give it to others:
+    card           croissant.json, README.md and a table of the records, in the directory
+
 Look at it and check it:
     info           splits, counts, classes, columns, sizes
     inspect        the first records as a table, and their images as files
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
         TfrecorderError as TfrecorderError,
         ValidationError as ValidationError,
     )
+    from tfrecorder.exports.card import card as card
     from tfrecorder.format.example import parse_example as parse_example
     from tfrecorder.inspection.inspect import inspect as inspect
     from tfrecorder.inspection.preview import preview as preview
@@ -106,6 +110,7 @@ _HOMES = {
     "append": "conversion.append",
     "batches": "reading.batches",
     "benchmark": "loading.throughput",
+    "card": "exports.card",
     "compact": "conversion.compact",
     "convert": "conversion.convert",
     "generations": "reading.commits",

@@ -1,4 +1,4 @@
-"""The commands about looking: `tfrecorder inspect`, `tfrecorder preview`."""
+"""The commands about looking: `tfrecorder inspect`, `preview` and `card`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfrecorder.cli.options import options_of, record_options
-from tfrecorder.cli.output import complain, quiet_option, show
+from tfrecorder.cli.output import complain, quiet_option, result_options, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.format.csv_cells import csv_of
@@ -121,6 +121,23 @@ def preview(directory: str, html: str | None, opened: bool, **options: Any) -> N
     show(run(directory, page, **options))
     if opened and not webbrowser.open(Path(page).resolve().as_uri()):
         complain("warning", f"no browser could be started; open {page} yourself.")
+
+
+@click.command(
+    help="""Write the card of the dataset in DIRECTORY, into it.
+
+    It is croissant.json (Croissant 1.1, with the SHA-256 of each shard), records.parquet (a row for
+    each record), and README.md with pictures. What only people know comes from card.yaml in
+    DIRECTORY: name, description, license, citation, homepage, rai, croissant.""",
+    epilog="Example: tfrecorder card out",
+)
+@click.argument("directory")
+@options_of(PreviewOptions, ("at", "image", "label"))
+@result_options
+def card(directory: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.exports.card import card as run
+
+    show(run(directory, **options), as_json)
 
 
 def _page_of(directory: str) -> str:

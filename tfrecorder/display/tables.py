@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, cast
@@ -38,6 +39,24 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body
     )
     return f"<table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _markdown_table(table: Table) -> str:
+    cells = [[in_markdown(cell) for cell in row] for row in table.rows]
+    cells.insert(1, ["---", *(["---:"] * (len(cells[0]) - 1))])
+    lines = [f"| {' | '.join(row)} |" for row in cells]
+    return "\n".join([*lines, *([f"\n{in_markdown(table.below)}"] if table.below else [])])
+
+
+def in_markdown(text: str) -> str:
+    """A text in one line in which nothing is markup of Markdown or HTML.
+
+    >>> in_markdown("a|b <i>")
+    'a&#124;b &#60;i&#62;'
+    """
+    # A `:` or `.` where a bare uri would become a link.
+    marks = r"[^\w\s.,:;/='%()+…-]|_|:(?=//)|(?<=www)\."
+    return re.sub(marks, lambda mark: f"&#{ord(mark[0])};", " ".join(text.split()))
 
 
 def escaped(text: str) -> str:
@@ -85,6 +104,11 @@ class Report:
         ]
         blocks = [[self._headline()], *tables, self._notes()]
         return "\n\n".join("\n".join(block) for block in blocks if block)
+
+    def as_markdown(self) -> str:
+        """Its tables and notes in Markdown; nothing of the data is markup."""
+        notes = "\n".join(f"- {in_markdown(note)}" for note in self._notes())
+        return "\n\n".join([*(_markdown_table(table) for table in self._tables()), notes])
 
     def _repr_html_(self) -> str:
         tables = "".join(

@@ -7,6 +7,8 @@ out/
   label_map.csv  label_map.pbtxt    class names of boxes from 1, where 0 is the background
   rejects.csv  suspects.csv         rows without a record; records with a decoder's warning
   dataset_info.json                 the commit, written last, in TFDS's form
+  croissant.json  README.md         a card, if one was made: see `CARD_FILES`
+  card.yaml                         what its people say of the dataset, for the card
   _tfrecorder/                      all that only tfrecorder reads
     commits/00003.json              what commit 3 added or rewrote, and what readers must know then
     tables/train-00000.parquet      the rows of a shard: where their records are, why they have none
@@ -26,6 +28,7 @@ out/
     removed/00003-….json            salted hashes of what was removed, as of commit 3
     before/                         shards that an update replaced, for undo, until the next commit
     rows.parquet                    the columns of many tables that an append searches, together
+    card.json                       the commit that the card describes, and the SHA-256 of its files
 """
 
 from __future__ import annotations
@@ -64,6 +67,12 @@ BEFORE = f"{PRIVATE}/before"
 WAITING_REJECTS = f"{WAITING}/{REJECTS}"
 WAITING_COMMIT = f"{WAITING}/{COMMIT}"
 ROWS = f"{PRIVATE}/rows.parquet"
+CARD = f"{PRIVATE}/card.json"
+CARD_YAML = "card.yaml"
+
+#: Public files of a card: metadata, the page, its pictures, and a row for each record.
+CROISSANT, README, PICTURES, RECORDS = "croissant.json", "README.md", "card.jpg", "records.parquet"
+CARD_FILES = (CROISSANT, README, PICTURES, RECORDS)
 
 PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED, BEFORE)
 

@@ -127,12 +127,16 @@ class _Keys(TypedDict, total=False):
     label: str | None
 
 
-class PreviewKeywords(_Keys, total=False):
+class CardKeywords(TypedDict, total=False):
     num_records: int
     per_split: int
     seconds: float
     seed: int
     progress: bool | None
+
+
+class PreviewKeywords(_Keys, CardKeywords, total=False):
+    pass
 
 
 class ReadKeywords(_Keys, total=False):

@@ -21,6 +21,7 @@ from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
+from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.storage import folders
 
 
@@ -119,7 +120,8 @@ def refuse_foreign(output_dir: str) -> None:
     foreign = names - {layout.PRIVATE, *layout.DESKTOP_FILES}
     if foreign and is_own(names, names):
         standing = standing_of(output_dir)
-        foreign -= public_names(standing)
+        card = stored_card(output_dir) if foreign & {*layout.CARD_FILES} else None
+        foreign -= {*public_names(standing), layout.CARD_YAML, *(card.files if card else ())}
         if standing == Standing(None, None) and layout.COMMIT in names:
             raise OutputError(
                 f"{output_dir} was written by another version of tfrecorder, or its "

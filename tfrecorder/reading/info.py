@@ -20,6 +20,7 @@ from tfrecorder.reading.dataset import Shape
 from tfrecorder.reading.done_records import add_up
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
+from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.statistics import merged
 
@@ -79,6 +80,7 @@ class DatasetInfo(Report):
         columns: the kind, type and shape of each, by name.
         generations: by number, what each added: records, shards and bytes; empty for datasets of
             other tools.
+        card: the number of the commit that its card describes; None if it has none.
         unread: keys of images, labels, boxes and masks in other tools' records that we do not
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
     """
@@ -103,6 +105,7 @@ class DatasetInfo(Report):
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
     generations: Mapping[int, SplitInfo] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
+    card: int | None = None
 
     @property
     def records(self) -> int | None:
@@ -185,6 +188,9 @@ class DatasetInfo(Report):
             words = "carry an EXIF orientation, which training does not apply"
             single, many = words.replace("carry", "image carries"), f"images {words}"
             notes.append(("orientation", counted(self.oriented, single, many)))
+        if self.card is not None and self.card < max(self.generations):
+            remedy = f"`{command('card', self.directory)}` writes it again"
+            notes.append(("card", f"older than the dataset: of commit {self.card}; {remedy}"))
         if advice := self._advice():
             notes.append(("generations", advice))
         chosen = {name: value for name, value in self.options.items() if value is not None}
@@ -251,6 +257,7 @@ def info(
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
         number = stored.commit
+        card = None if number is None else stored_card(where)
         every = [] if number is None else commits(where, opened_commit(where, number))
         of_each = [add_up(commit.done.values()) for commit in every]
         totals = add_up(all_done(every).values())
@@ -284,6 +291,7 @@ def info(
             for commit, counts in zip(every, of_each, strict=True)
         },
         unread=dict(stored.unread),
+        card=card.commit if card else None,
     )
 
 

@@ -15,6 +15,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import remove_leftovers
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord, done_of
+from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, features_json
 
@@ -47,6 +48,8 @@ def finish(
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest, plan.rewrites)
+    if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
+        gone |= {*card.files, layout.CARD}  # it shows and names records that may be gone
     publish_all(output_dir, files)
     remove_leftovers(output_dir, gone)
 

@@ -33,6 +33,7 @@ from tfrecorder.reading.commits import (
     read_commit,
 )
 from tfrecorder.reading.done_records import DoneRecord, add_up
+from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.after_commit import descriptions, finish, outdated, publish_all
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
@@ -73,7 +74,9 @@ def commit(
         lists = lists_of(plan, by_shard, output_dir)
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
     sums = sums | {file: sums_of(data) for file, data in lists.items()}
-    manifest = manifest_of(plan, by_shard, before, sums, earlier)
+    card = None if before is None else stored_card(output_dir)
+    stated = None if card is None else card.stated
+    manifest = manifest_of(plan, by_shard, before, sums, earlier, stated)
     if plan.kept and plan.kind is PlanKind.UNDO:
         manifest |= {name: base.manifest[name] for name in ("since", "contents")}
     _check_standing(plan, by_shard, output_dir)
@@ -89,7 +92,7 @@ def commit(
             described, lists = {**described, **lists}, {}
         publish_all(output_dir, described)
     into_place(output_dir, plan)
-    info = dataset_info_json(plan, by_shard, None if previous is None else previous.info)
+    info = dataset_info_json(plan, by_shard, None if previous is None else previous.info, manifest)
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
     finish(output_dir, plan, manifest, lists)
@@ -259,7 +262,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
         lists = previous.manifest["lists"]
         manifest = manifest_of(plan, {}, previous.manifest, lists)
         manifest["abandoned"] = pending.own
-        info = dataset_info_json(plan, {}, previous.info)
+        info = dataset_info_json(plan, {}, previous.info, manifest)
         replace_commit(output_dir, manifest, info, version)
         publish_all(output_dir, descriptions(plan, {}))
     clear(output_dir, standing)
@@ -286,7 +289,7 @@ def take_back(output_dir: str, plan: Plan) -> None:
     sums = before.manifest["lists"] | {file: sums_of(data) for file, data in lists.items()}
     manifest = manifest_of(plan, {}, before.manifest, sums)
     manifest["abandoned"] = given_up(newest, taken)
-    info = dataset_info_json(plan, {}, info_without(newest.info, taken, before))
+    info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
     replace_commit(output_dir, manifest, info, version)
     finish(output_dir, plan, manifest, lists)
 

@@ -32,6 +32,7 @@ def manifest_of(
     previous: Mapping[str, Any] | None,
     lists: Mapping[str, Mapping[str, int]],
     earlier: Mapping[str, Any] | None = None,
+    stated: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The values of a manifest.
 
@@ -47,21 +48,25 @@ def manifest_of(
     that chain that were taken back), "stated" (its version for TFDS), "image_shapes",
     "image_sides", "positions" (source -> how far it was read), "lists" (sums of the two lists of
     rows), "contents" (split -> a checksum of all its shards), "abandoned" (shards of what was given
-    up or taken back, whose late workers may still write these names) and "ends_undo".
+    up or taken back, whose late workers may still write these names), "ends_undo", and
+    "stated_by_card" (what its card says, in fields of TFDS).
 
     Args:
         done: the done-records of all shards of the commit, in their order.
         previous: the manifest before it, if there is one.
         lists: size and CRC32C of the lists of rejects and suspects.
         earlier: for what keeps the numbers of the records it replaces, as `earlier_of` gives it.
+        stated: by the card; None keeps what was stated before.
     """
+    if stated is None:
+        stated = (previous or {}).get("stated_by_card", {})
     records = list(done.values())
     before = (previous or {}) if plan.follows is not None else {}
     splits = dict(before.get("splits", {}))
     splits |= {
         name: [revision, first + count] for name, (revision, first, count) in plan.own.items()
     }
-    stated = None if previous is None else {"version": previous["stated"]}
+    version = None if previous is None else {"version": previous["stated"]}
     last: int = before.get("commit", plan.commit - 1)
     numbering = before if plan.renumbers else (previous or {})
     contents = dict(numbering.get("contents", {}))
@@ -77,7 +82,7 @@ def manifest_of(
         **plan.values(),
         "commit": plan.commit,
         "kind": plan.kind.value,
-        "stated": stated_version(plan, stated),
+        "stated": stated_version(plan, version),
         "own": plan.own,
         "done": [*map(vars, records)],
         "totals": asdict(add_up(records)),
@@ -95,6 +100,7 @@ def manifest_of(
         "abandoned": before.get("abandoned", {}),
         "ends_undo": (previous or {}).get("kind") == PlanKind.UPDATE.value,
         **({"earlier": earlier} if earlier else {}),
+        **({"stated_by_card": stated} if stated else {}),
         **({"replaced": (previous or {})["splits"]} if plan.rewrites and previous else {}),
     }
 

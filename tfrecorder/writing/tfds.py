@@ -152,12 +152,16 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
 
 
 def dataset_info_json(
-    plan: Plan, done: Mapping[Shard, DoneRecord], previous: Mapping[str, Any] | None
+    plan: Plan,
+    done: Mapping[Shard, DoneRecord],
+    previous: Mapping[str, Any] | None,
+    manifest: Mapping[str, Any],
 ) -> bytes:
     """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form.
 
     Args:
         previous: what stands there, if anything does.
+        manifest: of the commit.
     """
     of_split = {split["name"]: split for split in (previous or {}).get("splits", ())}
     splits: dict[str, Any] = {} if plan.follows is None else dict(of_split)
@@ -185,6 +189,7 @@ def dataset_info_json(
             for name in map(str.lower, SPLITS)
             if name in splits and any(map(int, splits[name]["shardLengths"]))
         ],
+        **manifest.get("stated_by_card", {}),
     }
     if target := _target(plan):
         keys = [{"featureKey": ENCODED}, {"featureKey": target}]
