@@ -99,10 +99,11 @@ $(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
 	touch $@
 
 # Apart: what .ci/run does not install, because an engine or a peer alone is over 100 MB.
+# Spark also needs Java 17 or later: apt-get install default-jre-headless.
 $(ENGINES)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
-	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]"
+	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4"
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.

@@ -11,7 +11,12 @@ programs make the figures larger.  CPU seconds and images/s are measured in roun
     raw              the same of pictures of 128x128 that are stored as pixels
     Records          `records[numbers]`, a batch at a time, decoded and `decode=False`
     load             `tfrecorder.load` by option: the lock that tf.data and its answers take
-    convert          a whole conversion, in its one process
+    convert          a conversion in its one process, by the difference between two sizes: without
+                     what it does once, as Beam's start
+
+Eight ranks on n cores follow from these: each has n/8 cores and a lock of its own, so it gets at
+most n/8 / (CPU an image) images/s, at which its training waits for the lock for that rate x (GIL
+held an image) of each second.
 
 Needs py-spy (`pip install py-spy`) and the right to trace processes, as root has it and, in
 containers, the capability SYS_PTRACE.
@@ -23,10 +28,11 @@ import importlib
 import os
 import re
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +40,18 @@ import data
 import harness
 import raw
 import stacks
-from harness import Bar, Case, Numbers, Timed
+import writing
+from harness import Bar, Case, Numbers, Result, Timed
 
 IMAGES, QUICK_IMAGES = 2000, 500
 SIZE, BATCH = 224, 64
+
+#: What is measured at two sizes: 1 and this many times the images.
+CHECKS, TIMES = ("header", "decode"), 4
+
+#: The readers of which the page says what eight ranks get, on how many cores.
+OF_RANKS = ("batches, 1 thread", "batches, float32", "batches, raw", "Records", "load", "load, raw")
+RANKS, CORES = 8, (16, 32, 64, 128)
 
 #: Looks a second, and how many of these may fail.
 RATE, LOST = 500, 0.05
@@ -142,12 +156,15 @@ def records(directory: str, epochs: int = 1, **options: Any) -> Timed:
 
 def make_cases(folder: Path, count: int) -> list[Case]:
     """The cases, without py-spy."""
-    csv = raw.all_in_train(data.listed(data.photographs(folder, count), count))
+    most = TIMES * count
+    photographs = data.photographs(folder, most)
+    csv = raw.all_in_train(data.listed(photographs, count))
     photos = {"directory": raw.written(csv, folder / f"gil-{count}", num_shards=8)}
     boxes = {"directory": raw.written(with_boxes(csv), folder / f"gil-boxes-{count}")}
     pixels = {"image_size": (128, 128), "image_format": "raw"}
     small = {"directory": raw.written(csv, folder / f"gil-raw-{count}", **pixels), "epochs": 5}
     sized = {**photos, "image_size": SIZE}
+    sources = {count: csv, most: raw.all_in_train(data.listed(photographs, most))}
     return [
         Case("batches, 1 thread", "gil:batches", {**sized, "num_threads": 1}),
         Case("batches, 2 threads", "gil:batches", {**sized, "num_threads": 2}),
@@ -163,8 +180,16 @@ def make_cases(folder: Path, count: int) -> list[Case]:
         Case("load, boxes", "gil:load", {**boxes, "image_size": SIZE, "max_boxes": 4}),
         Case("load, raw", "gil:load", small),
         Case("load, raw, exact", "gil:load", {**small, "shuffle": "exact"}),
-        Case("convert, header", "writing:convert", {"source": str(csv), "check": "header"}, True),
-        Case("convert, decode", "writing:convert", {"source": str(csv), "check": "decode"}, True),
+        *(
+            Case(
+                f"convert, {check} {size}",
+                "writing:convert",
+                {"source": str(source), "check": check, "num_workers": 1},
+                True,
+            )
+            for check in CHECKS
+            for size, source in sources.items()
+        ),
     ]
 
 
@@ -184,50 +209,71 @@ def with_boxes(csv: Path) -> Path:
     return path
 
 
+def spied(case: Case) -> Case:
+    """A case under py-spy."""
+    arguments = {"prepare": case.prepare, "arguments": case.arguments}
+    return Case(f"held: {case.name}", "gil:held", arguments, case.writes)
+
+
+def figures(results: Sequence[Result], name: str, count: int) -> list[float]:
+    """The lock held and the CPU, both in seconds an image, and images/s."""
+    if name.startswith("convert"):
+        sizes = count, TIMES * count
+        keys = (f"held: {name}", "held"), (name, "cpu"), (name, "seconds")
+        held, cpu, seconds = (
+            statistics.median(writing.slopes(results, case, sizes, key)) for case, key in keys
+        )
+        return [held, cpu, 1 / seconds]
+    found = {result.case.name: result for result in results}
+    plain, spy = found[name], found[f"held: {name}"]
+    images = plain.median("images")
+    return [
+        spy.median("held") / images,
+        plain.median("cpu") / images,
+        images / plain.median("seconds"),
+    ]
+
+
+def of_ranks(found: Mapping[str, Sequence[float]]) -> list[list[str]]:
+    """What each of eight ranks gets on n cores, and the share of its lock that this takes."""
+    rows = [["images/s of each rank (its lock held)", *(f"{cores} cores" for cores in CORES)]]
+    for name in OF_RANKS:
+        if name in found:
+            held, cpu, _ = found[name]
+            rates = [cores / RANKS / cpu for cores in CORES]
+            rows.append([name, *(f"{rate:,.0f} ({rate * held:.0%})" for rate in rates)])
+    return rows
+
+
 def main(arguments: list[str] | None = None) -> bool:
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few images")
     parser.add_argument("--cases", help="only these, parted by ;")
     chosen = parser.parse_args(arguments)
-    cases = make_cases(chosen.data.resolve(), QUICK_IMAGES if chosen.quick else IMAGES)
+    count = QUICK_IMAGES if chosen.quick else IMAGES
+    cases = make_cases(chosen.data.resolve(), count)
+    names = list(dict.fromkeys(re.sub(r" \d+$", "", case.name) for case in cases))
     if chosen.cases:
-        cases = [case for case in cases if case.name in chosen.cases.split(";")]
-    spied = [
-        Case(
-            f"{case.name}: held",
-            "gil:held",
-            {"prepare": case.prepare, "arguments": case.arguments},
-            case.writes,
-        )
-        for case in cases
-    ]
-    results = harness.run_rounds([*cases, *spied], chosen.rounds, chosen.data)
-    by_name = {result.case.name: result for result in results}
-    for result in results:
-        for one in result.rounds:
-            one["CPU us"] = one["cpu"] / one["images"] * 1e6
-            if "held" in one:
-                one["GIL us"] = one["held"] / one["images"] * 1e6
+        names = [name for name in names if name in chosen.cases.split(";")]
+        cases = [case for case in cases if re.sub(r" \d+$", "", case.name) in names]
+    results = harness.run_rounds([*cases, *map(spied, cases)], chosen.rounds, chosen.data)
+    found = {name: figures(results, name, count) for name in names}
     rows = [["", "GIL held, us an image", "CPU, us an image", "images/s"]]
-    gil = {}
-    for case in cases:
-        plain, spy = by_name[case.name], by_name[f"{case.name}: held"]
-        gil[case.name] = spy.median("GIL us")
-        rate = plain.median("images") / plain.median("seconds")
-        rows.append(
-            [case.name, f"{gil[case.name]:.0f}", f"{plain.median('CPU us'):.0f}", f"{rate:,.0f}"]
-        )
+    rows += [
+        [name, f"{held * 1e6:.0f}", f"{cpu * 1e6:.0f}", f"{rate:,.0f}"]
+        for name, (held, cpu, rate) in found.items()
+    ]
     asked = {"batches, 2 threads": 120, "convert, header": 60, "convert, decode": 60}
     bars = [
-        Bar(f"{name}: GIL held, us an image", gil[name], most, at_least=False)
+        Bar(f"{name}: GIL held, us an image", found[name][0] * 1e6, most, at_least=False)
         for name, most in asked.items()
-        if name in gil
+        if name in found
     ]
-    if "batches, raw" in by_name:
-        cpu = by_name["batches, raw"].median("CPU us")
+    if "batches, raw" in found:
+        cpu = found["batches, raw"][1] * 1e6
         bars.append(Bar("batches, raw: CPU, us an image", cpu, 25, at_least=False))
-    return harness.report("gil", results, {"held": rows}, bars)
+    return harness.report("gil", results, {"held": rows, "eight ranks": of_ranks(found)}, bars)
 
 
 if __name__ == "__main__":

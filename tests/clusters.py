@@ -81,7 +81,7 @@ def convert_and_kill(
     """
     ended: ConversionResult | tfrecorder.TfrecorderError
     with ThreadPoolExecutor(1) as other:
-        hit = other.submit(_kill_one, pids, writers)
+        hit = other.submit(kill_one, pids, writers)
         try:
             ended = tfrecorder.convert(frame, "out", **options)
         except tfrecorder.TfrecorderError as error:
@@ -89,7 +89,8 @@ def convert_and_kill(
         return hit.result(timeout=1), ended
 
 
-def _kill_one(pids: Callable[[], Sequence[int]], writers: int) -> str:
+def kill_one(pids: Callable[[], Sequence[int]], writers: int) -> str:
+    """Kill a worker in the middle of a shard, as for `convert_and_kill`; the shard's name."""
     seen: set[int] = set()
     killed: list[str] = []
 

@@ -30,6 +30,7 @@ NEEDS = {
     "docs/stream-kafka.md": ["confluent_kafka"],
     "docs/interop.md": ["tensorflow_datasets"],
     "docs/hugging-face.md": ["datasets"],
+    "docs/ray-spark.md": ["ray", "pyspark"],
 }
 #: Set by `make interop`, whose environment has every tool that a block of a page needs.
 ALL_TOOLS = "INTEROP" in os.environ

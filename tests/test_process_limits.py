@@ -1,11 +1,13 @@
 """Limits of the process and of its container: fewer threads where that is enough, else one line.
 
 The inner law of core/: how many threads and how much memory, and pools of threads with their
-results in order.
+results in order.  And of what follows from them: the number of worker processes, and the limit that
+a benchmark names.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import resource
@@ -39,10 +41,12 @@ from tfrecorder.core.threads import (
     run_in_order,
 )
 from tfrecorder.images.memory import Budget
+from tfrecorder.loading.limits import Use, looks_at_lock
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import shuffle_records
 from tfrecorder.options import ranks, read
 from tfrecorder.options.memory import parallel_calls, prefetched
+from tfrecorder.runners.local_workers import CORES, ROWS, worker_count
 
 MEGABYTE = 2**20
 
@@ -572,3 +576,46 @@ def test_a_budget_is_never_overdrawn_and_lets_everyone_in(sizes, threads):
         list(pool.map(use, sizes))
     assert len(most) == len(sizes)
     assert max(most) <= 100
+
+
+# ------------------------------------------------------------ processes, and what limits a reader
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 7, 8, 12, 13, 16, 17, 32, 64, 96, 256])
+def test_each_process_has_four_to_six_cores(cores: int) -> None:
+    assert worker_count(cores, ROWS - 1) == 1
+    workers = worker_count(cores, ROWS)
+    assert workers == 1 or 4 <= cores / workers <= 6
+    assert workers > 1 or cores < 2 * CORES
+
+
+#: Of a reader that waits for nothing that we know.
+IDLE = Use(cores=4, busy=1.0, taken=0.02, megabytes=80.0, from_disk=0.0, remote=False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"waiting": 0.01, "busy": 4.0, "taken": 1.0}, "the step: the next batch was ready"),
+        ({"waiting": 0.2, "busy": 3.6}, "the cores: 3.6 of 4 were busy"),
+        ({"busy": 3.6, "taken": 1.0, "remote": True}, "the cores: 3.6 of 4 were busy"),
+        ({"taken": 0.93, "remote": True}, "Python's lock (the GIL): another thread had it at 93%"),
+        ({"remote": True}, "the network: 80.0 MB/s came from the store"),
+        ({"from_disk": 0.97}, "the disk: 97% of 80.0 MB/s came from it"),
+        ({}, "none of cores (1.0 of 4 were busy), lock and disk"),
+    ],
+    ids=["step", "cores", "cores first", "lock", "network", "disk", "none"],
+)
+def test_the_first_limit_that_was_met_is_named(changed: dict[str, float], words: str) -> None:
+    assert dataclasses.replace(IDLE, **changed).limit().startswith(words)
+
+
+def test_the_looks_tell_a_thread_that_has_the_lock_from_one_that_has_not() -> None:
+    end = time.perf_counter() + 0.3
+    with looks_at_lock() as held:
+        while time.perf_counter() < end:
+            sum(range(1000))
+    with looks_at_lock() as free:
+        time.sleep(0.3)
+    assert sum(held) / len(held) > 0.8
+    assert sum(free) / len(free) < 0.5

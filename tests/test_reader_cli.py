@@ -37,6 +37,7 @@ def test_info_shows_splits_and_classes(out: str) -> None:
 def test_benchmark_shows_rates_and_waiting(out: str) -> None:
     options = ["--batch-size", "6", "--image-size", "32x48", "--seconds", "0.3"]
     shown = run("benchmark", out, *options, "--step-ms", "20")
+    assert "\nlimited by " in shown
     for words in ("images/s", "MB/s", "to the first batch", "step of 20 ms"):
         assert words in shown
 

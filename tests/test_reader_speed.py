@@ -38,6 +38,15 @@ def test_benchmark_measures_what_a_training_would_see(out: str) -> None:
     assert "waiting for input, with a step of 50 ms" in str(slow)
 
 
+@pytest.mark.slow
+def test_benchmark_says_which_limit_was_met(out: str) -> None:
+    options = {"batch_size": 6, "image_size": 32, "seconds": 0.5}
+    waits = benchmark(out, step_ms=200, **options)
+    assert str(waits).splitlines()[-1] == f"limited by {waits.limit}"
+    assert waits.limit.startswith("the step")
+    assert not benchmark(out, **options).limit.startswith(("the step", "the network"))
+
+
 def test_benchmark_says_what_is_wrong(out: str) -> None:
     with pytest.raises(OptionError, match="seconds=0"):
         benchmark(out, seconds=0)

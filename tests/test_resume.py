@@ -90,8 +90,7 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     assert time.monotonic() - began < 10
     assert process.returncode != 0
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
-    if not options:  # else Beam's threads print that their workers are gone
-        assert len(words.splitlines()) < 15  # what the call itself went through, nothing of Beam
+    assert len(words.splitlines()) < 25  # what the call itself went through, nothing of Beam
     assert "Run the same conversion again to continue" in words
     assert shards_are_whole(whole)
     psutil.wait_procs(children, timeout=5)
@@ -102,12 +101,11 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
 
 @pytest.mark.slow
 def test_ctrl_c_while_workers_start_ends_them_too() -> None:
-    """Beam waits without end for a worker that has not yet called it when the end comes."""
     process = start(CONVERT % {"num_workers": 2})
 
     def workers() -> list[psutil.Process]:
         found = psutil.Process(process.pid).children(recursive=True)
-        return [one for one in found if "local_worker" in one.cmdline()[-1]]
+        return [one for one in found if any("local_workers" in word for word in one.cmdline())]
 
     wait_for(lambda: len(workers()) == 2)
     children = workers()

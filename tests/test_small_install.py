@@ -129,8 +129,8 @@ tfrecorder.parts.commit("by-parts")
 def test_what_is_missing_is_one_line_with_its_command(small: Environment, dataset: Path) -> None:
     line = small.refuses("convert", CSV, "out", "--runner", "DirectRunner")
     assert line == (
-        f"error: apache-beam is needed for this but {BEAM}, or leave out --runner, "
-        "--runner-option and --num-workers."
+        f"error: apache-beam is needed for this but {BEAM}, or leave out --runner and "
+        "--runner-option."
     )
     assert TENSORFLOW in small.refuses("benchmark", dataset)
     assert TENSORFLOW in small.refuses("verify", dataset, "--decode")
@@ -146,7 +146,6 @@ for call, extra in [
     (lambda: tfrecorder.benchmark(out), "tensorflow"),
     (lambda: tfrecorder.keras.TrainingPosition("run", None), "tensorflow"),
     (lambda: tfrecorder.verify(out, decode=True), "tensorflow"),
-    (lambda: tfrecorder.convert(csv, "out", num_workers=2), "beam"),
     (lambda: tfrecorder.convert(csv, "out", runner="FlinkRunner"), "beam"),
     (lambda: tfrecorder.append(csv, out, duplicates="keep", runner="DirectRunner"), "beam"),
     (lambda: tfrecorder.compact(out, "out", runner_options={{"streaming": False}}), "beam"),

@@ -117,7 +117,7 @@ _EXTRAS = {
 
 #: What else can be done where an extra is not installed.
 _OTHERWISE = {
-    "beam": ", or leave out `runner`, `runner_options` and `num_workers`",
+    "beam": ", or leave out `runner` and `runner_options`",
     "tensorflow": ", or read with Records or batches, which do not need it",
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from types import TracebackType
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
@@ -23,15 +22,6 @@ def listen_to_ctrl_c() -> None:
     """From now on, Ctrl-C raises a KeyboardInterrupt; until now it ended the process at once."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _print_thread_error(failed: threading.ExceptHookArgs) -> None:
-    """Print what ended a thread, unless a worker process that is gone ended one of Beam's.
-
-    That is noticed and raised elsewhere; seen in apache-beam 2.77, `beam_control_read`.
-    """
-    if not failed.exc_type.__module__.startswith("grpc"):
-        threading.__excepthook__(failed)
 
 
 def _print_error(
@@ -52,7 +42,7 @@ _started = "".join(sys.orig_argv[-len(sys.argv) :][:1])
 if os.path.basename(_started) == "tfrecorder" and sys.argv[0] in ("-m", _started):
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # `nohup` ignores it
         signal.signal(signal.SIGINT, _end)
-    threading.excepthook, sys.excepthook = _print_thread_error, _print_error
+    sys.excepthook = _print_error
     from tfrecorder.core.limits import address_space_left
 
     if address_space_left() is not None:

@@ -8,15 +8,19 @@ accelerator would wait.
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tfrecorder import storage
 from tfrecorder.errors import DatasetError
+from tfrecorder.loading.limits import Use, looks_at_lock
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
 from tfrecorder.options.keywords import BenchmarkKeywords
+from tfrecorder.options.ranks import cores_of_rank
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.open import open_dataset
 
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10
 WARM_UP_SECONDS = 2.0
+
+#: The unit in which Linux counts what a process read from a disk.
+_BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Throughput:
         step_ms: duration of the simulated training step; None without one.
         waiting: share of the time, 0 to 1, in which the next batch was not ready; None without
             `step_ms`.
+        limit: what kept it from being faster, in words: the step, the cores, Python's lock (the
+            GIL), the network or the disk.
     """
 
     images: int
@@ -51,6 +60,7 @@ class Throughput:
     first_batch_seconds: float
     step_ms: float | None = None
     waiting: float | None = None
+    limit: str = ""
 
     @property
     def images_per_second(self) -> float:
@@ -72,7 +82,7 @@ class Throughput:
                 f"{self.waiting:.1%} of the time waiting for input, with a step of "
                 f"{self.step_ms:g} ms"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, f"limited by {self.limit}"])
 
 
 @takes(BenchmarkKeywords, LoadOptions, BenchmarkOptions)
@@ -106,20 +116,37 @@ def benchmark(
         raise DatasetError(f"{os.fspath(directory)} has no batch of {own.batch_size} in {split}.")
     first = time.perf_counter() - begun
     _run(batches, WARM_UP_SECONDS, own.step_ms, at_most=WARM_UP_BATCHES)
-    cpu = time.process_time()
-    images, lasted, waited = _run(batches, own.seconds, own.step_ms)
-    cpu = time.process_time() - cpu
+    cpu, blocks = time.process_time(), _blocks_from_disk()
+    with looks_at_lock() as looks:
+        images, lasted, waited = _run(batches, own.seconds, own.step_ms)
+    cpu, blocks = time.process_time() - cpu, _blocks_from_disk() - blocks
     stored = open_dataset(directory, reading.at, reading.keys)
     name = stored.split(split)
+    megabytes = images * stored.bytes(name) / (stored.records(name) or 1) / 1e6
+    waiting = None if own.step_ms is None else waited / lasted
+    use = Use(
+        cores=cores_of_rank(),
+        busy=cpu / lasted,
+        taken=sum(looks) / max(1, len(looks)),
+        megabytes=megabytes / lasted,
+        from_disk=blocks * _BLOCK_BYTES / 1e6 / (megabytes or 1),
+        remote=not storage.is_local(stored.directory),
+        waiting=waiting,
+    )
     return Throughput(
         images=images,
         seconds=lasted,
-        megabytes=images * stored.bytes(name) / (stored.records(name) or 1) / 1e6,
+        megabytes=megabytes,
         cpu_seconds=cpu,
         first_batch_seconds=first,
         step_ms=own.step_ms,
-        waiting=None if own.step_ms is None else waited / lasted,
+        waiting=waiting,
+        limit=use.limit(),
     )
+
+
+def _blocks_from_disk() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
 
 
 def _run(

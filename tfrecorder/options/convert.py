@@ -261,7 +261,7 @@ class ConvertOptions(Options):
         None,
         Whole(1),
         "Local worker processes, or the machines that Dataflow starts with. Default: one process "
-        "with threads on all cores, which is faster on most machines.",
+        "for every five cores if there are 50,000 rows or more, else one with threads on all.",
     )
     num_threads: int | None = option(
         None,

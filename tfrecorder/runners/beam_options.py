@@ -63,9 +63,12 @@ def check_runner(options: ConvertOptions) -> None:
         OptionError: says everything that is wrong with them.
         PackageError: they need Beam, which is not installed.
     """
-    if options.runner is not None or options.runner_options or (options.num_workers or 1) > 1:
+    if options.runner is not None or options.runner_options:
         refuse_missing("apache_beam")
     name = options.runner or DIRECT
+    if name == DIRECT and options.runner_options and (options.num_workers or 1) > 1:
+        words = "these processes run without Beam, and so without `runner_options`; give one."
+        raise OptionError.of("num_workers", options.num_workers, words)
     if name == DIRECT and not options.runner_options:
         return  # no need to ask Beam, whose import takes a second
     runner = load_runner(name)

@@ -1,29 +1,41 @@
-"""Running a staged plan in this process, without Beam: the same worker, and the same bytes."""
+"""Running a staged plan without Beam, in this process or by others: the same worker and bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.runners import local_workers
+from tfrecorder.writing.shards import default_threads
 from tfrecorder.writing.worker import Task, Worker, finish
 
 
-def run(plan: Plan, output_dir: str, options: ConvertOptions, notes: bool) -> None:
+def run(
+    plan: Plan, output_dir: str, options: ConvertOptions, notes: bool, workers: int = 1
+) -> None:
     """Run a staged plan to its commit.
 
     Args:
         output_dir: the dataset directory, where the plan is staged.
         notes: leave notes of the rows that are through.
+        workers: processes that write the shards; 1 for this one.
 
     Raises:
         TfrecorderError: as `write` raises them, and the commit.
     """
-    done = write(plan, output_dir, plan.shards, options, notes)
-    finish(_task(plan, output_dir, options), done, options.max_reject_fraction)
+    task = _task(plan, output_dir, options, notes)
+    if workers == 1:
+        done = write(plan, output_dir, plan.shards, options, notes)
+    else:
+        threads = task.threads or default_threads(plan, workers)
+        of_each = replace(task, threads=threads)
+        done = local_workers.write(of_each, len(plan.shards), workers)
+    finish(task, done, options.max_reject_fraction)
 
 
 def write(

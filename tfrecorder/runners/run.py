@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
-import sys
 import uuid
 from typing import TYPE_CHECKING
 
@@ -18,19 +16,13 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import Failure, read_failure
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
-from tfrecorder.runners import beam_options, in_process
+from tfrecorder.runners import beam_options, in_process, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
 from tfrecorder.writing.limit_errors import limit_reached
 from tfrecorder.writing.shards import default_threads
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
-
-#: The program of a worker process.
-_WORKER = (
-    "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "
-    "from tfrecorder.runners.local_worker import main; main()"
-)
 
 #: Of address space, for the import of Beam (122 MB) and its threads.  Where they find less, C code
 #: of what it imports may end the process, or wait without end.
@@ -59,8 +51,11 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
     shown = is_shown(options.progress) and stays
     with progress_bar(output_dir, plan, shown):
         without_beam = options.runner is None and not is_installed("apache_beam")
-        if without_beam or not plan.shards:  # a pipeline over nothing would commit nothing
-            in_process.run(plan, output_dir, options, notes=shown)
+        is_direct = (options.runner or DIRECT) == DIRECT
+        workers = local_workers.workers_of(plan, output_dir, options) if is_direct else 1
+        # A pipeline over nothing would commit nothing.
+        if without_beam or workers > 1 or not plan.shards:
+            in_process.run(plan, output_dir, options, notes=shown, workers=workers)
             return None
         return _run_on_beam(plan, output_dir, options, shown)
 
@@ -133,26 +128,15 @@ def _run_locally(
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
     from tfrecorder.writing import pipeline
 
-    workers, environment = options.num_workers or 1, None
-    if workers > 1:
-        # Beam's own command for direct_running_mode="multi_processing", but Ctrl-C, which a
-        # terminal sends to all of them, ends a worker that is still starting.  Beam would wait for
-        # it without end.
-        environment = SubprocessSDKEnvironment.from_command_string(
-            f"trap 'exit 0' INT; exec {shlex.quote(sys.executable)} -c {shlex.quote(_WORKER)}"
-        )
-    threads = options.num_threads or default_threads(plan, workers)
+    threads = options.num_threads or default_threads(plan)
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
     # and so differ between a script, a notebook and another machine.
-    runner = FnApiRunner(default_environment=environment)
-    flags = beam_options.beam_flags(options)
-    pipeline_options = PipelineOptions(flags, direct_num_workers=workers)
-    with beam.Pipeline(runner, pipeline_options) as pipe:
-        pipeline.build(pipe, plan, output_dir, options, threads, progress, launch, workers)
+    flags = PipelineOptions(beam_options.beam_flags(options))
+    with beam.Pipeline(FnApiRunner(), flags) as pipe:
+        pipeline.build(pipe, plan, output_dir, options, threads, progress, launch, together=True)
 
 
 def _run_elsewhere(

@@ -62,7 +62,7 @@ def build(
     threads: int = 0,
     progress: bool = False,
     launch: str = "",
-    workers: int = 0,
+    together: bool = False,
 ) -> None:
     """Add the conversion to a Beam pipeline.
 
@@ -70,12 +70,10 @@ def build(
         threads: how many load images in each worker process; 0 decides by the plan and the cores.
         progress: leave notes of the rows that are through.
         launch: marks the failures that the workers of this launch leave in the directory.
-        workers: how many worker processes the shards are divided among beforehand; 0 if each
-            shard goes to a worker that is free.
+        together: all shards go to one worker, one after the other; else each to one that is free.
     """
     numbers = range(len(plan.shards))
-    parts = workers or len(numbers)
-    elements = [tuple(numbers[first::parts]) for first in numbers[:parts]]
+    elements = [tuple(numbers)] if together else [(number,) for number in numbers]
     task = Task(output_dir, plan.digest, plan.commit, threads, progress, launch)
     (
         pipeline

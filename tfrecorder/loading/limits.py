@@ -1,0 +1,92 @@
+"""What limited a reader while it was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: Seconds between two looks at Python's lock, and by how much later the one who looks wakes up
+#: where another thread has it.
+PAUSE, LATE = 0.005, 0.0005
+
+#: Shares above which a limit was met: of the time that the cores worked, of the looks at which
+#: the lock was taken, of the bytes that came from the disk.
+BUSY, TAKEN, FROM_DISK = 0.85, 0.5, 0.5
+
+#: The share of the time waiting below which the step was the limit.
+WAITING = 0.05
+
+
+@contextlib.contextmanager
+def looks_at_lock() -> Iterator[list[bool]]:
+    """A block in which a thread looks at Python's lock: whether it was taken, for each look."""
+    ended, looks = threading.Event(), []
+
+    def look() -> None:
+        while not ended.is_set():
+            begun = time.perf_counter()
+            time.sleep(PAUSE)
+            looks.append(time.perf_counter() - begun > PAUSE + LATE)
+
+    thread = threading.Thread(target=look, name="tfrecorder-looks", daemon=True)
+    thread.start()
+    try:
+        yield looks
+    finally:
+        ended.set()
+        thread.join()
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a reader used while it was measured.
+
+    Attributes:
+        cores: those it may use.
+        busy: those that were, on average.
+        taken: the share of the looks at which another thread had Python's lock.
+        megabytes: read a second.
+        from_disk: the share of these that was not in memory.
+        remote: they came from a store elsewhere.
+        waiting: the share of the time that a step waited for its batch; None without a step.
+    """
+
+    cores: int
+    busy: float
+    taken: float
+    megabytes: float
+    from_disk: float
+    remote: bool
+    waiting: float | None = None
+
+    def limit(self) -> str:
+        """The limit that was met, in words."""
+        if self.waiting is not None and self.waiting < WAITING:
+            return "the step: the next batch was ready before it ended"
+        if self.busy >= BUSY * self.cores:
+            return (
+                f"the cores: {self.busy:.1f} of {self.cores} were busy. Images that are converted "
+                "smaller, or to raw pixels, take less of them"
+            )
+        if self.taken >= TAKEN:
+            return (
+                f"Python's lock (the GIL): another thread had it at {self.taken:.0%} of the looks. "
+                "More processes do not share it"
+            )
+        if self.remote:
+            return (
+                f"the network: {self.megabytes:,.1f} MB/s came from the store. More shards are "
+                "read at the same time, or a copy on a disk"
+            )
+        if self.from_disk >= FROM_DISK:
+            return (
+                f"the disk: {self.from_disk:.0%} of {self.megabytes:,.1f} MB/s came from it. A "
+                "second epoch is faster where the records fit into memory"
+            )
+        return (
+            f"none of cores ({self.busy:.1f} of {self.cores} were busy), lock and disk: other "
+            "programs took the cores, or batches are too few or too large to be made ahead"
+        )

@@ -1,0 +1,130 @@
+"""Worker processes of this machine: how many a conversion gets, and how they are run.
+
+The launcher sends each process the numbers of its shards, and gets back what is noted of them, or
+the error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from tfrecorder import storage
+from tfrecorder.core.limits import address_space_left
+from tfrecorder.core.threads import cores, map_at_once
+from tfrecorder.errors import RunnerError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.writing.worker import Task, Worker
+
+#: The cores that the threads of one process keep busy: with more, they wait for Python's lock.
+CORES = 5
+
+#: Rows from which processes pay.  They start in about a second, which is what the lock holds up
+#: so many rows of one process.
+ROWS = 50_000
+
+#: The program of a process; its arguments are where this process finds its modules.
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from tfrecorder.runners.local_workers import main; main()"
+)
+
+
+def worker_count(cores: int, rows: int) -> int:
+    """How many processes write so many rows on so many cores.
+
+    >>> worker_count(2, 10**6), worker_count(8, 10**6), worker_count(64, 10**6), worker_count(64, 9)
+    (1, 2, 13, 1)
+    """
+    return max(1, round(cores / CORES)) if rows >= ROWS else 1
+
+
+def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
+    """How many processes write a plan here: as asked for, else by the cores and the rows.
+
+    One where files are elsewhere, whose stores limit it sooner than the lock does; where records
+    are only copied; and where the threads, Beam's options or a limit of memory were chosen for one.
+    """
+    asked = options.num_workers
+    if asked is None:
+        is_here = storage.is_local(output_dir) and not plan.remote and bool(sys.executable)
+        loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
+        chosen = options.num_threads or options.runner_options or address_space_left()
+        asked = worker_count(cores(), plan.rows) if is_here and loads and not chosen else 1
+    return max(1, min(asked, len(plan.shards)))
+
+
+def write(task: Task, shards: int, workers: int) -> list[DoneRecord]:
+    """Write the shards of the staged plan that are not done; return what is noted of all.
+
+    Raises:
+        TfrecorderError: as a worker raises it.
+        RunnerError: a worker ended before it was done.
+    """
+    numbers = range(shards)
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(_started(task, numbers[first::workers])) for first in range(workers)
+        ]
+        return [*chain.from_iterable(map_at_once(_answer, started, workers))]
+
+
+@contextlib.contextmanager
+def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that works on these shards; ended with the block."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C, which a terminal sends to all, ends it through us
+    ) as process:
+        try:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it ended; there will be no answer
+                os.write(process.stdin.fileno(), pickle.dumps((task, numbers)))
+            yield process
+        finally:
+            process.kill()
+
+
+def _answer(process: subprocess.Popen[bytes]) -> list[DoneRecord]:
+    assert process.stdout is not None
+    answer: list[DoneRecord] | Exception
+    try:
+        answer = pickle.load(process.stdout)
+    except (EOFError, pickle.UnpicklingError):
+        raise RunnerError(
+            f"a worker process ended with {process.wait()} before its shards were done. Those that "
+            "are done are kept: run the same conversion again to continue."
+        ) from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def main() -> None:
+    """What a worker process does: it ends with its launcher, which keeps our input open."""
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what else is printed stands apart
+    task, numbers = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_launcher, daemon=True).start()
+    answer: list[DoneRecord] | Exception
+    try:
+        answer = list(Worker(task).write(numbers))
+    except Exception as error:
+        answer = error
+    pickle.dump(answer, answers)
+    answers.flush()
+    os._exit(0)  # threads that still decode are not waited for
+
+
+def _end_with_launcher() -> None:
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
