@@ -96,9 +96,6 @@ BASE = f"{_PREFIX}source/base"
 #: The split of a row's shard: a column of merged rows alone, as the names of tables say it.
 SHARD_SPLIT = f"{_PREFIX}shard/split"
 
-#: Columns of a plan that belong to no record.
-OF_PLAN_ALONE = frozenset((*COPY_OF, CHANGE, *REJECT_OF, *POSITION_OF, BASE))
-
 
 def source_of(field: Field) -> SourceOf:
     """The columns about the files of a column of images or masks."""

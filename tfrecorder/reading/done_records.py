@@ -99,7 +99,7 @@ def done_of(manifest: Mapping[str, Any]) -> dict[Shard, DoneRecord]:
     }
 
 
-def add_up(done: Iterable[DoneRecord]) -> Counts:
+def add_up(done: Iterable[Counts]) -> Counts:
     sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     formats: Counter[str] = Counter()

@@ -149,9 +149,9 @@ def stream(
         source=opened.name,
         generations=dataset.committed,
         newest=-1 if dataset.newest is None else dataset.newest.number,
-        rows=dataset.rows,
-        records=dataset.records,
-        rejects=dict(dataset.rejects),
+        rows=dataset.totals.rows,
+        records=dataset.totals.records,
+        rejects=dataset.totals.reasons,
         seconds=time.perf_counter() - started,
         removed=dataset.removed,
     )

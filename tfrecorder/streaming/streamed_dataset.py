@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tfrecorder import storage
@@ -24,7 +24,7 @@ from tfrecorder.output.staging import read_plan
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
-from tfrecorder.reading.done_records import add_up
+from tfrecorder.reading.done_records import Counts, add_up
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.runners import in_process
@@ -49,7 +49,8 @@ class StreamedDataset:
         newest: its newest commit; None before the first.
         reached: how far the source was read, rows of the current batch included.
         staged: the digest of the batch that was staged last.
-        committed, rows, records, rejects: counts for what was committed since it was opened.
+        committed: how many batches were committed since it was opened.
+        totals: the counts of all of these.
         readmit: rows that were removed from it before are let in.
         removed: how many such rows came, and stay out.
     """
@@ -61,9 +62,7 @@ class StreamedDataset:
     reached: Reached = field(init=False)
     staged: str = ""
     committed: int = 0
-    rows: int = 0
-    records: int = 0
-    rejects: Counter[str] = field(default_factory=Counter)
+    totals: Counts = field(default_factory=partial(add_up, ()))
     readmit: bool = False
     removed: int = 0
     _marks: Marks | None = None
@@ -73,7 +72,7 @@ class StreamedDataset:
     @property
     def counts(self) -> str:
         """What was committed since it was opened, in words."""
-        return f"{counted(self.rows, 'row')} in {counted(self.committed, 'generation')}"
+        return f"{counted(self.totals.rows, 'row')} in {counted(self.committed, 'generation')}"
 
     @property
     def options(self) -> ConvertOptions:
@@ -182,7 +181,9 @@ class StreamedDataset:
         if newest is None or newest.digest != self.staged:
             return False
         if self.newest is None or self.newest.number != newest.number:
-            self._count(newest)
+            self.newest = newest
+            self.committed += 1
+            self.totals = add_up([self.totals, *newest.done.values()])
         return True
 
     def drop_replaced(self, batch: Batch) -> list[str]:
@@ -212,14 +213,6 @@ class StreamedDataset:
         # Many bad images in a batch say nothing about those still to come.
         finish(Task(where, plan.digest, plan.commit), done, 1.0)
         return True
-
-    def _count(self, committed: Commit) -> None:
-        self.newest = committed
-        totals = add_up(committed.done.values())
-        self.committed += 1
-        self.rows += totals.rows
-        self.records += totals.records
-        self.rejects.update(totals.reasons)
 
     def _target(self) -> Target:
         target = Target(self.where, self.source.name, self.options)

@@ -25,7 +25,7 @@ from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
-from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json
+from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json, with_shards
 
 T = TypeVar("T")
 
@@ -298,18 +298,8 @@ def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
     if (before := expected.before(number)) is None:
         return None
     own = {*expected.commits[number].own_shards}
-    splits: dict[str, Any] = {}
-    for shard, done in sorted(expected.done.items()):
-        if shard in own:
-            continue
-        name = shard.split.lower()
-        fixed = {"name": name, "filepathTemplate": layout.template(shard.revision)}
-        split = splits.setdefault(name, {**fixed, "numBytes": 0, "shardLengths": []})
-        split["numBytes"] += done.bytes
-        split["shardLengths"].append(str(done.records))
-    for split in splits.values():
-        split["numBytes"] = str(split["numBytes"])
-    return {"version": before["stated"], "splits": list(splits.values())}
+    others = {shard: done for shard, done in sorted(expected.done.items()) if shard not in own}
+    return {"version": before["stated"], "splits": [*with_shards((), others).values()]}
 
 
 def refuse(directory: str) -> None:

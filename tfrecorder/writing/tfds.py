@@ -163,19 +163,8 @@ def dataset_info_json(
         previous: what stands there, if anything does.
         manifest: of the commit.
     """
-    of_split = {split["name"]: split for split in (previous or {}).get("splits", ())}
-    splits: dict[str, Any] = {} if plan.follows is None else dict(of_split)
-    for split in plan.own:
-        records = [record for shard, record in done.items() if shard.split == split]
-        nothing = {"numBytes": "0", "shardLengths": ["0"] * plan.own[split][1]}
-        before = splits.get(split.lower(), nothing)
-        size = int(before["numBytes"]) + sum(record.bytes for record in records)
-        splits[split.lower()] = {
-            "name": split.lower(),
-            "filepathTemplate": layout.template(plan.revisions.get(split, 1)),
-            "numBytes": str(size),
-            "shardLengths": before["shardLengths"] + [str(record.records) for record in records],
-        }
+    before = (previous or {"splits": ()})["splits"] if plan.follows is not None else ()
+    splits = with_shards(before, done)
     version = stated_version(plan, previous)
     document: dict[str, Any] = {
         "name": plan.options.get("name") or DATASET_NAME,
@@ -195,6 +184,26 @@ def dataset_info_json(
         keys = [{"featureKey": ENCODED}, {"featureKey": target}]
         document["supervisedKeys"] = {"tuple": {"items": keys}}
     return json_bytes(document)
+
+
+def with_shards(
+    splits: Iterable[Mapping[str, Any]], done: Mapping[Shard, DoneRecord]
+) -> dict[str, dict[str, Any]]:
+    """Splits in TFDS's form, by name, with further shards at their ends.
+
+    Args:
+        done: the done-records of these shards, in the order of their numbers.
+    """
+    known = {split["name"]: {**split, "shardLengths": [*split["shardLengths"]]} for split in splits}
+    for shard, record in done.items():
+        name = shard.split.lower()
+        fixed = {"name": name, "filepathTemplate": layout.template(shard.revision)}
+        split = known.setdefault(name, {**fixed, "numBytes": "0", "shardLengths": []})
+        lengths = split["shardLengths"]
+        # TFDS is not told of a split whose shards have no record.
+        lengths += ["0"] * (shard.index - len(lengths)) + [str(record.records)]
+        split["numBytes"] = str(int(split["numBytes"]) + record.bytes)
+    return known
 
 
 def stated_version(plan: Plan, previous: Mapping[str, Any] | None) -> str:
