@@ -325,7 +325,7 @@ def test_too_few_open_files_are_waited_for_by_reads_and_writes() -> None:
         "folders = storage.KnownFolders()\n"
         f"storage.read_source({str(PHOTOS[0])!r}, folders)\n"
         "storage.publish_bytes('out', 'a', b'old')\n"
-        "for act in (lambda: len(storage.read_source(" + repr(str(PHOTOS[0])) + ", folders)),\n"
+        "for act in (lambda: len(storage.read_source(" + repr(str(PHOTOS[0])) + ", folders)[0]),\n"
         "            lambda: storage.publish_bytes('out', 'a', b'new')):\n"
         "    limit(len(os.listdir('/proc/self/fd')) - 1)\n"
         "    timer = threading.Timer(1, limit, [soft]); timer.start()\n"

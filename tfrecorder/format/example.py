@@ -70,37 +70,32 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
     """
     parts: list[bytes] = []
     small: list[bytes] = []
-    for key in sorted(features, key=_order):
-        try:
-            head, tail = _entry_parts(key, features[key])
-        except UnicodeEncodeError as error:
-            raise ValueError(f"feature {key!r}: the text is not valid Unicode: {error}") from error
-        except (TypeError, OverflowError) as error:
-            raise type(error)(f"feature {key!r}: {error}") from error
-        small.append(head)
-        if len(tail) < _LARGE:
-            small.append(tail)
-        else:
-            parts += (b"".join(small), tail)
-            small = []
+    keys = _sorted(tuple(features))
+    try:
+        for key in keys:
+            value = features[key]
+            if type(value) is int:
+                small.append(_int_entry(key, value))
+                continue
+            if type(value) is str:
+                value = value.encode()
+            if type(value) is not bytes:
+                feature = _feature(value)
+                small += (_entry_head(key, len(feature)), feature)
+            elif len(value) < _LARGE:
+                small += (_small_head(key, len(value)), value)
+            else:
+                parts += (b"".join((*small, _bytes_head(key, len(value)))), value)
+                small = []
+    except UnicodeEncodeError as error:
+        raise ValueError(f"feature {key!r}: the text is not valid Unicode: {error}") from error
+    except (TypeError, OverflowError) as error:
+        raise type(error)(f"feature {key!r}: {error}") from error
     parts.append(b"".join(small))
     # An Example without any feature is still an Example with an (empty) Features field, as
     # tf.train.Example(features=Features(feature={})) serializes.
     parts[0] = b"\x0a" + varint(sum(map(len, parts))) + parts[0]
     return parts
-
-
-def _entry_parts(key: str, value: Any) -> tuple[bytes, bytes]:
-    """An entry of the map of features; a single bytes value is kept apart, uncopied."""
-    if type(value) is int:
-        return _int_entry(key, value), b""
-    if type(value) is str:
-        value = value.encode()
-    if type(value) is bytes:
-        size = len(value)
-        return (_small_head(key, size) if size < _LARGE else _bytes_head(key, size)), value
-    feature = _feature(value)
-    return _entry_head(key, len(feature)) + feature, b""
 
 
 def _entry_head(key: str, size: int) -> bytes:
@@ -126,12 +121,13 @@ def _bytes_head(key: str, size: int) -> bytes:
 _small_head = lru_cache(maxsize=4096)(_bytes_head)
 
 
-@lru_cache(maxsize=1024)
-def _order(key: str) -> bytes:
-    """What keys are sorted by: their UTF-8; a key comes after those that start with it."""
-    if not isinstance(key, str):
-        raise TypeError(f"feature {key!r}: a key must be a str")
-    return key.encode(errors="surrogatepass") + b"\xff"  # a byte that UTF-8 never holds
+@lru_cache(maxsize=64)  # the records of a dataset have the same
+def _sorted(keys: tuple[str, ...]) -> list[str]:
+    """Keys in the order of their UTF-8; a key comes after those that start with it."""
+    if wrong := [key for key in keys if not isinstance(key, str)]:
+        raise TypeError(f"feature {wrong[0]!r}: a key must be a str")
+    # With a byte that UTF-8 never holds.
+    return sorted(keys, key=lambda key: key.encode(errors="surrogatepass") + b"\xff")
 
 
 @lru_cache(maxsize=1024)

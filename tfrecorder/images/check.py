@@ -12,7 +12,7 @@ The reasons for a reject are listed in `rejects.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfrecorder.images import formats, jpeg, png
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
@@ -21,8 +21,7 @@ from tfrecorder.images.reencode import reencode
 from tfrecorder.images.rejects import Reject
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedImage:
+class CheckedImage(NamedTuple):
     """An accepted image.
 
     Attributes:

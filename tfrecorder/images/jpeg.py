@@ -40,7 +40,7 @@ _SKIPPED = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
 
 _MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, by components
 # Before the frame header; 0xFF twice is a fill byte.
-_MARKER = re.compile(rb"\xff([^\xff])")
+_MARKER = re.compile(rb"\xff[^\xff]")
 
 
 def _complaint(data: bytes) -> str | None:
@@ -98,9 +98,10 @@ def _read_frame(data: bytes) -> tuple[Header, int, int]:
     at, exif = 2, None
     for _ in range(SEGMENTS):
         match = _MARKER.search(data, at)
-        if match is None or match.end() > len(data) - 2:
+        at = len(data) if match is None else match.end() - 1
+        if at > len(data) - 3:
             raise Reject("check", "truncated", "the JPEG ends before its frame header")
-        marker, at = match[1][0], match.end() - 1
+        marker = data[at]
         if marker in _SKIPPED:
             length = data[at + 1] << 8 | data[at + 2]
             if marker == 0xE1 and exif is None and data[at + 3 : at + 9] == b"Exif\0\0":

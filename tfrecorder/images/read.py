@@ -14,8 +14,8 @@ def read_image(
     base: str,
     note_retry: Callable[[], None] = lambda: None,
     folders: storage.KnownFolders | None = None,
-) -> bytes:
-    """The bytes of an image's file.
+) -> tuple[bytes, int | None]:
+    """The bytes of an image's file, and when it had last been written, as `storage.read_source`.
 
     Args:
         base: the folder that a relative uri starts from.

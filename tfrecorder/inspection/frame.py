@@ -131,7 +131,7 @@ def _read_row(source: Source, row: int) -> FrameRow:
     if not uri:
         return replace(shown, fault="the image is missing")
     try:
-        data = cell.data if isinstance(cell, File) else read_image(uri, source.base)
+        data = cell.data if isinstance(cell, File) else read_image(uri, source.base)[0]
         image = check_image(data, "header", DEFAULT_MAX_PIXELS)
         pixels, (width, height) = read_picture(image.data, SMALL_SIDE)
     except (Reject, UnshownError) as error:

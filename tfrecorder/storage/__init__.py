@@ -22,7 +22,6 @@ from tfrecorder.storage.files import (
     files_below,
     is_folder,
     local_copy,
-    modified,
     names,
     open_seekable,
     read_bytes,

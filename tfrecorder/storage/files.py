@@ -6,12 +6,12 @@ Each scheme has its own store (`stores.py`).  This module and `writing.py` retry
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage.known_folders import KnownFolders
+from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import (
     Description,
@@ -57,8 +57,10 @@ def read_versioned(path: str) -> tuple[bytes, str]:
 
 def read_source(
     path: str, folders: KnownFolders, note_retry: Callable[[], None] = lambda: None
-) -> bytes:
-    """`read_bytes` for a file named by a source.
+) -> tuple[bytes, int | None]:
+    """`read_bytes` for a file named by a source; and when it had last been written before that.
+
+    The time is in ns since 1970, and None for a file that is not on a disk.
 
     If it is missing and a folder that existed before is now gone or empty, a disk went away.  The
     disk may come back, so we wait for it.
@@ -67,19 +69,22 @@ def read_source(
         folders: the folders read from so far; the file's own is added.
     """
 
-    def read() -> bytes:
+    store = store_of(path)
+    local = store if isinstance(store, LocalStore) else None
+
+    def read() -> tuple[bytes, int | None]:
         try:
-            return store_of(path).read(path)
+            return (store.read(path), None) if local is None else local.read_dated(path)
         except UnreadableError as error:
             if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
                 words = f"its folder {gone} was there before, but is now gone or empty"
                 raise TransientError(words) from error
             raise
 
-    data = retried(read, path, note_retry)
-    if is_local(path):
-        folders.add(os.path.dirname(path))
-    return data
+    dated = retried(read, path, note_retry)
+    if local is not None:
+        folders.add(path.rpartition("/")[0])
+    return dated
 
 
 def open_seekable(path: str, known: Description | None = None) -> BinaryIO:
@@ -152,13 +157,6 @@ def version(path: str) -> str | None:
         UnreadableError: as `read_bytes`, except for a missing file.
     """
     return retried(lambda: store_of(path).version(path), path)
-
-
-def modified(path: str) -> int | None:
-    """When a local file was last written, in ns since 1970; None if remote, or not to be known."""
-    with contextlib.suppress(OSError, ValueError):  # reading it says what is wrong
-        return os.stat(path).st_mtime_ns if is_local(path) else None
-    return None
 
 
 def sums(path: str) -> tuple[int, int]:

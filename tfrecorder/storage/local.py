@@ -65,6 +65,10 @@ class LocalStore:
     """Paths of this machine."""
 
     def read(self, path: str) -> bytes:
+        return self.read_dated(path)[0]
+
+    def read_dated(self, path: str) -> tuple[bytes, int]:
+        """A whole file, and when it had last been written before that, in ns since 1970."""
         try:
             # Non-blocking: a named pipe without a writer would block forever.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -81,7 +85,7 @@ class LocalStore:
         try:
             with self.open(path) as file:
                 version = _version(file)
-                data = _read_regular(file.fileno())
+                data, _ = _read_regular(file.fileno())
                 if _version(file) != version:
                     raise TransientError("it was written while it was read")
                 return data, version
@@ -262,7 +266,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _read_regular(descriptor: int) -> bytes:
+def _read_regular(descriptor: int) -> tuple[bytes, int]:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise UnreadableError("not_a_file", _SPECIAL)
@@ -277,13 +281,13 @@ def _read_regular(descriptor: int) -> bytes:
             raise
         raise UnreadableError("read_failed", os.strerror(errno.EIO)) from error
     if len(data) == status.st_size:
-        return data
+        return data, status.st_mtime_ns
     parts = [data]
     while data := os.read(descriptor, 1 << 20):
         parts.append(data)
         if sum(map(len, parts)) > MAX_FILE_BYTES:
             raise too_large(sum(map(len, parts)))
-    return b"".join(parts)
+    return b"".join(parts), status.st_mtime_ns
 
 
 #: The prefix of a file's name until the file is complete.

@@ -118,7 +118,7 @@ def _row_check(
                 if contents is not None and contents.holds(number):
                     data = contents.file(number)
                 else:
-                    data = read_image(uri, table.base)
+                    data, _ = read_image(uri, table.base)
                 file = check_image(data, options.check, options.max_pixels, budget.room)
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
                     stored_mask(fields[name], file, Placed(of, of, None), budget.room)

@@ -229,7 +229,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
             warning = row[RECORD_OF.warning]
             outcome = loaded(PlannedRow(number, "", row), frame([data]), record, images, warning)
             sizes = [row.get(source_of(field).bytes) or 0 for field in fields]
-            tally.add_record(replace(outcome, input_bytes=sum(sizes) or outcome.input_bytes))
+            tally.add_record(outcome._replace(input_bytes=sum(sizes) or outcome.input_bytes))
             rows.append(row)
     if next(sound, None) is not None:
         raise other

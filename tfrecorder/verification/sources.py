@@ -150,12 +150,12 @@ def _difference(
         if standing is not None and storage.is_local(path):
             folders.add(os.path.dirname(path))
         if standing is not None and standing.size == file.bytes:
-            is_same_time = file.modified is not None and storage.modified(path) == file.modified
-            if is_same_time or standing.crc32c == file.crc32c:
+            same = standing.written == str(file.modified), standing.crc32c == file.crc32c
+            if any(same):
                 return "", ""
     # Also where the store says otherwise: it may keep the file packed, and unpack it to be read.
     try:
-        data = read_image(file.uri, file.base, folders=folders)
+        data, _ = read_image(file.uri, file.base, folders=folders)
     except Reject as reject:
         code = "source_vanished" if reject.code in _GONE else "source_unreadable"
         return code, f"it cannot be read: {reject.detail}"

@@ -28,6 +28,7 @@ from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, Image, Mask
 from tfrecorder.writing.copying import loaded, record_copier, record_reader
 from tfrecorder.writing.rows import (
+    Dated,
     Loaded,
     LoadRow,
     Read,
@@ -78,13 +79,13 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
     def _made(row: PlannedRow, features: dict[str, Any]) -> Loaded:
         held = {row.values[one.uri_key]: bytes(features[one.encoded_key][0]) for one in images}
 
-        def held_or_read(uri: str, file: str, note: Callable[[], None]) -> bytes:
-            return held.get(uri) or read(uri, file, note)
+        def held_or_read(uri: str, file: str, note: Callable[[], None]) -> Dated:
+            return (held[uri], None) if uri in held else read(uri, file, note)
 
         made = _sound(without_facts(row_loader(plan, room, held_or_read))(row))
         stored = {one.key for one in images}
         facts = {key: fact for key, fact in made.sources.items() if key not in stored}
-        return replace(made, sources=facts)
+        return made._replace(sources=facts)
 
     return change
 

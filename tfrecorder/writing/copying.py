@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.plan_columns import COPY_OF
@@ -71,7 +70,7 @@ def loaded(
     stored = [(field.key, _image(field, features)) for field in images]
     if stored:
         key, first = stored[0]
-        stored[0] = key, replace(first, warning=warning or None)
+        stored[0] = key, first._replace(warning=warning or None)
     return Loaded(
         row=row,
         images=stored,

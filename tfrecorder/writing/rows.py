@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
 
-from tfrecorder import storage
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import REJECT_OF, is_fact
@@ -25,8 +25,7 @@ from tfrecorder.schema.kinds import Boxes, Image, Mask
 from tfrecorder.writing.outcomes import Sources
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A row that became a record.
 
     Attributes:
@@ -44,22 +43,24 @@ class Loaded:
     size: int
     input_bytes: int
     retries: int = 0
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(NamedTuple):
     """A row that gave no record."""
 
     row: PlannedRow
     reject: Reject
     retries: int = 0
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = MappingProxyType({})
 
+
+#: A file, and when it was written, as `storage.read_source` gives both.
+Dated = tuple[bytes, int | None]
 
 #: How an image is read: from its uri; from its file in the spool if it came as bytes, else ""; and
 #: with a function to call before each further attempt.
-Read = Callable[[str, str, Callable[[], None]], bytes]
+Read = Callable[[str, str, Callable[[], None]], Dated]
 
 #: What a worker does with a row.
 LoadRow = Callable[[PlannedRow], Loaded | Rejected]
@@ -120,9 +121,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
         def checked(field: Field, uri: str, file: str) -> CheckedImage:
             try:
-                # Before it is read: one that changes meanwhile has another time afterwards.
-                modified = None if file else storage.modified(storage.resolve(uri, plan.base))
-                data = read(uri, file, lambda: retried.append(None))
+                data, modified = read(uri, file, lambda: retried.append(None))
                 sources[field.key] = len(data), google_crc32c.value(data), modified
                 return check_image(data, check, max_pixels, room)
             except Reject as reject:
@@ -187,7 +186,7 @@ def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
     if further:
         key, first = stored[0]
         warnings = [*filter(None, [first.warning]), *further]
-        stored[0] = key, replace(first, warning="; ".join(warnings))
+        stored[0] = key, first._replace(warning="; ".join(warnings))
     return stored
 
 

@@ -35,7 +35,7 @@ from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.changing import old_of, row_changer, write_again
 from tfrecorder.writing.copying import record_copier
 from tfrecorder.writing.outcomes import Outcomes
-from tfrecorder.writing.rows import Loaded, Rejected, row_loader, without_facts
+from tfrecorder.writing.rows import Dated, Loaded, Rejected, row_loader, without_facts
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -123,13 +123,13 @@ def write_shard(
 
     spool = os.path.join(output_dir, layout.SPOOL)
 
-    def read(uri: str, file: str, note_retry: Callable[[], None]) -> bytes:
+    def read(uri: str, file: str, note_retry: Callable[[], None]) -> Dated:
         def note() -> None:
             note_retry()
             tally.note()
 
         if file:
-            return _read_spooled(uri, storage.resolve(file, spool), note)
+            return _read_spooled(uri, storage.resolve(file, spool), note), None
         return read_image(uri, plan.base, note, pool.folders)
 
     if plan.kind is PlanKind.COMPACTION:
@@ -181,7 +181,7 @@ def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
         OutputError: it is gone: the source still has it, so its row is no reject.
     """
     try:
-        return read_image(path, "", note_retry)
+        return read_image(path, "", note_retry)[0]
     except Reject as reject:
         if reject.code != "not_found":
             raise
@@ -218,7 +218,9 @@ class Tally:
     def __init__(
         self, fields: Sequence[Field], report: Callable[[int], None], seconds: float
     ) -> None:
-        self._labels = class_field(fields)
+        labels = class_field(fields)
+        self._label_key = "" if labels is None else labels.label_key or ""
+        self._has_one = labels is not None and isinstance(labels.kind, Label)
         self._report, self._reported, self._seconds = report, time.monotonic(), seconds
         self.retries = 0
         self.reasons: Counter[str] = Counter()
@@ -236,9 +238,10 @@ class Tally:
         self.retries += outcome.retries
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
-        if self._labels is not None:
-            classes = outcome.row.values[self._labels.label_key or ""]
-            self.classes.update({classes} if isinstance(self._labels.kind, Label) else set(classes))
+        if self._label_key:
+            classes = outcome.row.values[self._label_key]
+            for number in (classes,) if self._has_one else {*classes}:
+                self.classes[number] += 1
         self.outcomes.add_record(self.bytes, outcome.size, warning, outcome.sources)
         self.bytes += outcome.size
         for part in outcome.parts:
@@ -274,10 +277,10 @@ class Tally:
         """
         self.bytes, self.crc = int(sizes[sizes >= 0].sum()), crc
         self.outcomes.add_all(sizes, rows)
-        if self._labels is not None:
-            of_rows = rows.column(self._labels.label_key).filter(pa.array(sizes >= 0)).to_pylist()
-            is_one = isinstance(self._labels.kind, Label)
-            self.classes.update(of_rows if is_one else chain.from_iterable(map(set, of_rows)))
+        if self._label_key:
+            of_rows = rows.column(self._label_key).filter(pa.array(sizes >= 0)).to_pylist()
+            flat = of_rows if self._has_one else chain.from_iterable(map(set, of_rows))
+            self.classes.update(flat)
         self.records, self.suspects, self.oriented = old.records, old.suspects, old.oriented
         self.input_bytes, self.formats = old.input_bytes, Counter(old.formats)
         self.reasons = Counter(old.reasons)
