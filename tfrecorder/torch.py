@@ -23,13 +23,13 @@ from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED
 from tfrecorder.options.signature import takes
 from tfrecorder.reading import batches as of_arrays
-from tfrecorder.reading.batch_maker import steps
+from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import each
 from tfrecorder.reading.order import Order
-from tfrecorder.reading.position import Position, Share
+from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
-from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, start_method
+from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pinned, start_method
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -106,7 +106,7 @@ class TensorBatches(of_arrays.Batches):
 
         def pin(batch: Any) -> Any:
             torch.cuda.set_device(device)  # else this thread would occupy the first one too
-            return each(_pinned, each(_tensor, batch))
+            return each(pinned, each(_tensor, batch))
 
         with ThreadPool(1, "tfrecorder-pinning") as pool, contextlib.closing(made):
             yield from map_ahead(pool, pin, made, ahead=2)
@@ -115,15 +115,13 @@ class TensorBatches(of_arrays.Batches):
         """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
         options, workers = self._options, self._options.num_workers
         if position.mode == "blocks" and not self._reader.is_local:
-            words = (
-                "threads read a block of a bucket once for all batches, but each worker would read "
-                "it for its own; leave `num_workers` out, or give another `shuffle`."
-            )
+            words = "each worker would read every block of a bucket; give another `shuffle`."
             raise OptionError.of("num_workers", workers, words)
         waiting = prefetched(self._batch_bytes(), options.budget)
+        memory = BatchMemory(2 * len(self._elements.spec.decoded))
         loader = torch.utils.data.DataLoader(
-            WorkerBatches(self._maker, self._reader, _tensor, _pinned),
-            sampler=steps(self._order(position), share, position.next),
+            WorkerBatches(self._elements, self._reader, _tensor, memory),
+            sampler=steps_of(self._order(position), share, position.next),
             batch_size=None,  # each of its items is a batch
             num_workers=workers,
             prefetch_factor=max(1, min(2, waiting // workers)),
@@ -322,7 +320,3 @@ def _tensor(values: np.ndarray) -> Any:
     if values.dtype.name == "bfloat16":  # from a package that extends NumPy
         return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(values)
-
-
-def _pinned(values: Any) -> Any:
-    return values.pin_memory() if hasattr(values, "pin_memory") else values

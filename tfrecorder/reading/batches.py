@@ -18,15 +18,15 @@ from tfrecorder.options.keywords import BatchKeywords
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
 from tfrecorder.options.signature import takes
-from tfrecorder.reading.batch_maker import BatchMaker, joined, steps
 from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
+from tfrecorder.reading.collate import collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.parsing import Elements
-from tfrecorder.reading.position import Position, Share
+from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.records import fingerprint_of
 from tfrecorder.reading.stored_records import open_stored
@@ -96,9 +96,8 @@ class Batches:
         seed = seed_of(options.seed, world=1)
         self._has_own_seed = options.seed is None  # which no other process knows
         self._elements = Elements(
-            of_any_size(stored, options) if following else stored, options, seed
+            of_any_size(stored, options) if following else stored, options, seed, options.layout
         )
-        self._maker = BatchMaker(self._elements, options.layout)
         self._position = Position("", name, options.mode(name), seed)
         self._loop: object = None
         self._read_from(stored)
@@ -237,7 +236,7 @@ class Batches:
             for task, elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
                 if task.is_last:
-                    yield joined(made, task.pixels, task.is_empty)
+                    yield collate(made, task.pixels, task.is_empty)
                     made = []
 
     def _tasks(
@@ -249,10 +248,10 @@ class Batches:
         part: int,
         memory: BatchMemory,
     ) -> Iterator[_Task]:
-        for step in steps(order, share, start):
+        for step in steps_of(order, share, start):
             if isinstance(reader, WindowReader):
                 reader.fetch(step.start)
-            pixels = self._maker.arrays(len(step.numbers), memory)
+            pixels = self._elements.arrays(len(step.numbers), memory)
             for begin in range(0, len(step.numbers), part):
                 some = step.numbers[begin : begin + part]
                 is_last = begin + part >= len(step.numbers)
@@ -260,10 +259,10 @@ class Batches:
 
     def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
         of_batch = task.pixels, task.begin
-        return task, self._maker.part(task.reader, task.numbers, task.epoch, *of_batch)
+        return task, self._elements.read(task.reader, task.numbers, task.epoch, *of_batch)
 
     def _batch_bytes(self) -> float:
-        slots = self._maker.arrays(1, BatchMemory(0))
+        slots = self._elements.arrays(1, BatchMemory(0))
         return self._options.batch_size * max(1, sum(some.nbytes for some in slots.values()))
 
 

@@ -10,17 +10,19 @@ import numpy as np
 from tfrecorder.errors import OptionError
 
 
-def collate(elements: Sequence[Any], pixels: Mapping[str, np.ndarray]) -> Any:
+def collate(elements: Sequence[Any], pixels: Mapping[str, np.ndarray], is_empty: bool) -> Any:
     """One batch with the same form as each of its elements.
 
     Args:
         elements: at least one; tuples and dicts of arrays, numbers and bytes.
         pixels: arrays that the elements' images were written to; they are not copied.
+        is_empty: leave out all of them.
 
     Raises:
         OptionError: `map_fn` returned arrays of different shapes.
     """
-    return _join(elements, {id(array.base): array for array in pixels.values()})
+    batch = _join(elements, {id(array.base): array for array in pixels.values()})
+    return each(lambda array: array[:0], batch) if is_empty else batch
 
 
 def _join(values: Sequence[Any], whole: Mapping[int, np.ndarray]) -> Any:

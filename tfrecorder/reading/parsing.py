@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.format import example
 from tfrecorder.format.feature_places import find_features, find_only
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
@@ -38,8 +40,11 @@ class Elements:
         seed: of `augment`.
     """
 
-    def __init__(self, stored: StoredDataset, options: ReadOptions, seed: int) -> None:
+    def __init__(
+        self, stored: StoredDataset, options: ReadOptions, seed: int, layout: str = "NHWC"
+    ) -> None:
         self.spec, self.seed = spec_of(stored, options), seed
+        self._channels_first = layout == "NCHW"
         self._is_ours = stored.form == "tfrecorder"
         self._parsed = self.spec.parsed
         if not (options.is_whole or self.spec.has_boxes):  # images are decoded by their own size
@@ -51,59 +56,62 @@ class Elements:
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
 
-    def drawn(self, epochs: Any, numbers: Sequence[int]) -> Sequence[np.ndarray | None]:
-        """What `augment` draws for each record of these numbers; None without it.
-
-        Args:
-            epochs: from 0, an integer for all records or one for each.
-            numbers: of the records.
-        """
-        if not self.spec.options.augment:
-            return [None] * len(numbers)
-        return list(draws(self.seed, epochs, numbers))
-
-    def make(
+    def read(
         self,
-        framed: bytes,
-        drawn: np.ndarray | None,
-        slots: Mapping[str, np.ndarray] | None = None,
-    ) -> Any:
-        """The element of one record.
+        reader: Any,
+        numbers: Sequence[int],
+        epochs: Any,
+        pixels: Mapping[str, np.ndarray] = MappingProxyType({}),
+        begin: int = 0,
+    ) -> list[Any]:
+        """The elements of some records, after `map_fn`.
 
         Args:
-            framed: the record, whose checksums were compared.
-            drawn: by `drawn`, for this record.
-            slots: the arrays to fill for images and masks, [height, width, channels], by the key
-                of their column; missing ones are created.
+            reader: a `RecordReader`, or what reads as it does.
+            numbers: of the records.
+            epochs: for `augment`, from 0: an integer for all records or one for each.
+            pixels: the `arrays` of a batch, to be filled from `begin` on; without them each image
+                gets an array of its own.
+            begin: the place of the first of these records in the batch.
 
         Raises:
-            ValueError: the record does not belong to this dataset, or an image cannot be decoded.
+            DatasetError: a record is damaged, does not belong to this dataset, or has an image that
+                cannot be decoded; the message names the file and the byte.
         """
-        values = self._parse(framed)
-        pixels = {
-            field.key: self._pixels(field, values, drawn, (slots or {}).get(field.key))
-            for field in self.spec.decoded
-        }
-        return self.spec.element(values, pixels, drawn, NUMPY)
+        options, drawn = self.spec.options, [None] * len(numbers)
+        if options.augment:
+            drawn = list(draws(self.seed, epochs, numbers))
+        axes = (0, 2, 3, 1) if self._channels_first else (0, 1, 2, 3)
+        images = {key: array.transpose(axes) for key, array in pixels.items()}
 
-    def pixel_arrays(
-        self, count: int, channels_first: bool, memory: BatchMemory
-    ) -> dict[str, np.ndarray]:
-        """Unfilled arrays for the images and masks of a batch, by the key of their column."""
+        def make(framed: bytes, place: int) -> Any:
+            if is_unwanted():
+                raise UnwantedError
+            slots = {key: array[begin + place] for key, array in images.items()}
+            values = self._parse(framed)
+            filled = {
+                field.key: self._pixels(field, values, drawn[place], slots.get(field.key))
+                for field in self.spec.decoded
+            }
+            return self.spec.element(values, filled, drawn[place], NUMPY)
+
+        elements, function = reader.read(numbers, make), options.map_fn
+        if function is None:
+            return elements
+        return [function(*one) if isinstance(one, tuple) else function(one) for one in elements]
+
+    def arrays(self, count: int, memory: BatchMemory) -> dict[str, np.ndarray]:
+        """Unfilled arrays for the images and masks of a batch, by the key of their column.
+
+        There are none with `map_fn`, as only what it returns is put together.
+        """
         made = {}
-        for field in self.spec.decoded:
+        for field in self.spec.decoded if self.spec.options.map_fn is None else ():
             sides, dtype = self.spec.pixels_of(field)
             height, width, channels = (side or 0 for side in sides)
-            shape = (channels, height, width) if channels_first else (height, width, channels)
+            shape = (channels, height, width) if self._channels_first else (height, width, channels)
             made[field.key] = memory.empty((count, *shape), dtype_of(dtype))
         return made
-
-    def mapped(self, element: Any) -> Any:
-        """An element after `map_fn`."""
-        function = self.spec.options.map_fn
-        if function is None:
-            return element
-        return function(*element) if isinstance(element, tuple) else function(element)
 
     def _parse(self, framed: bytes) -> Values:
         end = len(framed) - FOOTER_BYTES

@@ -8,13 +8,16 @@ of hosts can continue from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.core.checks import is_whole
 from tfrecorder.errors import OptionError
+from tfrecorder.reading.order import Order
 
 #: The version of the form and of the order: code that computes another order has another number.
 VERSION = 2
@@ -159,3 +162,28 @@ class Share:
     def after(self, start: int) -> int:
         """The place after the step that begins at a place."""
         return min(start + self._step, self.records)
+
+
+class Step(NamedTuple):
+    """The records of this host's batch.
+
+    Attributes:
+        numbers: of the records.
+        epoch: they are read in.
+        start: the place where the step of all hosts begins.
+        is_empty: the batch has no records; the one here only gives its form.
+    """
+
+    numbers: list[int]
+    epoch: int
+    start: int
+    is_empty: bool
+
+
+def steps_of(order: Order, share: Share, start: int) -> Iterator[Step]:
+    """The batches of this host, from a place to the end of the epoch."""
+    for _ in range(share.steps(start)):
+        places = share.places(start)
+        numbers = order.numbers(np.array(places or [0])).tolist()
+        yield Step(numbers, order.epoch, start, not places)
+        start = share.after(start)

@@ -171,12 +171,7 @@ class Records(Sequence[Any]):
         """The elements with these numbers, in the same order; PyTorch's `DataLoader` calls this."""
         wanted = [self._number(number) for number in numbers]
         epochs = [getattr(number, "epoch", self._epoch) for number in numbers]
-        drawn = self._elements.drawn(epochs, wanted)
-
-        def make(framed: bytes, place: int) -> Any:
-            return self._elements.make(framed, drawn[place])
-
-        return [self._elements.mapped(element) for element in self._reader.read(wanted, make)]
+        return self._elements.read(self._reader, wanted, epochs)
 
     _getitems = __getitems__  # the name that Grain calls
 

@@ -11,14 +11,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError
-from tfrecorder.reading.batch_maker import BatchMaker, Step
 from tfrecorder.reading.batch_memory import BatchMemory
-from tfrecorder.reading.collate import each
+from tfrecorder.reading.collate import collate, each
+from tfrecorder.reading.parsing import Elements
+from tfrecorder.reading.position import Step
 from tfrecorder.reading.record_bytes import RecordReader
 
 #: Seconds between two looks for the process that trains.
@@ -29,13 +30,12 @@ _LOOK = 5
 class Answer:
     """What a worker sends: a batch, or an error, pickled with the text of its traceback."""
 
-    pin: Callable[[Any], Any]
     batch: Any = None
     error: bytes | None = None
 
     def pin_memory(self) -> Answer:
         """For the thread of the loader, which would make lists of tuples."""
-        return replace(self, batch=each(self.pin, self.batch))
+        return Answer(each(pinned, self.batch), self.error)
 
     def batch_or_error(self) -> Any:
         """The batch; or the error is raised here."""
@@ -45,36 +45,38 @@ class Answer:
         raise error from RuntimeError(f"in a worker process:\n{words}")
 
 
-class WorkerBatches:
-    """The dataset of a `DataLoader` whose items are batches.
+def pinned(values: Any) -> Any:
+    """A tensor in pinned memory; lists and None as they are."""
+    return values.pin_memory() if hasattr(values, "pin_memory") else values
 
-    Args:
-        maker: makes them.
+
+@dataclass(frozen=True)
+class WorkerBatches:
+    """The dataset of a `DataLoader`: by a `Step` its batch.
+
+    Attributes:
+        elements: makes them.
         reader: reads their records.
         tensor: makes a tensor of an array.
-        pin: copies a tensor into pinned memory.
+        memory: for their images.
     """
 
-    def __init__(
-        self,
-        maker: BatchMaker,
-        reader: RecordReader,
-        tensor: Callable[[Any], Any],
-        pin: Callable[[Any], Any],
-    ) -> None:
-        self._maker, self._reader, self._tensor, self._pin = maker, reader, tensor, pin
-        self._memory = BatchMemory(2 * len(maker.elements.spec.decoded))
+    elements: Elements
+    reader: RecordReader
+    tensor: Callable[[Any], Any]
+    memory: BatchMemory
 
     def __getitem__(self, step: Step) -> Answer:
         try:
-            batch = self._maker.whole(self._reader, step, self._memory)
-            return Answer(self._pin, each(self._tensor, batch))
+            pixels = self.elements.arrays(len(step.numbers), self.memory)
+            found = self.elements.read(self.reader, step.numbers, step.epoch, pixels)
+            return Answer(each(self.tensor, collate(found, pixels, step.is_empty)))
         except Exception as error:
             # torch would put the traceback into the message, and has to if this fails.
             with contextlib.suppress(Exception):
                 pickled = pickle.dumps((error, traceback.format_exc()))
                 pickle.loads(pickled)
-                return Answer(self._pin, error=pickled)
+                return Answer(error=pickled)
             raise
 
 
