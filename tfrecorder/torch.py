@@ -6,7 +6,6 @@ Only this file imports torch, and only when tensors are asked for.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ import numpy as np
 from tfrecorder.core.checks import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
-from tfrecorder.options.keywords import TensorKeywords
+from tfrecorder.options.keywords import Datasets, TensorKeywords
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED
@@ -26,7 +25,6 @@ from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import each
-from tfrecorder.reading.order import Order
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
 from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pinned, start_method
@@ -36,9 +34,7 @@ if TYPE_CHECKING:
 
 
 @takes(TensorKeywords, BatchOptions)
-def batches(
-    directory: str | os.PathLike[str], split: str, **options: Unpack[TensorKeywords]
-) -> TensorBatches:
+def batches(directory: Datasets, split: str, **options: Unpack[TensorKeywords]) -> TensorBatches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
     The tensors share the arrays' memory.  With CUDA a thread copies them into pinned memory, so
@@ -119,15 +115,17 @@ class TensorBatches(of_arrays.Batches):
             raise OptionError.of("num_workers", workers, words)
         waiting = prefetched(self._batch_bytes(), options.budget)
         memory = BatchMemory(2 * len(self._elements.spec.decoded))
+        order = self._records.order(position.mode, position.seed, position.epoch)
+        directories = [one.directory for one in self._records.members]
         loader = torch.utils.data.DataLoader(
             WorkerBatches(self._elements, self._reader, _tensor, memory),
-            sampler=steps_of(self._order(position), share, position.next),
+            sampler=steps_of(order, share, position.next),
             batch_size=None,  # each of its items is a batch
             num_workers=workers,
             prefetch_factor=max(1, min(2, waiting // workers)),
             pin_memory=torch.cuda.is_available(),
             worker_init_fn=end_with_parent,
-            multiprocessing_context=start_method(self._stored.directory, options.map_fn),
+            multiprocessing_context=start_method(directories, options.map_fn),
             # By default it would draw from the random numbers of the training.
             generator=torch.Generator().manual_seed(position.seed + position.epoch),
         )
@@ -155,6 +153,8 @@ class BatchSampler:
         shard: as for `tfrecorder.batches`.
         drop_remainder: as for `tfrecorder.batches`; but a `DataLoader` cannot make an empty batch,
             so with False the last step is left out too if it has fewer records than processes.
+        balance: as for `tfrecorder.batches`.
+        epoch_size: as for `tfrecorder.batches`.
 
     Attributes:
         epoch: the epoch that the next loop reads, from 0.
@@ -177,6 +177,8 @@ class BatchSampler:
         seed: int | None = None,
         shard: tuple[int, int] | None = None,
         drop_remainder: bool | None = None,
+        balance: Any = None,
+        epoch_size: int | None = None,
     ) -> None:
         if not isinstance(records, Records):
             raise OptionError.of("records", records, "give the tfrecorder.Records to read.")
@@ -186,15 +188,17 @@ class BatchSampler:
             seed=seed,
             shard=shard,
             drop_remainder=drop_remainder,
+            balance=balance,
+            epoch_size=epoch_size,
         )
-        self._block, self._since, self._records = records.block, records.since, len(records)
+        self._records = found = records.record_set.sampled(balance, epoch_size)
         self._has_own_seed = seed is None and records.has_own_seed
         chosen = records.seed if seed is None else int(seed)
-        order = (records.split, options.mode(records.split), chosen)
+        order = (found.split, found.mode(options.shuffle), chosen)
         # The position of the next loop, and of what was drawn last.  They can differ because a
         # loader draws ahead, starts again where its loop stopped, and asks for iterators that it
         # does not use.
-        self._begin = Position(records.fingerprint, *order, generation=records.generation)
+        self._begin = Position(found.fingerprint, *order, generation=found.generation)
         self._drawn = self._begin
         self._is_loaded = False
 
@@ -259,8 +263,9 @@ class BatchSampler:
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
         """
-        takes_seed, since = self._options.seed is None, self._since
-        found = self._begin.with_saved(state, self._records, since=since, takes_seed=takes_seed)
+        takes_seed, since = self._options.seed is None, self._records.stored.since
+        size = self._records.size
+        found = self._begin.with_saved(state, size, since=since, takes_seed=takes_seed)
         self._begin = self._drawn = found
         self._is_loaded, self._has_own_seed = True, False
 
@@ -277,7 +282,7 @@ class BatchSampler:
 
     def _divide(self) -> Share:
         """As that of `Batches`."""
-        share = self._options.share(self._records, self._begin.split)
+        share = self._options.share(self._records.size, self._begin.split)
         if share.world > 1 and self._has_own_seed:
             self._begin = replace(self._begin, seed=COMMON_SEED)
             self._drawn = replace(self._drawn, seed=COMMON_SEED)
@@ -285,12 +290,12 @@ class BatchSampler:
         return share
 
     def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
-        order = Order(self._records, position.mode, position.seed, position.epoch, self._block)
+        order = self._records.order(position.mode, position.seed, position.epoch)
         start, steps = position.next, _steps(share, position.next)
         for step in range(1, steps + 1):
             numbers = order.numbers(np.array(share.places(start))).tolist()
             # What is dropped after the last step stays dropped, whatever steps come later.
-            start = share.after(start) if step < steps else self._records
+            start = share.after(start) if step < steps else share.records
             self._drawn = replace(position, next=start)
             if step == steps:  # Lightning does not ask for more than the last batch
                 self._begin = position.next_epoch()

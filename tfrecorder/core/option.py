@@ -72,7 +72,7 @@ def faults_of(options: Any) -> Iterator[Fault]:
 def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
     """Those of the given options that have no effect with the others."""
     fields = {item.name: item for item in dataclasses.fields(options)}
-    changed = {name for name, item in fields.items() if getattr(options, name) != item.default}
+    changed = {name for name in fields if _is_changed(getattr(options, name), fields[name].default)}
     for name in sorted(changed.intersection(given)):
         metadata = {**_DEFAULTS, **fields[name].metadata}
         if metadata["needs"] and changed.isdisjoint(metadata["needs"]):
@@ -81,3 +81,7 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
         for other, is_idle in metadata["idle_with"].items():
             if is_idle(of_other := getattr(options, other)):
                 yield name, f"it has no effect with `{other}={of_other!r}`; change one of the two."
+
+
+def _is_changed(value: Any, default: Any) -> bool:
+    return value is not None if default is None else value != default  # an array compares cells

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrecorder.errors import DatasetError
 from tfrecorder.format.tfrecord import data_of
 from tfrecorder.images.geometry import DRAWS
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.ranks import cores_of_rank, seed_of
-from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.order import Order, draws
+from tfrecorder.reading.order import draws
 from tfrecorder.reading.position import Share
-from tfrecorder.reading.record_bytes import RecordReader
+from tfrecorder.reading.record_set import RecordSet
 
 #: How many numbers to compute at a time.
 _NUMBERS = 4096
@@ -26,17 +24,11 @@ _NUMBERS = 4096
 _CALL_BYTES = 2**22
 
 
-def share_of(stored: StoredDataset, split: str, options: LoadOptions) -> Share:
-    """Which places of an epoch this host reads.
-
-    Raises:
-        DatasetError: the number of records is not known.
-    """
-    records = stored.records(split)
-    if records is None:
-        raise DatasetError(f"`shuffle='exact'`: {stored.uncounted()}")
+def share_of(records: RecordSet, options: LoadOptions) -> Share:
+    """Which places of an epoch this host reads."""
     rank, world = options.shard or (0, 1)
-    return Share(records, options.batch_size or 1, int(rank), int(world), options.drop_remainder)
+    size = options.batch_size or 1
+    return Share(records.size, size, int(rank), int(world), options.drop_remainder)
 
 
 def records_of(share: Share) -> int:
@@ -51,47 +43,59 @@ def _all_places(share: Share) -> Iterator[range]:
         start = share.after(start)
 
 
-def numbers(share: Share, options: LoadOptions) -> tf.data.Dataset:
-    """The numbers of this host's records, int64, in the order of one epoch.
+def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
+    """The numbers of this host's records, in the order of one epoch, and what is beside each.
 
-    With `augment`, each comes with what is drawn for its record, the same as in `batches`.  Each
-    iteration is the next epoch, or always `options.epoch` if that is given.
+    With `augment` that is what is "drawn" for it, the same as in `batches`; and where classes of
+    several datasets differ, the "member" of them that it is from.  Each iteration is the next
+    epoch, or always `options.epoch` if that is given.
+
+    Returns:
+        Pairs of an int64 and a dict.
     """
     seed = seed_of(options.seed, share.world)
+    mode = records.mode(options.shuffle)
     epochs = itertools.count()
     of_host = [places for places in _all_places(share) if places]
+    beside: dict[str, Any] = {}
+    if options.augment:
+        beside["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
+    if records.stored.class_maps:
+        beside["member"] = tf.TensorSpec([None], tf.int64)
 
     def one_epoch() -> Iterator[Any]:
         epoch = next(epochs) if options.epoch is None else options.epoch
-        order = Order(share.records, "exact", seed, epoch)
+        order = records.order(mode, seed, epoch)
         places = itertools.chain.from_iterable(of_host)
         while some := list(itertools.islice(places, _NUMBERS)):
             found = order.numbers(np.array(some))
-            yield (found, draws(seed, epoch, found)) if options.augment else found
+            known = {"drawn": lambda: draws(seed, epoch, found)}  # noqa: B023  (called at once)
+            known["member"] = lambda: records.members_of(found)  # noqa: B023
+            yield found, {name: known[name]() for name in beside}
 
-    signature: Any = tf.TensorSpec([None], tf.int64)
-    if options.augment:
-        signature = signature, tf.TensorSpec([None, DRAWS], tf.float32)
+    signature: Any = tf.TensorSpec([None], tf.int64), beside
     return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
 
 
-def read(stored: StoredDataset, split: str, found: tf.data.Dataset) -> tf.data.Dataset:
+def read(records: RecordSet, found: tf.data.Dataset) -> tf.data.Dataset:
     """The serialized records of these numbers, in the same order, several per call.
 
     Args:
-        found: numbers, or pairs of a number and what belongs to its record.
+        records: what the numbers count.
+        found: pairs of a number and what is beside its record.
     """
-    reader = RecordReader(stored, split)
-    mean = max(1, stored.bytes(split) // max(1, reader.records))
+    reader = records.reader()
+    stored, split = records.stored, records.split
+    mean = max(1, stored.bytes(split) // max(1, stored.records(split) or 0))
     together = max(1, min(64, _CALL_BYTES // mean))
 
     def of_numbers(wanted: np.ndarray) -> np.ndarray:
         return np.array(reader.read(wanted.tolist(), lambda framed, _: data_of(framed)), object)
 
-    def in_graph(wanted: tf.Tensor, *more: tf.Tensor) -> tuple[tf.Tensor, ...] | tf.Tensor:
-        records = tf.numpy_function(of_numbers, [wanted], tf.string)
-        records.set_shape([None])
-        return (records, *more) if more else records
+    def in_graph(wanted: tf.Tensor, beside: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Any]:
+        serialized = tf.numpy_function(of_numbers, [wanted], tf.string)
+        serialized.set_shape([None])
+        return serialized, beside
 
     calls = found.batch(together).map(
         in_graph, num_parallel_calls=cores_of_rank(), deterministic=True

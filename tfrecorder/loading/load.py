@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, overload
 
 from tfrecorder.errors import missing_explained
 from tfrecorder.loading.options import LoadOptions
-from tfrecorder.options.keywords import LoadKeywords
+from tfrecorder.options.keywords import Datasets, LoadKeywords
 from tfrecorder.options.signature import takes
 
 if TYPE_CHECKING:
@@ -16,26 +15,25 @@ if TYPE_CHECKING:
 
 
 @overload
-def load(
-    directory: str | os.PathLike[str], split: str, **options: Unpack[LoadKeywords]
-) -> tf.data.Dataset: ...
+def load(directory: Datasets, split: str, **options: Unpack[LoadKeywords]) -> tf.data.Dataset: ...
 
 
 @overload
 def load(
-    directory: str | os.PathLike[str], split: None = None, **options: Unpack[LoadKeywords]
+    directory: Datasets, split: None = None, **options: Unpack[LoadKeywords]
 ) -> dict[str, tf.data.Dataset]: ...
 
 
 @takes(LoadKeywords, LoadOptions)
 def load(
-    directory: str | os.PathLike[str], split: str | None = None, **options: Unpack[LoadKeywords]
+    directory: Datasets, split: str | None = None, **options: Unpack[LoadKeywords]
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """A dataset directory as tf.data, ready for `model.fit`.
 
     Args:
         directory: what `convert` wrote; a TFDS directory; or TFRecord files, as a folder, a file or
             a pattern ("in/train-*"). Local, or anything that TensorFlow reads, such as gs://.
+            Or several, as for `tfrecorder.Records`.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling; None gives a dict of all.
         **options: what an element holds, and how records become batches.
 
@@ -60,7 +58,7 @@ def load(
 
 
 def loaded(
-    directory: str | os.PathLike[str], split: str | None, options: LoadOptions
+    directory: Datasets, split: str | None, options: LoadOptions
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """`load`, with its options made."""
     with missing_explained():

@@ -87,10 +87,10 @@ class LoadOptions(EpochOptions):
     def _conflicts(self) -> Iterator[Fault]:
         if self.follow and self.cache:
             yield "follow", "a cache keeps what the first epoch read; leave out `cache`."
-        if self.follow and self.is_exact:
+        if self.follow and self.is_by_number:
             words = (
-                "load can shuffle a growing dataset only with a buffer; `tfrecorder.batches` "
-                "shuffles it exactly."
+                "load can shuffle a growing dataset only with a buffer, and chooses none of its "
+                "records; `tfrecorder.batches` shuffles it exactly, and takes `where`."
             )
             yield "follow", words
         if self.follow and self.start:
@@ -102,8 +102,9 @@ class LoadOptions(EpochOptions):
         if self.start and self.seed is None:
             words = "an epoch's order comes from the seed; give the seed of the run to continue."
             yield "start", words
-        if self.is_exact and self.cache:
-            yield "shuffle", "a cache keeps the records in one order; leave out one of the two."
+        if self.is_by_number and self.cache:
+            words = "a cache keeps the records in one order; leave out one of the two."
+            yield "shuffle" if self.shuffle == "exact" else "cache", words
         yield from super()._conflicts()
 
     @property
@@ -117,9 +118,9 @@ class LoadOptions(EpochOptions):
         return 0 if self.start is None else int(self.start[1])
 
     @property
-    def is_exact(self) -> bool:
+    def is_by_number(self) -> bool:
         """True if records are read by number, in the order of `batches`."""
-        return self.shuffle == "exact"
+        return self.shuffle == "exact" or self.chooses
 
     def shuffles(self, split: str) -> bool:
         """True if the records of a split should be shuffled."""

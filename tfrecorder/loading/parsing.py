@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -25,7 +26,10 @@ from tfrecorder.schema.kinds import Image, Mask
 
 
 def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..., Any]:
-    """The function from a serialized record, and what is drawn for it, to an element.
+    """The function from a serialized record, and what is known of it beside, to an element.
+
+    Beside a record may be known what is "drawn" for it, and of which "member" of several datasets
+    it is.
 
     Args:
         spec: what an element holds.
@@ -55,7 +59,8 @@ def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..
         # One after the other: the batches already run in parallel.
         return tf.map_fn(decode_one, needed, fn_output_signature=pixels, parallel_iterations=1)
 
-    def parse(records: tf.Tensor, drawn: tf.Tensor | None = None) -> Any:
+    def parse(records: tf.Tensor, beside: Mapping[str, tf.Tensor] = MappingProxyType({})) -> Any:
+        drawn = beside.get("drawn")
         read = tf.io.parse_example if batch else tf.io.parse_single_example
         values = read(records, forms)
         values |= {key: tf.cast(values[key], tf.bool) for key in bools}
@@ -63,7 +68,7 @@ def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..
         if spec.decoded:
             more = {} if drawn is None else {"drawn": drawn}
             pixels = (decode_all if batch else decode_one)({**values, **more})
-        return spec.element(values, pixels, drawn, GRAPH)
+        return spec.element(values, pixels, drawn, beside.get("member"), GRAPH)
 
     return parse
 
@@ -131,4 +136,4 @@ def _decode_masks(
     return masks
 
 
-GRAPH = Engine(tf, _multi_hot, _padded, shape_of, _decode_masks)
+GRAPH = Engine(tf, _multi_hot, _padded, shape_of, _decode_masks, tf.gather)

@@ -26,11 +26,13 @@ from tfrecorder.loading.order import (
 )
 from tfrecorder.loading.parsing import parser
 from tfrecorder.loading.remote import refuse_unread
+from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
 from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
 #: overhead per element costs more than the parallelism gains.
@@ -38,39 +40,68 @@ SMALL_RECORD_BYTES = 16 * 2**10
 
 
 def read_dataset(
-    directory: str | os.PathLike[str], split: str | None, chosen: LoadOptions
+    directory: Datasets, split: str | None, chosen: LoadOptions
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns."""
-    refuse_unread(storage.given_path(directory))
     if (rank := chosen.rank).world > 1:
         chosen = dataclasses.replace(chosen, shard=rank[:2])
+    if chosen.is_by_number or not isinstance(directory, (str, os.PathLike)):
+        return _read_by_number(directory, split, chosen)
+    refuse_unread(storage.given_path(directory))
     following = Following(directory, chosen) if chosen.follow else None
     stored = following.look() if following else open_dataset(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if name is not None:
-        return _load_split(stored, name, chosen, following)
-    return {name: _load_split(stored, name, chosen, following) for name in stored.splits}
+        return _load_split(stored, name, chosen, following=following)
+    return {name: _load_split(stored, name, chosen, following=following) for name in stored.splits}
+
+
+def _read_by_number(
+    directory: Datasets, split: str | None, options: LoadOptions
+) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
+    """What `load` returns where records are read by number, in the order of `batches`."""
+    for name in ("follow", "cache"):
+        if getattr(options, name):
+            words = "it reads one dataset, and does not choose; `tfrecorder.batches` can follow one"
+            raise OptionError.of(name, getattr(options, name), f"{words} with `where`.")
+    members, shares = open_members(directory, options)
+
+    def one(name: str) -> tf.data.Dataset:
+        found = record_set(members, name, options, options.balance, options.epoch_size, shares)
+        refuse_sizes(found.stored, options, options.batch_size)
+        return _load_split(found.stored, found.split, options, found)
+
+    if split is not None:
+        return one(split)
+    names = [name for name in members[0].splits if all(name in one.splits for one in members)]
+    return {name: one(name) for name in names}
 
 
 def _load_split(
-    stored: StoredDataset, split: str, options: LoadOptions, following: Following | None
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
+    chosen: RecordSet | None = None,
+    following: Following | None = None,
 ) -> tf.data.Dataset:
-    records = None if following else _count(stored, split, options)
+    records = None if following else _count(stored, split, options, chosen)
     if records is not None:
         _check_start(records, options)
-    dataset = _decoded(stored, split, records, options, following)
+    dataset = _decoded(stored, split, records, options, chosen, following)
     if records is not None:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
     return dataset.prefetch(ahead).with_options(_tf_options(split, options))
 
 
-def _count(stored: StoredDataset, split: str, options: LoadOptions) -> int | None:
+def _count(
+    stored: StoredDataset, split: str, options: LoadOptions, chosen: RecordSet | None
+) -> int | None:
     """The number of records that this host reads; None if not known."""
+    if chosen is not None:
+        return records_of(share_of(chosen, options))
     records = stored.records(split)
-    if options.is_exact:
-        return records_of(share_of(stored, split, options))
     if options.shard is None:
         return records
     if records is None:
@@ -94,6 +125,7 @@ def _decoded(
     split: str,
     records: int | None,
     options: LoadOptions,
+    chosen: RecordSet | None,
     following: Following | None,
 ) -> tf.data.Dataset:
     """The elements, in order or shuffled, and batched if asked for."""
@@ -106,13 +138,13 @@ def _decoded(
         "deterministic": options.is_deterministic(split),
     }
     held = 0
-    if shuffled and not options.is_exact and not following:
+    if shuffled and chosen is None and not following:
         held = shuffle_records(held_bytes(stored, split, options), records, options)
     skipped = options.step * (options.batch_size or 1)
     if following:
         dataset = read_followed(following, split, shuffled, options)
-    elif options.is_exact:
-        dataset = numbers(share_of(stored, split, options), options)
+    elif chosen is not None:
+        dataset = numbers(chosen, share_of(chosen, options), options)
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
@@ -126,12 +158,12 @@ def _decoded(
         dataset = dataset.cache(_cache_path(stored, split, options))
     if held:
         dataset = shuffle(dataset, held, "records", options)
-    if options.augment and not options.is_exact:
-        dataset = tf.data.Dataset.zip(dataset, random_draws(options))
+    if options.augment and chosen is None:
+        dataset = tf.data.Dataset.zip(dataset, {"drawn": random_draws(options)})
     if skipped:  # before decoding: skipped records are only read
         dataset = dataset.skip(skipped)
-    if options.is_exact:
-        dataset = read(stored, split, dataset)
+    if chosen is not None:
+        dataset = read(chosen, dataset)
     if by_batch:
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order; otherwise the short last batch could come first.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 Path: TypeAlias = str | os.PathLike[str]
+#: One dataset, several, or several with how much of an epoch each is.
+Datasets: TypeAlias = Path | Sequence[Path] | Mapping[str, float]
 OnDataflow: TypeAlias = Literal["DataflowRunner"]
 Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | Path | IO[Any]"
 
@@ -152,12 +154,16 @@ class ReadKeywords(_Keys, total=False):
     inputs: Sequence[str] | str | None
     targets: Sequence[str] | None
     max_boxes: int | None
+    where: Mapping[str, Any] | Callable[[Any], Any] | None
+    classes: str | Mapping[Any, Any] | None
 
 
 class _Epochs(ReadKeywords, total=False):
     follow: bool
     shard: tuple[int, int] | None
     ram_budget: int | str | None
+    balance: Any  # a name, a mapping, or an array
+    epoch_size: int | None
 
 
 class _Loading(_Epochs, total=False):

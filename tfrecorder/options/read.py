@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,6 +47,35 @@ def _check_names(value: Any) -> str | None:
 
 def _check_dtype(value: Any) -> str | None:
     return OneOf(*DTYPES)(name_of_dtype(value))
+
+
+def check_where(value: Any) -> str | None:
+    """What is wrong with a condition, or None."""
+    if callable(value) or (isinstance(value, Mapping) and value):
+        return None
+    return "give columns with values, such as `{'label': 'cat'}`, or a function of a frame."
+
+
+def _check_classes(value: Any) -> str | None:
+    if value in ("by name", "equal") or (isinstance(value, Mapping) and value):
+        return None
+    return (
+        "give 'by name', 'equal', or the classes with those that each is made of, such as "
+        "{'cat': ['cat', 'kitten'], 'dog': ['dog']}."
+    )
+
+
+def _check_balance(value: Any) -> str | None:
+    if (
+        isinstance(value, str)
+        or (isinstance(value, Mapping) and value)
+        or hasattr(value, "__len__")
+    ):
+        return None
+    return (
+        "give the name of a column, such as 'label'; a weight for each class, such as {'cat': 2, "
+        "'dog': 1}; or an array with a weight for each record."
+    )
 
 
 def _check_function(value: Any) -> str | None:
@@ -168,6 +197,23 @@ class ReadOptions(RecordOptions):
         "Pad the boxes of each image to this many, with zeros and the class -1, and leave out any "
         "more. Default: all of them; batches of `load` are then ragged.",
     )
+    where: Mapping[str, Any] | Callable[[Any], Any] | None = option(
+        None,
+        check_where,
+        "Only records for which this holds: columns, all of which must agree, each with a value, a "
+        "list of values, or a tuple of two numbers, which is a range with both ends in it, such as "
+        "`where={'label': ['cat', 'dog'], 'age': (18, None)}`; or a function from a frame, as "
+        "`Records.table()` gives it, to True or False for each row.",
+    )
+    classes: str | Mapping[Any, Any] | None = option(
+        None,
+        _check_classes,
+        "How the classes of several datasets become one list. 'by name': each name has one "
+        "integer; those of the first dataset keep theirs. 'equal': refuse other classes than "
+        "those of the first. Or new names, in the order of their integers, each with the classes "
+        "that it is made of, such as `classes={'cat': ['cat', 'kitten'], 'dog': ['dog']}`, also "
+        "for one dataset: records of any other class are left out. Default: 'by name'.",
+    )
 
     def _conflicts(self) -> Iterator[Fault]:
         for name in ("targets", "max_boxes"):
@@ -186,6 +232,11 @@ class ReadOptions(RecordOptions):
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
             words = "uint8 pixels are 0 to 255; give `dtype='float32'` for another range."
             yield "value_range", words
+
+    @property
+    def chooses(self) -> bool:
+        """True if not every record is read once, as it is stored."""
+        return self.where is not None or self.classes is not None
 
     @property
     def is_whole(self) -> bool:
@@ -231,6 +282,19 @@ class EpochOptions(ReadOptions):
         "Memory for the buffers of one split, in bytes or as text such as '4GiB'. Default: a "
         "quarter of what the process may use; of several processes on a machine, each its part.",
     )
+    balance: Any = option(
+        None,
+        _check_balance,
+        "How often each record comes. `balance='label'` makes each class as frequent; any other "
+        "column of texts each of its values, and one of numbers has the weights. Or a weight for "
+        "each class, such as `{'cat': 2, 'dog': 1}`, or for each record, as an array. In each "
+        "epoch a record, a class and a dataset come as often as expected, to the next whole "
+        "number.",
+        normal=lambda value: value,
+    )
+    epoch_size: int | None = option(
+        None, Whole(1), "Records in an epoch. Default: as many as there are, or as are chosen."
+    )
 
     @property
     def budget(self) -> int:
@@ -250,7 +314,17 @@ class EpochOptions(ReadOptions):
         dataclasses.replace(self, shard=found[:2])  # checks them together
         return found
 
+    @property
+    def chooses(self) -> bool:
+        return super().chooses or self.balance is not None or self.epoch_size is not None
+
     def _conflicts(self) -> Iterator[Fault]:
+        for name in ("balance", "epoch_size"):
+            if self.follow and getattr(self, name) is not None:
+                words = (
+                    "`follow` adds records, and goes with `where` alone; leave out one of the two."
+                )
+                yield name, words
         if self.follow and self.at is not None:
             yield "follow", f"`at={self.at}` reads no newer generation; leave out one of the two."
         if self.follow and self.shard is not None and self.shard[1] > 1:

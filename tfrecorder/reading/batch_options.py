@@ -61,12 +61,6 @@ class BatchOptions(EpochOptions):
     )
     layout: str = option("NHWC", OneOf("NHWC", "NCHW"), "Axes of images and masks: NHWC or NCHW.")
 
-    def mode(self, split: str) -> str:
-        """The mode of a split's `Order`."""
-        if self.shuffle is None:
-            return "exact" if split == "TRAIN" else "stored"
-        return self.shuffle if isinstance(self.shuffle, str) else ("stored", "exact")[self.shuffle]
-
     def share(self, records: int, split: str) -> Share:
         """What this process reads of an epoch."""
         rank, world, _ = self.rank

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.core.checks import is_whole
+from tfrecorder.core.checks import Whole, is_whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
-from tfrecorder.options.keywords import BatchKeywords
+from tfrecorder.options.keywords import BatchKeywords, Datasets
 from tfrecorder.options.memory import prefetched
+from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.batch_memory import BatchMemory
@@ -24,12 +24,11 @@ from tfrecorder.reading.collate import collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
-from tfrecorder.reading.order import Order, block_of
+from tfrecorder.reading.order import Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.record_bytes import RecordReader
-from tfrecorder.reading.records import fingerprint_of
-from tfrecorder.reading.stored_records import open_stored
+from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 from tfrecorder.reading.windows import WindowReader
 
 if TYPE_CHECKING:
@@ -41,9 +40,7 @@ _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 
 @takes(BatchKeywords, BatchOptions)
-def batches(
-    directory: str | os.PathLike[str], split: str, **options: Unpack[BatchKeywords]
-) -> Batches:
+def batches(directory: Datasets, split: str, **options: Unpack[BatchKeywords]) -> Batches:
     """A split as an iterable of NumPy batches, without TensorFlow; each `for` is one epoch.
 
     The arrays are new for each batch and may be written to: `torch.from_numpy` and
@@ -79,12 +76,15 @@ class Batches:
         epoch: the epoch of the next batch, from 0; after an epoch's last batch, the next epoch.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], split: str, options: BatchOptions
-    ) -> None:
-        following = Following(directory, options) if options.follow else None
-        stored = following.look() if following else open_stored(directory, options.at, options.keys)
-        name = stored.split(split)
+    def __init__(self, directory: Datasets, split: str, options: BatchOptions) -> None:
+        self._options, self._following, self._shares = options, None, None
+        if options.follow:
+            self._following = Following(directory, options)
+            members = [self._following.look()]
+        else:
+            members, self._shares = open_members(directory, options)
+        found = self._chosen(members, split)
+        stored = found.stored
         spec = refuse_sizes(stored, options, options.batch_size)
         if spec.is_ragged and options.map_fn is None:
             raise OptionError(
@@ -92,33 +92,42 @@ class Batches:
                 "`max_boxes`, choose other columns with `inputs` and `targets`, or pad the lists "
                 "in `map_fn`."
             )
-        self._options, self._following = options, following
         seed = seed_of(options.seed, world=1)
         self._has_own_seed = options.seed is None  # which no other process knows
-        self._elements = Elements(
-            of_any_size(stored, options) if following else stored, options, seed, options.layout
-        )
-        self._position = Position("", name, options.mode(name), seed)
+        any_size = of_any_size(stored, options) if self._following else stored
+        of_that = replace(found, stored=any_size)
+        self._elements = Elements(of_that, options, seed, options.layout)
+        self._position = Position("", found.split, found.mode(options.shuffle), seed)
         self._loop: object = None
-        self._read_from(stored)
+        self._read_from(found)
 
-    def _read_from(self, stored: StoredDataset) -> None:
-        """From now on, read this dataset's records: the position refers to them."""
-        self._stored, self._reader = stored, RecordReader(stored, self._position.split)
-        self._position = self._position_in(stored)
+    def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
+        balance, size = self._options.balance, self._options.epoch_size
+        return record_set(members, split, self._options, balance, size, self._shares)
+
+    def _read_from(self, records: RecordSet) -> None:
+        """From now on, read these records: the position refers to them."""
+        self._records, self._reader = records, records.reader()
+        self._position = self._position_in(records)
 
     def _divide(self) -> Share:
         """What this process reads of an epoch: asked each time, as processes connect or fork."""
-        share = self._options.share(self._reader.records, self._position.split)
+        share = self._options.share(self._records.size, self._position.split)
         if share.world > 1 and self._has_own_seed:
             self._go_to(replace(self._position, seed=COMMON_SEED))
             self._has_own_seed = False
         return share
 
-    def _position_in(self, stored: StoredDataset) -> Position:
-        """The position, but in this dataset's records."""
-        fingerprint = fingerprint_of(stored, self._position.split)
-        return replace(self._position, fingerprint=fingerprint, generation=stored.commit or 0)
+    def _position_in(self, records: RecordSet) -> Position:
+        """The position, but in these records."""
+        return replace(
+            self._position, fingerprint=records.fingerprint, generation=records.generation
+        )
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """By integer; None if no column or several columns have classes."""
+        return self._records.stored.class_names
 
     @property
     def epoch(self) -> int:
@@ -144,18 +153,27 @@ class Batches:
         self._divide()  # which may decide the seed
         return self._position.to_json()
 
+    def set_epoch(self, epoch: int) -> None:
+        """Read this epoch in the next loop, from its beginning, to skip epochs or to repeat one.
+
+        Raises:
+            OptionError: the value is not a whole number from 0.
+        """
+        require(Whole(0), epoch=epoch)
+        self._go_to(replace(self._position, epoch=int(epoch), next=0))
+        self._loop = None
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """With the next `for`, continue where a `state_dict` was taken.
 
         Raises:
             OptionError: it is from another dataset, split, shuffle or seed.
         """
-        stored = self._stored_at(state)
-        records = sum(one.records or 0 for one in stored.splits[self._position.split])
-        here = self._position_in(stored)
-        takes_seed = self._options.seed is None
-        position = here.with_saved(state, records, since=stored.since, takes_seed=takes_seed)
-        self._read_from(stored)
+        records = self._records_at(state)
+        takes_seed, since = self._options.seed is None, records.stored.since
+        here = self._position_in(records)
+        position = here.with_saved(state, records.size, since=since, takes_seed=takes_seed)
+        self._read_from(records)
         self._go_to(position)
         self._has_own_seed = False
         self._loop = None
@@ -164,12 +182,12 @@ class Batches:
         records = self._divide().records
         return type(self).__name__ + self._options.described(self._position, records)
 
-    def _stored_at(self, state: Mapping[str, Any]) -> StoredDataset:
-        """The dataset as of the generation that a position was saved in, if it has grown since."""
+    def _records_at(self, state: Mapping[str, Any]) -> RecordSet:
+        """The records as of the generation that a position was saved in, if some came since."""
         generation = state.get("generation") if isinstance(state, Mapping) else None
         if self._following is None or not is_whole(generation):
-            return self._stored
-        return self._following.look(generation)
+            return self._records
+        return self._chosen([self._following.look(generation)], self._position.split)
 
     def _go_to(self, position: Position) -> None:
         self._elements.seed = position.seed
@@ -195,8 +213,8 @@ class Batches:
         """The batches from the position to the end of its epoch, and the position after each."""
         if self._following is not None and not self._position.next:
             found = self._following.look()
-            if found.commit != self._stored.commit:
-                self._read_from(found)
+            if found.commit != self._records.stored.commit:
+                self._read_from(self._chosen([found], self._position.split))
                 share = self._divide()
         begin, start = self._position, self._position.next
         steps = share.steps(start)
@@ -205,12 +223,6 @@ class Batches:
             yield batch, begin.next_epoch() if step == steps else replace(begin, next=start)
         if not steps:
             self._go_to(begin.next_epoch())
-
-    def _order(self, position: Position) -> Order:
-        """The order of a position's epoch."""
-        records = self._reader.records
-        block = block_of(records, self._stored.bytes(position.split))
-        return Order(records, position.mode, position.seed, position.epoch, block)
 
     def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
         """The batches from a position to the end of its epoch, made ahead by threads."""
@@ -223,7 +235,7 @@ class Batches:
         ahead = parts * waiting
         # Those that wait, those being made, and those that the loop still has in hand.
         memory = BatchMemory((waiting + 4) * len(self._elements.spec.decoded))
-        order = self._order(position)
+        order = self._records.order(position.mode, position.seed, position.epoch)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
             reader: RecordReader | WindowReader = self._reader

@@ -10,6 +10,8 @@ import pandas as pd
 
 from tfrecorder.core.checks import nearest
 from tfrecorder.errors import OptionError
+from tfrecorder.options.option import require
+from tfrecorder.options.read import check_where
 
 Where = Mapping[str, Any] | Callable[[pd.DataFrame], Any]
 
@@ -34,17 +36,15 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
     >>> choose(frame, {"label": "cat", "age": (5, None)})[0]
     array([False, False,  True])
     """
+    require(check_where, where=where)
     chosen, fault = np.ones(len(frame), bool), None
     if callable(where):
         chosen = _by_function(frame, where)
-    elif isinstance(where, Mapping) and where:
+    else:
         for name, value in where.items():
             holds, absent = _in_column(frame, name, value)
             chosen &= holds
             fault = fault or absent
-    else:
-        words = "give columns with values, such as `{'label': 'cat'}`, or a function of a frame."
-        raise OptionError.of("where", where, words)
     if fault is None and not chosen.any():
         shown = where if callable(where) else dict(where)
         fault = OptionError.of("where", shown, "it holds for no row.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
 from typing import Any
+
+import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
@@ -59,6 +61,8 @@ class StoredDataset:
         note: what `dataset_info.json` said of its commit when it was opened; empty likewise.
         since: the commit that began it: what was there before was replaced.
         contents: for each split a checksum of all its shards; empty likewise.
+        class_maps: for several datasets as one, by the key of integers of classes: what those of
+            each dataset become, with the class -1 first.
     """
 
     directory: str
@@ -74,6 +78,7 @@ class StoredDataset:
     note: str = ""
     since: int = 0
     contents: Mapping[str, int] = dataclass_field(default_factory=dict)
+    class_maps: Mapping[str, Sequence[np.ndarray]] = dataclass_field(default_factory=dict)
 
     @property
     def features(self) -> dict[str, str]:

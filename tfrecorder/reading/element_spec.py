@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tfrecorder.errors import OptionError
 from tfrecorder.images.geometry import as_whole, place_boxes
 from tfrecorder.images.picture import Picture
@@ -38,6 +40,7 @@ class Engine:
         shape_of: an encoded image -> its height and width.
         decode_masks: encoded masks of an image's objects, the image's shape, what it becomes, and
             what is drawn for it -> uint8 of [n, height, width], placed as the image is.
+        take: values, and places among them -> the values there.
     """
 
     xp: Any
@@ -45,6 +48,7 @@ class Engine:
     padded: Callable[[Any, int, Any], Any]
     shape_of: Callable[[Any], Any]
     decode_masks: Callable[[Any, Any, Picture, Any], Any]
+    take: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class ElementSpec:
         pictures: what an image becomes, by the key of its column; those of masks and boxes too.
         image: the image that boxes are on.
         is_raw: images are stored as pixels.
+        class_maps: by the key of integers of classes, int64 of [members, 1 + most classes]: what
+            those of each member become where several datasets are read as one, -1 first.
         options: with `inputs="all"`, an element is a dict of every stored feature, without halves.
     """
 
@@ -69,6 +75,7 @@ class ElementSpec:
     pictures: Mapping[str, Picture]
     image: Field | None
     is_raw: bool
+    class_maps: Mapping[str, np.ndarray]
     options: ReadOptions
 
     @property
@@ -98,15 +105,23 @@ class ElementSpec:
             return (*picture.shape[:2], 1), "uint8"
         return picture.shape, picture.dtype
 
-    def element(self, values: Values, pixels: Values, drawn: Any, engine: Engine) -> Any:
+    def element(
+        self, values: Values, pixels: Values, drawn: Any, member: Any, engine: Engine
+    ) -> Any:
         """The element of one record; or of a batch, if it has no boxes.
 
         Args:
             values: of the record, by the keys of `parsed`.
             pixels: of `decoded`, by the key of their column.
             drawn: what is drawn for the record, if its images are random parts.
+            member: which of several datasets it is from, if their classes differ.
             engine: of all these arrays.
         """
+        if member is not None:
+            for key in self.class_maps.keys() & values.keys():
+                row = member * self.class_maps[key].shape[1]
+                flat = self.class_maps[key].reshape(-1)
+                values = {**values, key: engine.take(flat, values[key] + 1 + row)}
         if self.options.is_whole:
             return values | {field.encoded_key: pixels[field.key] for field in self.decoded}
 
@@ -179,7 +194,8 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     decoded = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
     if not options.decode:
         decoded = ()
-    spec = ElementSpec(inputs, targets, parsed, decoded, pictures, image, stored.raw, options)
+    maps = {key: _stacked(of_members) for key, of_members in stored.class_maps.items()}
+    spec = ElementSpec(inputs, targets, parsed, decoded, pictures, image, stored.raw, maps, options)
     for name, what, is_there in (
         ("max_boxes", "boxes", spec.has_boxes),
         ("augment", "images", spec.has_boxes or bool(decoded)),
@@ -188,6 +204,14 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
             words = f"no column that is read from {stored.directory} holds {what}; leave it out."
             raise OptionError.of(name, value, words)
     return spec
+
+
+def _stacked(maps: Sequence[np.ndarray]) -> np.ndarray:
+    """Rows of different lengths as one array, with -1 behind the shorter ones."""
+    stacked = np.full((len(maps), max(map(len, maps))), -1, np.int64)
+    for row, one in zip(stacked, maps, strict=True):
+        row[: len(one)] = one
+    return stacked
 
 
 def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:

@@ -10,7 +10,8 @@ import os
 from dataclasses import replace
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.commits import generations
 from tfrecorder.reading.dataset import StoredDataset
@@ -27,7 +28,9 @@ class Following:
         options: what an element holds.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], options: ReadOptions) -> None:
+    def __init__(self, directory: Datasets, options: ReadOptions) -> None:
+        if not isinstance(directory, (str, os.PathLike)):
+            raise OptionError.of("follow", True, "it reads one dataset; give one, or leave it out.")
         self.directory, self._options = storage.given_path(directory), options
         self._since: int | None = None
         self._last: int | None = None

@@ -106,7 +106,7 @@ def block_of(records: int, size: int) -> int:
     >>> block_of(1000, size=100_000_000)
     5
     """
-    return max(1, int(BLOCK_BYTES * records / max(1, size)))
+    return max(1, min(records, int(BLOCK_BYTES * records / max(1, size))))
 
 
 def derive_seed(seed: int, epoch: int, purpose: str) -> int:

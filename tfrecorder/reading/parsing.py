@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -16,7 +17,6 @@ from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.batch_memory import BatchMemory
-from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.decoding import (
     decode,
     decode_mask,
@@ -27,13 +27,14 @@ from tfrecorder.reading.decoding import (
 )
 from tfrecorder.reading.element_spec import NUMBERS, Engine, Values, spec_of
 from tfrecorder.reading.order import draws
+from tfrecorder.reading.record_set import RecordSet
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import Mask
 
 
 class Elements:
-    """Makes elements from a dataset's records.
+    """Makes elements from records.
 
     Attributes:
         spec: what they hold.
@@ -41,8 +42,9 @@ class Elements:
     """
 
     def __init__(
-        self, stored: StoredDataset, options: ReadOptions, seed: int, layout: str = "NHWC"
+        self, records: RecordSet, options: ReadOptions, seed: int, layout: str = "NHWC"
     ) -> None:
+        stored, self._records = records.stored, records
         self.spec, self.seed = spec_of(stored, options), seed
         self._channels_first = layout == "NCHW"
         self._is_ours = stored.form == "tfrecorder"
@@ -79,8 +81,12 @@ class Elements:
                 cannot be decoded; the message names the file and the byte.
         """
         options, drawn = self.spec.options, [None] * len(numbers)
+        members: Any = itertools.repeat(None)
         if options.augment:
             drawn = list(draws(self.seed, epochs, numbers))
+        if self.spec.class_maps:
+            members = self._records.members_of(np.array(numbers))
+        beside = list(zip(drawn, members, strict=False))
         axes = (0, 2, 3, 1) if self._channels_first else (0, 1, 2, 3)
         images = {key: array.transpose(axes) for key, array in pixels.items()}
 
@@ -88,12 +94,12 @@ class Elements:
             if is_unwanted():
                 raise UnwantedError
             slots = {key: array[begin + place] for key, array in images.items()}
-            values = self._parse(framed)
+            values, (drawn, member) = self._parse(framed), beside[place]
             filled = {
-                field.key: self._pixels(field, values, drawn[place], slots.get(field.key))
+                field.key: self._pixels(field, values, drawn, slots.get(field.key))
                 for field in self.spec.decoded
             }
-            return self.spec.element(values, filled, drawn[place], NUMPY)
+            return self.spec.element(values, filled, drawn, member, NUMPY)
 
         elements, function = reader.read(numbers, make), options.map_fn
         if function is None:
@@ -205,4 +211,4 @@ def _decode_masks(
     return np.stack([decode_mask(mask, picture, drawn)[:, :, 0] for mask in encoded])
 
 
-NUMPY = Engine(np, _multi_hot, _padded, shape_of, _decode_masks)
+NUMPY = Engine(np, _multi_hot, _padded, shape_of, _decode_masks, np.take)

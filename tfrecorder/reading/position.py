@@ -28,7 +28,7 @@ class Position:
     """How much of a split has been read, as a value.
 
     Attributes:
-        fingerprint: of the split's records.
+        fingerprint: of the split's records, and of how they are chosen.
         split: its name.
         mode: of the order, "stored", "exact" or "blocks".
         seed: of the order and of augmentation.
@@ -90,6 +90,8 @@ class Position:
                     remedy += "; begin a new epoch"
                 elif name == "fingerprint" and state["generation"] != self.generation:
                     remedy += f", as it was then: `at={state['generation']}`"
+                elif name == "fingerprint":
+                    remedy = _what_differs(str(state[name]), self.fingerprint) or remedy
                 raise OptionError(
                     f"{words}the position was saved with `{name}={state[name]!r}`, but this run "
                     f"has {here[name]!r}; {remedy}."
@@ -109,6 +111,21 @@ _REMEDIES = {
     "mode": "give the shuffle that the run began with",
     "seed": "give the seed that the run began with",
 }
+
+
+def _what_differs(saved: str, here: str) -> str | None:
+    """What to give again, if both runs read the same datasets, but choose from them otherwise."""
+    (data, *choice), (own, *own_choice) = saved.split(), here.split()
+    differ = {*choice} ^ {*own_choice}
+    if data != own or not differ:
+        return None
+    names = {word.partition("=")[0] for word in differ}
+    options = {
+        "where": "`where` and `classes`",
+        "balance": "`balance`, `epoch_size` and the weights of datasets",
+    }
+    words = " and ".join(options[name] for name in options if name in names)
+    return f"give the {words} of the run, or begin its epoch anew: `set_epoch`"
 
 
 @dataclass(frozen=True)

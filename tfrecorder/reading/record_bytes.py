@@ -32,18 +32,23 @@ class RecordReader:
 
     It can be pickled, without its open files; a forked process inherits them.
 
+    Args:
+        stored: the dataset.
+        split: its name.
+        chosen: which records of the split are numbered here, from 0; None is all.
+
     Attributes:
-        records: of the split.
+        records: how many there are.
         is_local: they are on a disk.
     """
 
-    def __init__(self, stored: StoredDataset, split: str) -> None:
-        self._stored = stored
+    def __init__(self, stored: StoredDataset, split: str, chosen: np.ndarray | None = None) -> None:
+        self._stored, self._chosen = stored, chosen
         self._shards = [shard for shard in stored.splits[split] if shard.records]
         counts = [shard.records or 0 for shard in self._shards]
         self._ends = list(itertools.accumulate(counts))
         self.is_local = all(storage.is_local(shard.path) for shard in self._shards)
-        self.records = sum(counts)
+        self.records = sum(counts) if chosen is None else len(chosen)
         self._forget()
 
     def _forget(self) -> None:
@@ -116,6 +121,8 @@ class RecordReader:
 
     def _place(self, number: int) -> tuple[ShardFile, int, int]:
         """The shard of a record, and where it is in it: offset and size, with the framing."""
+        if self._chosen is not None:
+            number = int(self._chosen[number])
         index = bisect.bisect_right(self._ends, number)
         places = self._places_of(index)
         offset, size = places[number - self._ends[index] + len(places)].tolist()

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import operator
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrecorder.core.checks import Whole
-from tfrecorder.options.keywords import ReadKeywords
+from tfrecorder.options.keywords import Datasets, ReadKeywords
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import seed_of
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.options.signature import takes
-from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.order import block_of
 from tfrecorder.reading.parsing import Elements
-from tfrecorder.reading.record_bytes import RecordReader
-from tfrecorder.reading.stored_records import open_stored
-from tfrecorder.reading.table import labels_of, table_of
+from tfrecorder.reading.record_set import open_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +25,12 @@ if TYPE_CHECKING:
 
 #: How many records an iteration reads together.
 _AT_ONCE = 64
+
+#: What an epoch has, which a sequence does not: what to do instead.
+_OF_EPOCHS = dict.fromkeys(
+    ("balance", "epoch_size"),
+    "records are a sequence; give it to `tfrecorder.batches` or `tfrecorder.torch.BatchSampler`",
+)
 
 
 class NumberInEpoch(int):
@@ -65,7 +65,9 @@ class Records(Sequence[Any]):
 
     Args:
         directory: what `convert` wrote; a TFDS directory; or TFRecord files on a local disk, whose
-            lengths are read once.
+            lengths are read once. Or a list of these, whose records are numbered one after the
+            other; or a dict with how much of an epoch each of them is, such as
+            `{"photos": 3, "drawings": 1}`.
         split: "TRAIN", "VALIDATION" or "TEST", in any usual spelling.
         **options: what an element holds.
 
@@ -74,9 +76,9 @@ class Records(Sequence[Any]):
         split: its name.
         seed: of `augment`, as given or drawn.
         has_own_seed: True if it was drawn, so that no other process knows it.
+        class_names: by integer; None if no column or several columns have classes.
         generation: the last one that is read, from 0.
-        since: the generation that began the numbering of the records.
-        block: records that `shuffle="blocks"` of `tfrecorder.batches` keeps together.
+        record_set: the records, and how often an epoch has each.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -87,20 +89,16 @@ class Records(Sequence[Any]):
         >>> image, label = records[7]  # doctest: +SKIP
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], split: str, **options: Unpack[ReadKeywords]
-    ) -> None:
-        self._options = ReadOptions.of(options)
-        self._stored = stored = open_stored(directory, self._options.at, self._options.keys)
-        self.split = stored.split(split)
-        self._reader = RecordReader(stored, self.split)
+    def __init__(self, directory: Datasets, split: str, **options: Unpack[ReadKeywords]) -> None:
+        self._options = ReadOptions.of(options, _OF_EPOCHS)
+        self.record_set = found = open_records(directory, split, self._options)
+        self.split, self.fingerprint = found.split, found.fingerprint
+        self.generation, self.class_names = found.generation, found.stored.class_names
+        self._reader = found.reader()
         self.has_own_seed = self._options.seed is None
         self.seed = seed_of(self._options.seed, world=1)
-        self._elements = Elements(stored, self._options, self.seed)
+        self._elements = Elements(found, self._options, self.seed)
         self._epoch = 0
-        self.fingerprint = fingerprint_of(stored, self.split)
-        self.generation, self.since = stored.commit or 0, stored.since
-        self.block = block_of(self._reader.records, stored.bytes(self.split))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, from 0, whose random parts `augment` draws.
@@ -130,7 +128,7 @@ class Records(Sequence[Any]):
             >>> table = records.table()  # doctest: +SKIP
             >>> cats = records[table.index[table["label"] == "cat"]]  # doctest: +SKIP
         """
-        return table_of(self._stored, self.split)
+        return self.record_set.table()
 
     def labels(self, column: str | None = None) -> np.ndarray:
         """The class of each record as an integer, in the order of the records.
@@ -149,7 +147,7 @@ class Records(Sequence[Any]):
         Example:
             >>> weights = 1 / np.bincount(records.labels())[records.labels()]  # doctest: +SKIP
         """
-        return labels_of(self._stored, self.split, column)
+        return self.record_set.labels(column)
 
     def __len__(self) -> int:
         return self._reader.records
@@ -200,17 +198,3 @@ class Records(Sequence[Any]):
         if not -len(self) <= index < len(self):
             raise IndexError(f"records[{index}]: there are {len(self)} records, numbered from 0.")
         return index % len(self)
-
-
-def fingerprint_of(stored: StoredDataset, split: str) -> str:
-    """A short text that tells the records of a split from others, wherever they are.
-
-    A correction keeps it, so that a training goes on with the corrected values.
-    """
-    shards = stored.splits[split]
-    if split in stored.contents:
-        told: object = (split, stored.records(split), stored.contents[split])
-    else:
-        told = [(os.path.basename(shard.path), shard.records, shard.bytes) for shard in shards]
-    text = repr(told)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

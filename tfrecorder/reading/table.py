@@ -65,7 +65,7 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
         OptionError: no column has classes, several have, or this one has none.
         DatasetError: as `table_of`.
     """
-    field = _class_column(stored, column)
+    field = class_column(stored, column)
     key = str(field.label_key)
     rows = _rows(stored, split, [field], [key])
     is_single = isinstance(field.kind, Label)
@@ -83,7 +83,12 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
     return labels
 
 
-def _class_column(stored: StoredDataset, column: str | None) -> Field:
+def class_column(stored: StoredDataset, column: str | None) -> Field:
+    """The column of this name, or the only one, that has classes.
+
+    Raises:
+        OptionError: no column has classes, several have, or this one has none.
+    """
     fields = {field.column: field for field in stored.fields if field.label_key is not None}
     if column is None and len(fields) == 1:
         return next(iter(fields.values()))

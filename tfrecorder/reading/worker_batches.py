@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,14 +96,14 @@ def end_with_parent(worker: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def start_method(directory: str, map_fn: Callable[..., Any] | None) -> str | None:
+def start_method(directories: Iterable[str], map_fn: Callable[..., Any] | None) -> str | None:
     """How workers start: by a fork, which needs no guard of `__main__`, where that serves.
 
     Raises:
         OptionError: workers that are not forked cannot be given this `map_fn`.
     """
     chosen = multiprocessing.get_start_method(allow_none=True)
-    if storage.scheme(directory) not in ("", "gs"):
+    if not {*map(storage.scheme, directories)} <= {"", "gs"}:
         chosen = "spawn"  # the clients' threads are not in a fork, where it would wait forever
     if chosen == "fork" or (chosen is None and sys.platform == "linux"):
         return "fork"

@@ -1,0 +1,276 @@
+"""What a reader reads: the records of one or several datasets, all or chosen ones, by number."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.core.checks import is_number
+from tfrecorder.errors import OptionError
+from tfrecorder.options.keywords import Datasets
+from tfrecorder.options.read import ReadOptions
+from tfrecorder.reading.choice import choose
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.joined import joined
+from tfrecorder.reading.joined_classes import LEFT_OUT, renamed
+from tfrecorder.reading.order import Order, block_of
+from tfrecorder.reading.record_bytes import RecordReader
+from tfrecorder.reading.sampling import SampledOrder, Sampling, checked, sampled, weights_of
+from tfrecorder.reading.stored_records import open_stored
+from tfrecorder.reading.table import class_column, labels_of, table_of
+from tfrecorder.schema.fields import class_field
+from tfrecorder.schema.kinds import Label
+
+
+@dataclass(frozen=True)
+class RecordSet:
+    """Records by number, from 0, and how often an epoch has each.
+
+    Attributes:
+        members: the datasets.
+        split: its name in the first of them.
+        stored: all of them as one.
+        shares: how much of an epoch each dataset is; None if that follows from their records.
+        chosen: the numbers of the records among all of the datasets, ascending; None is all.
+        sampling: which records an epoch has; None has each once.
+        fingerprint: a short text that tells these records and counts from others.
+    """
+
+    members: tuple[StoredDataset, ...]
+    split: str
+    stored: StoredDataset
+    shares: tuple[float, ...] | None
+    chosen: np.ndarray | None
+    sampling: Sampling | None
+    fingerprint: str
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        every = self.stored.records(self.split) or 0
+        return every if self.chosen is None else len(self.chosen)
+
+    @property
+    def size(self) -> int:
+        """How many records an epoch has."""
+        return self.records if self.sampling is None else self.sampling.size
+
+    @property
+    def block(self) -> int:
+        """Records that `shuffle="blocks"` keeps together."""
+        every = max(1, self.stored.records(self.split) or 0)
+        # Chosen records are as far apart as there are others between them.
+        near = block_of(every, self.stored.bytes(self.split))
+        return max(1, near * self.records // every)
+
+    @property
+    def generation(self) -> int:
+        """The last one that is read, from 0."""
+        return self.stored.commit or 0
+
+    def mode(self, shuffle: Any) -> str:
+        """The mode of the order, for a value of the option `shuffle`.
+
+        Raises:
+            OptionError: drawn records have no other order than the shuffled one.
+        """
+        if shuffle is None:
+            shuffle = self.split == "TRAIN" or self.sampling is not None
+        mode = shuffle if shuffle == "blocks" else ("exact" if shuffle else "stored")
+        if self.sampling is not None and mode != "exact":
+            words = "records that are drawn by weights or for `epoch_size` come in exact order"
+            raise OptionError.of("shuffle", shuffle, f"{words}; leave it out.")
+        return mode
+
+    def reader(self) -> RecordReader:
+        """Reads the records by these numbers."""
+        return RecordReader(self.stored, self.split, self.chosen)
+
+    def order(self, mode: str, seed: int, epoch: int) -> Order:
+        """The order of an epoch."""
+        return SampledOrder(self.size, mode, seed, epoch, self.block, self.sampling)
+
+    def members_of(self, numbers: np.ndarray) -> np.ndarray:
+        """The place of each record's dataset among the members, int64."""
+        counts = [one.records(one.split(self.split)) or 0 for one in self.members]
+        every = numbers if self.chosen is None else self.chosen[numbers]
+        return np.searchsorted(np.cumsum(counts), every, side="right")
+
+    def table(self) -> pd.DataFrame:
+        """All columns but the pictures, in the order of the numbers; classes as they are joined."""
+        frames = [table_of(one, one.split(self.split)) for one in self.members]
+        field = class_field(self.stored.fields)
+        if field is not None and isinstance(field.kind, Label):
+            maps = self.stored.class_maps.get(field.label_key or "")
+            for one, frame, becomes in zip(self.members, frames, maps or (), strict=False):
+                frame[field.column] = renamed(frame[field.column], one.fields, field, becomes)
+        frame = pd.concat(frames, ignore_index=True) if frames[1:] else frames[0]
+        return frame if self.chosen is None else frame.iloc[self.chosen].reset_index(drop=True)
+
+    def labels(self, column: str | None = None) -> np.ndarray:
+        """The classes of each record, as `labels_of` gives them; as they are joined."""
+        found = [labels_of(one, one.split(self.split), column) for one in self.members]
+        key = str(class_column(self.stored, column).label_key)
+        if maps := self.stored.class_maps.get(key):
+            found = [_mapped(labels, one) for labels, one in zip(found, maps, strict=True)]
+        labels = np.concatenate(found)
+        return labels if self.chosen is None else labels[self.chosen]
+
+    def sampled(
+        self, balance: Any, epoch_size: int | None, frame: pd.DataFrame | None = None
+    ) -> RecordSet:
+        """The same records, with how often an epoch has each.
+
+        Args:
+            balance: as `weights_of`; None weighs all records alike.
+            epoch_size: the length of an epoch; None takes the number of the records.
+            frame: `table()`, where it is there already.
+
+        Raises:
+            OptionError: `balance` does not fit these records, or a dataset that should be drawn
+                from has none.
+        """
+        if balance is None and epoch_size is None and self.shares is None:
+            return self
+        parts = np.zeros(self.records, np.int64)
+        if self.shares is not None:
+            parts = self.members_of(np.arange(self.records))
+        weights, groups = np.ones(self.records), parts
+        if isinstance(balance, (str, Mapping)):
+            frame = self.table() if frame is None else frame
+            label = class_field(self.stored.fields)
+            weights, groups = weights_of(balance, frame, label.column if label else None, parts)
+        elif balance is not None:
+            weights, every = checked(balance), self.stored.records(self.split)
+            if self.chosen is not None and weights.shape == (every,):
+                weights = weights[self.chosen]
+            if weights.shape != (self.records,):
+                words = f"it has the shape {weights.shape}, and there are {self.records:,} records."
+                raise OptionError(f"`balance`: {words}")
+        weights = checked(weights)
+        if self.shares is not None:
+            totals = np.bincount(parts, weights, len(self.members))
+            for one, share, total in zip(self.members, self.shares, totals, strict=True):
+                if share and not total:
+                    words = f"no record of {one.directory} is chosen, and its weight is {share!r}"
+                    raise OptionError(f"{words}; leave it out, or give it the weight 0.")
+            weights = weights * (np.array(self.shares) / np.where(totals, totals, 1))[parts]
+        found = sampled(weights, groups, epoch_size or self.records)
+        return replace(
+            self, sampling=found, fingerprint=f"{self.fingerprint} balance={found.fingerprint}"
+        )
+
+
+def open_records(
+    datasets: Datasets,
+    split: str,
+    options: ReadOptions,
+    balance: Any = None,
+    epoch_size: int | None = None,
+) -> RecordSet:
+    """The records of a split that options choose.
+
+    Args:
+        datasets: one, a list, or weights of several by directory.
+        split: in any usual spelling.
+        options: which records are read, and how classes are joined.
+        balance, epoch_size: as for `RecordSet.sampled`.
+
+    Raises:
+        OptionError: a condition holds for no record, datasets do not fit together, or a weight is
+            no number from 0.
+        DatasetError: as `open_stored`, or the split is not there.
+    """
+    members, shares = open_members(datasets, options)
+    return record_set(members, split, options, balance, epoch_size, shares)
+
+
+def open_members(
+    datasets: Datasets, options: ReadOptions
+) -> tuple[list[StoredDataset], tuple[float, ...] | None]:
+    """One or several datasets, and their weights if they have any.
+
+    Raises:
+        OptionError: a weight is no number from 0, or an option is for one dataset alone.
+        DatasetError: as `open_stored`.
+    """
+    shares = None
+    if isinstance(datasets, Mapping):
+        shares = tuple(datasets.values())
+        if not all(is_number(one) and 0 <= one < np.inf for one in shares) or not any(shares):
+            words = "give each dataset a finite weight from 0, not all 0."
+            raise OptionError.of("directory", dict(datasets), words)
+    every = [datasets] if isinstance(datasets, (str, os.PathLike)) else [*datasets]
+    if not every:
+        raise OptionError.of("directory", datasets, "give a dataset, or several.")
+    if len(every) > 1 and options.at is not None:
+        words = "each dataset has its own generations; give one dataset, or leave it out."
+        raise OptionError.of("at", options.at, words)
+    return [open_stored(one, options.at, options.keys) for one in every], shares
+
+
+def record_set(
+    members: Sequence[StoredDataset],
+    split: str,
+    options: ReadOptions,
+    balance: Any = None,
+    epoch_size: int | None = None,
+    shares: tuple[float, ...] | None = None,
+) -> RecordSet:
+    """As `open_records`, of opened datasets."""
+    name = members[0].split(split)
+    stored = joined(members, name, options)
+    texts = [fingerprint_of(one, one.split(split)) for one in members]
+    fingerprint = texts[0] if len(texts) == 1 else _digest("".join(texts).encode())
+    found = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint)
+    frame = None
+    leaves_out = any(LEFT_OUT in one for maps in stored.class_maps.values() for one in maps)
+    label = class_field(stored.fields)
+    if leaves_out or options.where is not None:
+        frame = found.table()
+        kept = np.ones(len(frame), bool)
+        if leaves_out and label is not None:
+            kept &= frame[label.column].notna().to_numpy()
+        if options.where is not None:
+            chosen, fault = choose(frame, options.where)
+            if fault is not None:
+                raise fault
+            kept &= chosen
+        numbers = np.flatnonzero(kept)
+        if not len(numbers):
+            raise OptionError("`where` and `classes` together leave no record; change one of them.")
+        text = f"{fingerprint} where={_digest(numbers.data)}"
+        found, frame = replace(found, chosen=numbers, fingerprint=text), frame.iloc[numbers]
+    return found.sampled(balance, epoch_size, frame)
+
+
+def fingerprint_of(stored: StoredDataset, split: str) -> str:
+    """A short text that tells the records of a split from others, wherever they are.
+
+    A correction keeps it, so that a training goes on with the corrected values.
+    """
+    shards = stored.splits[split]
+    if split in stored.contents:
+        told: object = (split, stored.records(split), stored.contents[split])
+    else:
+        told = [(os.path.basename(shard.path), shard.records, shard.bytes) for shard in shards]
+    return _digest(repr(told).encode())
+
+
+def _mapped(labels: np.ndarray, becomes: np.ndarray) -> np.ndarray:
+    if labels.dtype != object:
+        return becomes[labels + 1]
+    mapped = np.empty(len(labels), object)
+    for number, one in enumerate(labels):
+        mapped[number] = becomes[one + 1]
+    return mapped
+
+
+def _digest(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
