@@ -307,3 +307,27 @@ def test_several_images_of_one_size_have_that_shape() -> None:
     convert(frame.drop(columns="label"), "out", schema=schema, image_size=(20, 30))
     shapes = {name: one.shape for name, one in tfrecorder.info("out").columns.items()}
     assert shapes == {"image_uri": (20, 30, 3), "other_uri": (20, 30, 3)}
+
+
+def test_weights_of_classes_are_those_that_scikit_learn_calls_balanced() -> None:
+    labels = ["a"] * 6 + ["b"] * 2 + ["c"] + ["d"]
+    frame = photo_frame(10).assign(label=labels, split=["TRAIN"] * 9 + ["TEST"])
+    convert(frame, "out")
+    with pytest.warns(UserWarning, match="without a TRAIN record, 1: 'd'"):
+        weights = tfrecorder.info("out").class_weights()
+    assert weights == {0: 9 / (3 * 6), 1: 9 / (3 * 2), 2: 9 / (3 * 1), 3: 0.0}
+    of_records = [weights[label] for label in tfrecorder.Records("out", "TRAIN").labels()]
+    assert sum(of_records) == pytest.approx(9)  # so that the loss keeps its size
+
+
+def test_weights_of_integers_that_no_list_of_names_could_hold() -> None:
+    frame = pd.DataFrame({"split": "TRAIN", "x": range(3), "label": [7, 7, 5_000_000]})
+    convert(frame, "out", schema=Schema(split=Split(), x=Number(), label=Label()))
+    assert tfrecorder.info("out").class_weights() == {7: 0.75, 5_000_000: 1.5}
+
+
+def test_weights_of_classes_that_nobody_counted_are_refused(every: str) -> None:
+    convert(photo_frame(9).drop(columns="label"), "out")
+    for directory in (every, "out"):
+        with pytest.raises(tfrecorder.errors.DatasetError, match=r"np\.bincount"):
+            tfrecorder.info(directory).class_weights()

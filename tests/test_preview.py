@@ -192,7 +192,11 @@ def test_a_split_without_records_and_classes_without_train() -> None:
     rows += [("TEST", "gone.jpg", "a"), ("VALIDATION", PHOTOS[10], "b")]
     page = page_of(convert(rows))
     assert "TEST all 0 No records." in page.text
-    assert "Warning Class 'b' has no TRAIN record." in sentences("out")
+    text = sentences("out")
+    mended = "`tfrecorder.convert(…, stratify=True)` gives each split its share of every class."
+    assert f"Warning 1 class has no TRAIN record: 'b'. {mended}" in text
+    assert f"Warning 1 class has no VALIDATION record: 'a'. {mended}" in text
+    assert "no TEST record" not in text  # it has none at all
 
 
 def test_classes_are_named_and_the_rest_of_them_counted() -> None:
@@ -200,7 +204,13 @@ def test_classes_are_named_and_the_rest_of_them_counted() -> None:
     rows += [("TEST", PHOTOS[22 + n], f"c{n}") for n in range(5)]
     text = sentences(convert(rows))
     assert "5 classes have no TRAIN record: 'c0', 'c1', 'c2' and 2 more." in text
-    assert "Class 'many' has 21 times the TRAIN records of 'few'." in text
+    assert "Class 'many' has 21 times the TRAIN records of 'few'. `tfrecorder.batches(" in text
+
+
+@pytest.mark.parametrize(("many", "is_named"), [(10, False), (11, True)])
+def test_an_imbalance_beyond_ten_to_one_is_named(many: int, is_named: bool) -> None:
+    rows = [("TRAIN", photo, "many") for photo in PHOTOS[:many]] + [("TRAIN", PHOTOS[20], "few")]
+    assert ("times the TRAIN records" in sentences(convert(rows))) == is_named
 
 
 def test_findings_come_first_then_splits_labels_and_pictures(page: ReadPage) -> None:

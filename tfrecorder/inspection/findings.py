@@ -12,7 +12,7 @@ from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
 from tfrecorder.inspection.rendering import source_row
 
 #: A class this many times smaller than the largest is reported.
-IMBALANCE = 20
+IMBALANCE = 10
 
 #: How many names one sentence lists.
 NAMED = 3
@@ -125,22 +125,27 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
 
 
 def _labels(gathered: Gathered) -> Iterator[Remark]:
-    train = gathered.class_counts.get("TRAIN", {})
-    if not train or not gathered.counted:
+    if not gathered.counted:
         return
     names = dict.fromkeys(name for of in gathered.class_counts.values() for name in of)
-    absent = [name for name in names if not train.get(name)]
-    if absent:
-        if len(absent) == 1:
-            yield Remark(f"Class {_quoted(absent[0])} has no TRAIN record.", "labels")
-        else:
-            named = _first_few([_quoted(name) for name in absent])
-            yield Remark(f"{len(absent):,} classes have no TRAIN record: {named}.", "labels")
+    for split, counts in gathered.class_counts.items():
+        absent = [_quoted(name) for name in names if not counts.get(name)]
+        if counts and absent:
+            classes = counted(len(absent), "class has", "classes have")
+            yield Remark(
+                f"{classes} no {split} record: {_first_few(absent)}. "
+                "`tfrecorder.convert(…, stratify=True)` gives each split its share of every class.",
+                "labels",
+            )
+    train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}
+    if not train:
+        return
     most, least = max(train, key=train.__getitem__), min(train, key=train.__getitem__)
     if train[most] > IMBALANCE * train[least]:
         yield Remark(
             f"Class {_quoted(most)} has {train[most] / train[least]:,.0f} times the TRAIN records "
-            f"of {_quoted(least)}.",
+            f"of {_quoted(least)}. `tfrecorder.batches(…, balance='label')` gives each class as "
+            "often, and `tfrecorder.info(…).class_weights()` weighs the loss.",
             "labels",
         )
 

@@ -44,13 +44,15 @@ def frame_of(
     options = {}
     if stored.commit is not None:
         options = opened_commit(stored.directory, stored.commit).manifest["options"]
-    fields = stored.fields
     columns: dict[str, pd.Series] = {}
     plain = (options.get("schema") or {}).items()
-    order = [name for name, _ in plain] or [SPLIT_COLUMN, *(field.column for field in fields)]
+    order = [name for name, _ in plain] or [
+        SPLIT_COLUMN,
+        *(field.column for field in stored.fields),
+    ]
     splits_of = (name for name, kind in plain if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)
-    by_name = {field.column: field for field in fields if field.column in cells}
+    by_name = {field.column: field for field in stored.fields if field.column in cells}
     if split_column not in order:
         order = [split_column, *order]
     for name in order:

@@ -11,6 +11,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, class_words, counted, one_line, readable_bytes
+from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
@@ -120,6 +121,38 @@ class DatasetInfo(Report):
     @property
     def bytes(self) -> int:
         return sum(split.bytes for split in self.splits.values())
+
+    def class_weights(self) -> dict[int, float]:
+        """Weights of the classes in a loss, with which each class of TRAIN counts alike.
+
+        A class has n / (k * its records), for n records of k classes, as scikit-learn's "balanced".
+        A class without a TRAIN record has 0, and a warning names it.
+
+        Returns:
+            The weight of each class by its integer, in their order: Keras takes it as
+            `class_weight`, and torch `torch.tensor([*weights.values()])` as `weight`.
+
+        Raises:
+            DatasetError: the classes of TRAIN are not known.
+
+        Example:
+            >>> weights = tfrecorder.info("out").class_weights()  # doctest: +SKIP
+            >>> model.fit(train, class_weight=weights)  # doctest: +SKIP
+        """
+        of_train = (self.class_counts or {}).get("TRAIN", {})
+        counts = {name: count for name, count in of_train.items() if count}
+        if not (counts and self.num_classes):
+            raise DatasetError(
+                f"{self.directory}: it is not known how many TRAIN records each class has. Count "
+                f"those of a column: `np.bincount(tfrecorder.Records({self.directory!r}, 'TRAIN')"
+                ".labels('COLUMN'))`."
+            )
+        names = self.class_names
+        if absent := [name for name in names or () if name not in counts]:
+            warn(f"{self.directory}: classes without a TRAIN record, {class_words(absent)}.")
+        numbers = enumerate(names) if names else ((int(name), name) for name in counts)
+        mean = sum(counts.values()) / len(counts)
+        return {n: mean / counts[name] if name in counts else 0.0 for n, name in numbers}
 
     def _headline(self) -> str:
         return self.directory

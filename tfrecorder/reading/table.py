@@ -22,9 +22,9 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import gather, read_rows
 from tfrecorder.reading.frame_columns import cells_in, frame_of, name_key, table_keys
 from tfrecorder.reading.shard_tables import read_tables, those_of
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import Boxes, Image, Label, Mask
+from tfrecorder.schema.kinds import Boxes, Label
 
 
 def table_of(stored: StoredDataset, split: str) -> pd.DataFrame:
@@ -37,11 +37,8 @@ def table_of(stored: StoredDataset, split: str) -> pd.DataFrame:
     Raises:
         DatasetError: a record is damaged, or the dataset was replaced since it was opened.
     """
-    fields = [
-        field
-        for field in stored.fields
-        if not isinstance(field.kind, (Image, Mask)) or name_key(stored, field)
-    ]
+    nameless = [field for field in file_fields(stored.fields) if not name_key(stored, field)]
+    fields = [field for field in stored.fields if field not in nameless]
     rows = _rows(stored, split, fields, [key for field in fields for key in table_keys(field)])
     if rows is None:
         splits, cells = gather(stored, fields, [split])
@@ -68,18 +65,17 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
     field = class_column(stored, column)
     key = str(field.label_key)
     rows = _rows(stored, split, [field], [key])
-    is_single = isinstance(field.kind, Label)
-    if rows is not None and is_single:
-        return np.asarray(rows.column(key).to_numpy())
+    if rows is not None and isinstance(field.kind, Label):
+        return np.asarray(rows.column(key))
     if rows is not None:
-        lists = rows.column(key).to_pandas()
+        lists = rows.column(key).to_pylist()
     else:
         lists = [row.get(key, ()) for _, row in read_rows(stored, [split])]
-    if is_single:
+    if isinstance(field.kind, Label):
         return np.array([next(iter(values), NO_LABEL) for values in lists], np.int64)
     labels = np.empty(len(lists), object)
     for number, values in enumerate(lists):
-        labels[number] = np.asarray(values, np.int64)
+        labels[number] = np.array(values, np.int64)
     return labels
 
 
@@ -92,12 +88,11 @@ def class_column(stored: StoredDataset, column: str | None) -> Field:
     fields = {field.column: field for field in stored.fields if field.label_key is not None}
     if column is None and len(fields) == 1:
         return next(iter(fields.values()))
-    if column in fields:
-        return fields[column]
-    words = f"give one of {', '.join(map(repr, fields))}, which have classes."
-    if not fields:
-        words = f"no column of {stored.directory} has classes."
-    raise OptionError.of("column", column, words)
+    if column not in fields:
+        there = ", ".join(map(repr, fields)) or "none"
+        words = f"give a column with classes; {stored.directory} has {there}."
+        raise OptionError.of("column", column, words)
+    return fields[column]
 
 
 def _rows(
