@@ -72,14 +72,16 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
     values = [value] if alone else list(value)
     if pd.api.types.is_numeric_dtype(column):
         values = [_number(name, one) for one in values]
-    cells = column.explode()  # a row of several classes has each of them
-    there = {*cells}
+    # A row of several classes has each of them.
+    cells = column.explode() if column.dtype == object else column
+    meant = cells.isin(values).to_numpy()
+    there = {*cells[meant].unique()}
     fault = None
     if absent := [one for one in values if one not in there]:
         more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
         words = f"no row has {name!r} {absent[0]!r}{more}; write each exactly as the source did."
         fault = OptionError(f"`where`: {words}")
-    return frame.index.isin(cells.index[cells.isin(values)]), fault
+    return meant if cells is column else frame.index.isin(cells.index[meant]), fault
 
 
 def _in_range(column: pd.Series, ends: tuple[Any, ...]) -> np.ndarray:

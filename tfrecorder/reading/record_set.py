@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,10 +102,16 @@ class RecordSet:
         every = numbers if self.chosen is None else self.chosen[numbers]
         return np.searchsorted(np.cumsum(counts), every, side="right")
 
-    def table(self) -> pd.DataFrame:
-        """All columns but the pictures, in the order of the numbers; classes as they are joined."""
-        frames = [table_of(one, one.split(self.split)) for one in self.members]
+    def table(self, names: Collection[str] | None = None) -> pd.DataFrame:
+        """All columns but the pictures, in the order of the numbers; classes as they are joined.
+
+        Args:
+            names: as for `table_of`.
+        """
         field = class_field(self.stored.fields)
+        if names is not None and field is not None:
+            names = {*names, field.column}
+        frames = [table_of(one, one.split(self.split), names) for one in self.members]
         if field is not None and isinstance(field.kind, Label):
             maps = self.stored.class_maps.get(field.label_key or "")
             for one, frame, becomes in zip(self.members, frames, maps or (), strict=False):
@@ -143,7 +149,7 @@ class RecordSet:
             parts = self.members_of(np.arange(self.records))
         weights, groups = np.ones(self.records), parts
         if isinstance(balance, (str, Mapping)):
-            frame = self.table() if frame is None else frame
+            frame = self.table(_needed(None, balance)) if frame is None else frame
             label = class_field(self.stored.fields)
             weights, groups = weights_of(balance, frame, label.column if label else None, parts)
         elif balance is not None:
@@ -233,7 +239,7 @@ def record_set(
     leaves_out = any(LEFT_OUT in one for maps in stored.class_maps.values() for one in maps)
     label = class_field(stored.fields)
     if leaves_out or options.where is not None:
-        frame = found.table()
+        frame = found.table(_needed(options.where, balance))
         kept = np.ones(len(frame), bool)
         if leaves_out and label is not None:
             kept &= frame[label.column].notna().to_numpy()
@@ -248,6 +254,13 @@ def record_set(
         text = f"{fingerprint} where={_digest(numbers.data)}"
         found, frame = replace(found, chosen=numbers, fingerprint=text), frame.iloc[numbers]
     return found.sampled(balance, epoch_size, frame)
+
+
+def _needed(where: Any, balance: Any) -> set[str] | None:
+    """The columns that are looked at beside that of the classes; None if a function may look."""
+    if callable(where):
+        return None
+    return {*(where or ()), *([balance] if isinstance(balance, str) else ())}
 
 
 def fingerprint_of(stored: StoredDataset, split: str) -> str:

@@ -7,7 +7,7 @@ each record is read once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import pandas as pd
@@ -27,8 +27,13 @@ from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Boxes, Label
 
 
-def table_of(stored: StoredDataset, split: str) -> pd.DataFrame:
+def table_of(
+    stored: StoredDataset, split: str, names: Collection[str] | None = None
+) -> pd.DataFrame:
     """All columns of a split's records but the pictures, in the order of the records.
+
+    Args:
+        names: of the columns that are needed, if all of them are the dataset's own.
 
     Returns:
         The columns that `to_frame` gives, without those of images that have no file names.  The
@@ -39,6 +44,8 @@ def table_of(stored: StoredDataset, split: str) -> pd.DataFrame:
     """
     nameless = [field for field in file_fields(stored.fields) if not name_key(stored, field)]
     fields = [field for field in stored.fields if field not in nameless]
+    if names is not None and {*names} <= {field.column for field in fields}:
+        fields = [field for field in fields if field.column in names]
     rows = _rows(stored, split, fields, [key for field in fields for key in table_keys(field)])
     if rows is None:
         splits, cells = gather(stored, fields, [split])
