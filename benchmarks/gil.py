@@ -7,7 +7,8 @@ lock.  These times 2 ms, divided by the images of the run, are what a training l
 process has to wait for.  A thread that holds the lock and waits for a core is counted too, so other
 programs make the figures larger.  CPU seconds and images/s are measured in rounds without py-spy.
 
-    batches          `tfrecorder.batches` of 224x224 photographs, by the number of its threads
+    batches          `tfrecorder.batches` of 224x224 photographs, by the number of its threads; with
+                     workers `tfrecorder.torch.batches`, and the lock of the process that trains
     raw              the same of pictures of 128x128 that are stored as pixels
     Records          `records[numbers]`, a batch at a time, decoded and `decode=False`
     load             `tfrecorder.load` by option: the lock that tf.data and its answers take
@@ -113,6 +114,14 @@ def batches(directory: str, epochs: int = 1, **options: Any) -> Timed:
     return _epochs(loop, epochs)
 
 
+def tensors(directory: str, epochs: int = 1, **options: Any) -> Timed:
+    """Epochs of `tfrecorder.torch.batches`, after two batches of another."""
+    import tfrecorder.torch
+
+    loop = tfrecorder.torch.batches(directory, "TRAIN", batch_size=BATCH, seed=1, **options)
+    return _epochs(loop, epochs)
+
+
 def load(directory: str, epochs: int = 1, **options: Any) -> Timed:
     """Epochs of `tfrecorder.load`."""
     import tfrecorder
@@ -168,6 +177,7 @@ def make_cases(folder: Path, count: int) -> list[Case]:
     return [
         Case("batches, 1 thread", "gil:batches", {**sized, "num_threads": 1}),
         Case("batches, 2 threads", "gil:batches", {**sized, "num_threads": 2}),
+        Case("batches, 2 workers", "gil:tensors", {**sized, "num_workers": 2}, False, ("torch",)),
         Case("batches, float32", "gil:batches", {**sized, "num_threads": 1, "dtype": "float32"}),
         Case("batches, augment", "gil:batches", {**sized, "num_threads": 1, "augment": True}),
         Case("batches, raw", "gil:batches", {**small, "num_threads": 1}),

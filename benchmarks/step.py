@@ -1,6 +1,6 @@
 """How much a reader slows a training step that is bound by launching operations from Python.
 
-    step.py [--data DIR] [--rounds N] [--quick]
+    step.py [--data DIR] [--rounds N] [--quick] [--cases NAME;NAME]
 
 A step is 9,000 operations of torch on a tiny tensor, one after the other, as a training with small
 batches on a GPU launches them.  It runs alone, and then beside each reader of 224x224 photographs,
@@ -33,7 +33,7 @@ IMAGES, SECONDS = 2000, 10.0
 QUICK_IMAGES, QUICK_SECONDS = 500, 3.0
 
 ALONE, DEFAULT, ONE = "alone", "batches", "batches, 1 thread"
-LOADER = "DataLoader(Records), {} workers"
+LOADER, WORKERS = "DataLoader(Records), {} workers", "batches, {} workers"
 
 
 def beside(reader: str, seconds: float, **arguments: Any) -> Timed:
@@ -107,6 +107,8 @@ def make_cases(source: Any, folder: Any, count: int, seconds: float) -> list[Cas
         (ONE, "tensors", {**ours, "num_threads": 1}, ()),
         ("batches, 2 threads", "tensors", {**ours, "num_threads": 2}, ()),
         (DEFAULT, "tensors", ours, ()),
+        (WORKERS.format(1), "tensors", {**ours, "num_workers": 1}, ()),
+        (WORKERS.format(2), "tensors", {**ours, "num_workers": 2}, ()),
         (LOADER.format(1), "loader", {**ours, "workers": 1}, ()),
         (LOADER.format(2), "loader", {**ours, "workers": 2}, ()),
         ("load", "ours", {**ours, "size": SIZE}, ("tensorflow",)),
@@ -124,11 +126,15 @@ def main(arguments: list[str] | None = None) -> bool:
     parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few images, 3 seconds a case")
+    parser.add_argument("--cases", help="only these and the step alone, parted by ;")
     chosen = parser.parse_args(arguments)
     count, seconds = (QUICK_IMAGES, QUICK_SECONDS) if chosen.quick else (IMAGES, SECONDS)
     folder = chosen.data.resolve()
     source = raw.all_in_train(data.listed(data.photographs(folder, count), count))
-    results = harness.run_rounds(make_cases(source, folder, count, seconds), chosen.rounds, folder)
+    cases = make_cases(source, folder, count, seconds)
+    if chosen.cases:
+        cases = [case for case in cases if case.name in (ALONE, *chosen.cases.split(";"))]
+    results = harness.run_rounds(cases, chosen.rounds, folder)
     done = {result.case.name: result for result in results if result.rounds}
     if ALONE not in done:
         raise RuntimeError("torch is not installed: pip install torch")
@@ -139,13 +145,21 @@ def main(arguments: list[str] | None = None) -> bool:
     for name, result in done.items():
         words = "-" if name == ALONE else f"{rate[name]:,.0f}"
         rows.append([name, f"{result.median('step_ms'):.1f}", f"{stretch[name]:.2f}", words])
-    workers = LOADER.format(min(2, harness.cores()))
-    bars = [
-        Bar("beside `batches` with 1 thread / alone, ms a step", stretch[ONE], 1.1, False),
-        Bar("`batches` with 1 thread, images/s", rate[ONE], 600, True),
-        Bar(f"`batches` / {workers}, ms a step", stretch[DEFAULT] / stretch[workers], 1.0, False),
-        Bar(f"`batches` / {workers}, images/s", rate[DEFAULT] / rate[workers], 1.0, True),
-    ]
+    bars = []
+    if ONE in done:
+        bars += [
+            Bar("beside `batches` with 1 thread / alone, ms a step", stretch[ONE], 1.1, False),
+            Bar("`batches` with 1 thread, images/s", rate[ONE], 600, True),
+        ]
+    cores = min(2, harness.cores())
+    loader = LOADER.format(cores)
+    for name in (DEFAULT, WORKERS.format(cores)):
+        if name in done and loader in done:
+            longer, more = stretch[name] / stretch[loader], rate[name] / rate[loader]
+            bars += [
+                Bar(f"`{name}` / {loader}, ms a step", longer, 1.0, False),
+                Bar(f"`{name}` / {loader}, images/s", more, 1.0, True),
+            ]
     return harness.report("step", results, {"beside": rows}, bars)
 
 
