@@ -119,7 +119,7 @@ def _what_differs(saved: str, here: str) -> str | None:
     differ = {*choice} ^ {*own_choice}
     if data != own or not differ:
         return None
-    names = {word.partition("=")[0] for word in differ}
+    names = {word.partition(":")[0] for word in differ}
     options = {
         "where": "`where` and `classes`",
         "balance": "`balance`, `epoch_size` and the weights of datasets",

@@ -169,7 +169,7 @@ class RecordSet:
             weights = weights * (np.array(self.shares) / np.where(totals, totals, 1))[parts]
         found = sampled(weights, groups, epoch_size or self.records)
         return replace(
-            self, sampling=found, fingerprint=f"{self.fingerprint} balance={found.fingerprint}"
+            self, sampling=found, fingerprint=f"{self.fingerprint} balance:{found.fingerprint}"
         )
 
 
@@ -251,7 +251,7 @@ def record_set(
         numbers = np.flatnonzero(kept)
         if not len(numbers):
             raise OptionError("`where` and `classes` together leave no record; change one of them.")
-        text = f"{fingerprint} where={_digest(numbers.data)}"
+        text = f"{fingerprint} where:{_digest(numbers.data)}"
         found, frame = replace(found, chosen=numbers, fingerprint=text), frame.iloc[numbers]
     return found.sampled(balance, epoch_size, frame)
 
