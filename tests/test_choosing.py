@@ -359,7 +359,19 @@ MISTAKES: dict[str, tuple[Callable[[list[str]], Any], str]] = {
         lambda both: batches({both[0]: -1}, "TRAIN", **OPTIONS),
         "give each dataset a finite weight from 0, not all 0.",
     ),
-    "nothing": (lambda both: batches([], "TRAIN", **OPTIONS), "give a dataset, or several."),
+    "nothing": (
+        lambda both: batches([], "TRAIN", **OPTIONS),
+        "give a dataset, a list of several, or a dict",
+    ),
+    "a set": (lambda both: batches({*both}, "TRAIN", **OPTIONS), "give a dataset, a list"),
+    "no value": (
+        lambda both: batches(both[0], "TRAIN", where={"age": None}, **OPTIONS),
+        "no row has 'age' None",
+    ),
+    "a function that holds for none": (
+        lambda both: batches(both[0], "TRAIN", where=lambda table: table.age > 99, **OPTIONS),
+        "it holds for no row.",
+    ),
     "other classes": (
         lambda both: batches(both, "TRAIN", classes="equal", **OPTIONS),
         "has 3 classes ('cat', 'dog', 'eel')",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,8 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
             chosen &= holds
             fault = fault or absent
     if fault is None and not chosen.any():
-        shown = where if callable(where) else dict(where)
+        name = getattr(where, "__qualname__", "the function")
+        shown = name if callable(where) else dict(where)
         fault = OptionError.of("where", shown, "it holds for no row.")
     return chosen, fault
 
@@ -68,7 +69,7 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
     column = frame[name]
     if isinstance(value, tuple):
         return _in_range(column, value), None
-    alone = isinstance(value, (str, bytes)) or np.isscalar(value)
+    alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
     values = [value] if alone else list(value)
     if pd.api.types.is_numeric_dtype(column):
         values = [_number(name, one) for one in values]

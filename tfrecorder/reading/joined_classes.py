@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,8 @@ def renamed(
 def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field, list[np.ndarray]]:
     becomes: dict[str, int] = {}
     for number, sources in enumerate(classes.values()):
-        for source in [sources] if isinstance(sources, (str, int)) else sources:
+        alone = isinstance(sources, str) or not isinstance(sources, Iterable)
+        for source in [sources] if alone else sources:
             if becomes.setdefault(str(source), number) != number:
                 words = f"{source!r} becomes two classes; name it once."
                 raise OptionError.of("classes", dict(classes), words)

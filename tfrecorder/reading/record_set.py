@@ -212,9 +212,14 @@ def open_members(
         if not all(is_number(one) and 0 <= one < np.inf for one in shares) or not any(shares):
             words = "give each dataset a finite weight from 0, not all 0."
             raise OptionError.of("directory", dict(datasets), words)
-    every = [datasets] if isinstance(datasets, (str, os.PathLike)) else [*datasets]
-    if not every:
-        raise OptionError.of("directory", datasets, "give a dataset, or several.")
+    every: Sequence[Any] = [datasets]
+    if not isinstance(datasets, (str, os.PathLike)):
+        if not datasets or not isinstance(datasets, (Sequence, Mapping)):
+            words = (
+                "give a dataset, a list of several, or a dict with how much of an epoch each is."
+            )
+            raise OptionError.of("directory", datasets, words)
+        every = list(datasets)
     if len(every) > 1 and options.at is not None:
         words = "each dataset has its own generations; give one dataset, or leave it out."
         raise OptionError.of("at", options.at, words)

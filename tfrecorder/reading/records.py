@@ -184,8 +184,9 @@ class Records(Sequence[Any]):
             for field in dataclasses.fields(self._options)
             if getattr(self._options, field.name) != field.default
         }
-        if self._options.map_fn is not None:
-            given["map_fn"] = getattr(self._options.map_fn, "__qualname__", "a function")
+        for name, value in given.items():
+            if callable(value):
+                given[name] = getattr(value, "__qualname__", "a function")
         words = [f"{name}={value!r}" for name, value in given.items()]
         of_data = f"{self.split!r}, {len(self)} records, fingerprint={self.fingerprint!r}"
         return f"Records({', '.join([of_data, *words])})"
