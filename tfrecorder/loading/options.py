@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from tfrecorder.core.checks import Whole, above_zero, is_whole
 from tfrecorder.core.option import Fault, option
 from tfrecorder.options.image_size import check_image_size
 from tfrecorder.options.option import Options, names_of, refuse_unknown
-from tfrecorder.options.read import SEED, EpochOptions
+from tfrecorder.options.read import SEED, EpochOptions, path_text
 
 
 def _check_shuffle(value: Any) -> str | None:
@@ -20,13 +19,8 @@ def _check_shuffle(value: Any) -> str | None:
     return "give True, False, 'exact', or how many records to hold, at least 1."
 
 
-def _path(cache: Any) -> Any:
-    """Any path as text."""
-    return os.fspath(cache) if isinstance(cache, os.PathLike) else cache
-
-
 def _check_cache(value: Any) -> str | None:
-    path = _path(value)
+    path = path_text(value)
     if isinstance(path, bool) or (isinstance(path, str) and path):
         return None
     return "give True for memory, or a path for files."
@@ -74,7 +68,7 @@ class LoadOptions(EpochOptions):
         _check_cache,
         "Keep the decoded images after the first epoch (with `augment` or `decode=False` the "
         "stored bytes): True in memory, a path in files there.",
-        normal=_path,
+        normal=path_text,
     )
     start: tuple[int, int] | None = option(
         None,
@@ -120,7 +114,7 @@ class LoadOptions(EpochOptions):
     @property
     def is_by_number(self) -> bool:
         """True if records are read by number, in the order of `batches`."""
-        return self.shuffle == "exact" or self.chooses
+        return self.shuffle == "exact" or self.chooses or self.local_cache is not None
 
     def shuffles(self, split: str) -> bool:
         """True if the records of a split should be shuffled."""

@@ -156,6 +156,8 @@ class ReadKeywords(_Keys, total=False):
     max_boxes: int | None
     where: Mapping[str, Any] | Callable[[Any], Any] | None
     classes: str | Mapping[Any, Any] | None
+    local_cache: Path | None
+    cache_bytes: int | str | None
 
 
 class _Epochs(ReadKeywords, total=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from tfrecorder.images.limits import RESIZES
 from tfrecorder.options.image_size import check_image_size, sides
 from tfrecorder.options.option import Options
 from tfrecorder.options.ranks import Rank, memory_of_rank, this_rank
+from tfrecorder.storage.cache_folder import CacheFolder
+from tfrecorder.storage.uris import scheme
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
@@ -37,6 +40,18 @@ def _check_inputs(value: Any) -> str | None:
     if value == ALL:
         return None
     return _check_names(value) and f"{_check_names(value)} Or give 'all' for every one."
+
+
+def path_text(value: Any) -> Any:
+    """Any path as text."""
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _check_folder(value: Any) -> str | None:
+    path = path_text(value)
+    if not isinstance(path, str) or not path or scheme(path):
+        return "give a folder on a local disk, such as '/mnt/ssd/cache'."
+    return None
 
 
 def _check_names(value: Any) -> str | None:
@@ -214,6 +229,23 @@ class ReadOptions(RecordOptions):
         "that it is made of, such as `classes={'cat': ['cat', 'kitten'], 'dog': ['dog']}`, also "
         "for one dataset: records of any other class are left out. Default: 'by name'.",
     )
+    local_cache: str | None = option(
+        None,
+        _check_folder,
+        "A folder on a local disk that keeps what is read from a bucket: for the next epochs and "
+        "runs, and for other processes that give it too. Default: nothing is kept.",
+        normal=path_text,
+        metavar="FOLDER",
+    )
+    cache_bytes: int | str | None = option(
+        None,
+        Size((2**20, "1 MiB"), "500GiB"),
+        "The most that `local_cache` may hold, in bytes or as text such as '500GiB'. Once it is "
+        "full, everything else is read without being kept. Default: nine tenths of what its disk "
+        "has left.",
+        metavar="SIZE",
+        needs=("local_cache",),
+    )
 
     def _conflicts(self) -> Iterator[Fault]:
         for name in ("targets", "max_boxes"):
@@ -232,6 +264,14 @@ class ReadOptions(RecordOptions):
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
             words = "uint8 pixels are 0 to 255; give `dtype='float32'` for another range."
             yield "value_range", words
+
+    @property
+    def cache_folder(self) -> CacheFolder | None:
+        """`local_cache` and its limit; None if nothing is kept."""
+        if self.local_cache is None:
+            return None
+        limit = None if self.cache_bytes is None else parse_size(self.cache_bytes)
+        return CacheFolder(os.path.abspath(self.local_cache), limit)
 
     @property
     def chooses(self) -> bool:

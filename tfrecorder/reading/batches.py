@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,14 @@ from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
 from tfrecorder.options.signature import takes
+from tfrecorder.reading.ahead import AheadReader
 from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
-from tfrecorder.reading.order import Order
+from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.record_bytes import RecordReader
@@ -99,6 +101,7 @@ class Batches:
         self._elements = Elements(of_that, options, seed, options.layout)
         self._position = Position("", found.split, found.mode(options.shuffle), seed)
         self._loop: object = None
+        self._ahead: tuple[AheadReader, Position, RecordReader, Share, int] | None = None
         self._read_from(found)
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
@@ -128,6 +131,9 @@ class Batches:
     def class_names(self) -> tuple[str, ...] | None:
         """By integer; None if no column or several columns have classes."""
         return self._records.stored.class_names
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_ahead": None}
 
     @property
     def epoch(self) -> int:
@@ -235,13 +241,17 @@ class Batches:
         ahead = parts * waiting
         # Those that wait, those being made, and those that the loop still has in hand.
         memory = BatchMemory((waiting + 4) * len(self._elements.spec.decoded))
-        order = self._records.order(position.mode, position.seed, position.epoch)
+        order = self._order(position)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
-            reader: RecordReader | WindowReader = self._reader
-            if position.mode == "blocks" and not self._reader.is_local:
+            reader: RecordReader | WindowReader | AheadReader = self._reader
+            if self._reader.is_all_kept():
+                pass
+            elif position.mode == "blocks":
                 requests = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
                 reader = WindowReader(self._reader, order, requests)
+            elif position.mode == "exact":
+                reader = stack.enter_context(self._reading_ahead(position, share, order.block))
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
             tasks = self._tasks(order, reader, position.next, share, part, memory)
             results = map_ahead(pool, self._make, tasks, ahead + threads)
@@ -251,10 +261,37 @@ class Batches:
                     yield collate(made, task.pixels, task.is_empty)
                     made = []
 
+    def _order(self, position: Position) -> Order:
+        """The order of a position's epoch."""
+        return self._records.order(position.mode, position.seed, position.epoch)
+
+    @contextlib.contextmanager
+    def _reading_ahead(self, position: Position, share: Share, block: int) -> Iterator[AheadReader]:
+        """A reader that an epoch leaves to the next one, if it is read to its end."""
+        (ahead, *left), self._ahead = self._ahead or (None,), None
+        now = (self._reader, share, os.getpid())
+        if ahead is None or left != [position, *now]:
+            if ahead is not None:
+                ahead.close()
+            ahead = AheadReader(self._reader, self._coming(position, share), 2 * WINDOW * block)
+        try:
+            yield ahead
+        except BaseException:
+            ahead.close()
+            raise
+        self._ahead = ahead, position.next_epoch(), *now
+
+    def _coming(self, position: Position, share: Share) -> Iterator[int]:
+        """The numbers of the records that are read from a position on, in all epochs."""
+        while True:
+            for step in steps_of(self._order(position), share, position.next):
+                yield from step.numbers
+            position = position.next_epoch()
+
     def _tasks(
         self,
         order: Order,
-        reader: RecordReader | WindowReader,
+        reader: RecordReader | WindowReader | AheadReader,
         start: int,
         share: Share,
         part: int,
@@ -263,6 +300,8 @@ class Batches:
         for step in steps_of(order, share, start):
             if isinstance(reader, WindowReader):
                 reader.fetch(step.start)
+            elif isinstance(reader, AheadReader):
+                reader.fetch(len(step.numbers))
             pixels = self._elements.arrays(len(step.numbers), memory)
             for begin in range(0, len(step.numbers), part):
                 some = step.numbers[begin : begin + part]
@@ -292,7 +331,7 @@ class _Task:
         is_empty: the batch has no records; these only give its form.
     """
 
-    reader: RecordReader | WindowReader
+    reader: RecordReader | WindowReader | AheadReader
     numbers: list[int]
     begin: int
     epoch: int

@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -17,6 +18,8 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout, tfrecord
 from tfrecorder.reading.changed_shards import change_of, open_shard, read_in_words
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
+from tfrecorder.storage.cache_folder import CacheFolder
+from tfrecorder.storage.local_cache import LocalCache
 
 T = TypeVar("T")
 
@@ -36,14 +39,21 @@ class RecordReader:
         stored: the dataset.
         split: its name.
         chosen: which records of the split are numbered here, from 0; None is all.
+        folder: keeps on this machine what is read from a bucket; None for none.
 
     Attributes:
         records: how many there are.
         is_local: they are on a disk.
     """
 
-    def __init__(self, stored: StoredDataset, split: str, chosen: np.ndarray | None = None) -> None:
-        self._stored, self._chosen = stored, chosen
+    def __init__(
+        self,
+        stored: StoredDataset,
+        split: str,
+        chosen: np.ndarray | None = None,
+        folder: CacheFolder | None = None,
+    ) -> None:
+        self._stored, self._chosen, self._folder = stored, chosen, folder
         self._shards = [shard for shard in stored.splits[split] if shard.records]
         counts = [shard.records or 0 for shard in self._shards]
         self._ends = list(itertools.accumulate(counts))
@@ -53,7 +63,12 @@ class RecordReader:
 
     def _forget(self) -> None:
         self._places: dict[int, np.ndarray] = {}
-        self._files = OpenFiles()
+        cache = None
+        if self._folder is not None and not self.is_local:
+            shards = itertools.chain(*self._stored.splits.values())
+            listed = {shard.path: shard.listed for shard in shards if shard.listed is not None}
+            cache = LocalCache(self._folder, listed)
+        self._files = OpenFiles(cache)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if k not in ("_places", "_files")}
@@ -62,12 +77,19 @@ class RecordReader:
         vars(self).update(state)
         self._forget()
 
-    def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
+    def read(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[bytes, int], T],
+        held: Sequence[bytes | None] = (),
+    ) -> list[T]:
         """What `use` makes of each record, in the order of `numbers`.
 
         Args:
-            numbers: from 0 to `records` - 1; in a bucket, consecutive records are read together.
+            numbers: from 0 to `records` - 1; in a bucket, consecutive records are read together,
+                and all others at the same time.
             use: a record with its framing, and its place in `numbers` -> the result.
+            held: the records that were read before, and None for the others.
 
         Raises:
             DatasetError: a record is damaged, or `use` cannot take it (it raises ValueError); the
@@ -76,19 +98,31 @@ class RecordReader:
         if self.is_local:
             return [self._alone(number, at, use) for at, number in enumerate(numbers)]
         results: list[Any] = [None] * len(numbers)
-        for shard, run in self._runs(numbers):
-            first, last = run[0], run[-1]
-            data = self._files.read(shard, first.offset, last.offset + last.size - first.offset)
+        for at, (number, framed) in enumerate(zip(numbers, held, strict=False)):
+            if framed is not None:
+                try:
+                    results[at] = use(framed, at)
+                except ValueError as error:
+                    shard, offset, _ = self._place(number)
+                    raise damaged_record(shard, offset, error, self._stored.form) from error
+        missing = [at for at in range(len(numbers)) if not held or held[at] is None]
+        for shard, run, data in self._read_runs(list(self._runs(numbers, missing))):
             for place in run:
-                start = place.offset - first.offset
+                start = place.offset - run[0].offset
                 framed = data[start : start + place.size]
                 results[place.at] = self._used(shard, place.offset, framed, use, place.at)
         return results
 
-    def damaged(self, number: int, fault: object) -> DatasetError:
-        """The error for a record that is not as it was written."""
-        shard, offset, _ = self._place(number)
-        return damaged_record(shard, offset, fault, self._stored.form)
+    def is_kept(self, number: int) -> bool:
+        """Whether a record is known to be on this machine; asks nothing of a bucket."""
+        if self._located(number)[0] not in self._places:
+            return False
+        shard, offset, size = self._place(number)
+        return self._files.has(shard, offset, offset + size)
+
+    def is_all_kept(self) -> bool:
+        """Whether everything is on this machine, so that nothing has to be fetched ahead."""
+        return self.is_local or all(self._files.has(one, 0, one.bytes) for one in self._shards)
 
     def _alone(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
         shard, offset, size = self._place(number)
@@ -98,19 +132,45 @@ class RecordReader:
         self, shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
     ) -> T:
         try:
-            tfrecord.check_frame(framed)
+            try:
+                tfrecord.check_frame(framed)
+            except ValueError:
+                framed = self._files.read_again(shard, offset, framed)
+                tfrecord.check_frame(framed)
             return use(framed, at)
         except ValueError as error:
             raise damaged_record(shard, offset, error, self._stored.form) from error
 
-    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
-        """The places of records that touch each other and are read together."""
+    def _read_runs(
+        self, runs: list[tuple[ShardFile, list[_Wanted]]]
+    ) -> Iterator[tuple[ShardFile, list[_Wanted], bytes]]:
+        """Runs with their bytes, which are asked for at the same time."""
+
+        def read(one: tuple[ShardFile, list[_Wanted]]) -> tuple[ShardFile, list[_Wanted], bytes]:
+            shard, run = one
+            return shard, run, self._files.read(shard, run[0].offset, run[-1].end - run[0].offset)
+
+        for start in range(0, len(runs), storage.REMOTE_THREADS):
+            some = runs[start : start + storage.REMOTE_THREADS]
+            if all(self._files.has(shard, run[0].offset, run[-1].end) for shard, run in some):
+                yield from map(read, some)
+            else:
+                yield from storage.each(read, some, some[0][0].path)
+
+    def _runs(
+        self, numbers: Sequence[int], wanted: Sequence[int]
+    ) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
+        """The places of records that touch each other and are read together.
+
+        Args:
+            wanted: where in `numbers` they are.
+        """
         run: list[_Wanted] = []
         before: ShardFile | None = None
-        for at in sorted(range(len(numbers)), key=numbers.__getitem__):
+        for at in sorted(wanted, key=numbers.__getitem__):
             shard, offset, size = self._place(numbers[at])
             if before is not None:
-                touches = shard is before and run[-1].offset + run[-1].size == offset
+                touches = shard is before and run[-1].end == offset
                 if not touches or offset + size - run[0].offset > MOST_TOGETHER:
                     yield before, run
                     run = []
@@ -121,18 +181,28 @@ class RecordReader:
 
     def _place(self, number: int) -> tuple[ShardFile, int, int]:
         """The shard of a record, and where it is in it: offset and size, with the framing."""
-        if self._chosen is not None:
-            number = int(self._chosen[number])
-        index = bisect.bisect_right(self._ends, number)
+        index, number = self._located(number)
         places = self._places_of(index)
         offset, size = places[number - self._ends[index] + len(places)].tolist()
         return self._shards[index], offset, size
+
+    def _located(self, number: int) -> tuple[int, int]:
+        """The place of a record's shard among the shards, and its number among all of the split."""
+        if self._chosen is not None:
+            number = int(self._chosen[number])
+        return bisect.bisect_right(self._ends, number), number
 
     def _places_of(self, index: int) -> np.ndarray:
         """The index of a shard, read when first needed; two threads may both read it."""
         places = self._places.get(index)
         if places is None:
-            places = self._places[index] = read_places(self._stored, self._shards[index])
+            shard = self._shards[index]
+            read = partial(read_places, self._stored, shard)
+            cache = self._files.cache
+            places = (
+                read() if cache is None else cache.index(shard.path, read, partial(fits, shard))
+            )
+            self._places[index] = places
         return places
 
 
@@ -143,11 +213,20 @@ class _Wanted(NamedTuple):
     offset: int
     size: int
 
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
 
 class OpenFiles:
-    """Shards that stay open as long as this object lives; threads share it."""
+    """Shards that stay open as long as this object lives; threads share it.
 
-    def __init__(self) -> None:
+    Args:
+        cache: keeps what is read from a bucket.
+    """
+
+    def __init__(self, cache: LocalCache | None = None) -> None:
+        self.cache = cache
         self._numbers: dict[str, int] = {}
         self._of_thread = threading.local()
 
@@ -157,13 +236,37 @@ class OpenFiles:
             return os.pread(number, size, offset)
         if not storage.is_local(shard.path):
             with read_in_words(shard):
-                return read_at(self._remote(shard), offset, size)
+                if self.cache is None:
+                    return read_at(self._remote(shard), offset, size)
+                fetch = partial(self._fetch, shard)
+                return self.cache.read(shard.path, offset, offset + size, fetch)
         with open_shard(shard) as file:
             if len(self._numbers) < MOST_OPEN:  # no lock: a fork could leave it held
                 number = os.dup(file.fileno())
                 if self._numbers.setdefault(shard.path, number) != number:
                     os.close(number)
             return os.pread(file.fileno(), size, offset)
+
+    def has(self, shard: ShardFile, start: int, end: int) -> bool:
+        """Whether the cache has this range of a shard."""
+        return self.cache is not None and self.cache.has(shard.path, start, end)
+
+    def places(self, stored: StoredDataset, shard: ShardFile) -> np.ndarray:
+        """As `read_places`."""
+        read = partial(read_places, stored, shard)
+        if self.cache is None:
+            return read()
+        return self.cache.index(shard.path, read, partial(fits, shard))
+
+    def read_again(self, shard: ShardFile, offset: int, data: bytes) -> bytes:
+        """The same bytes once more, if they may be damaged here and whole in the bucket."""
+        if self.cache is None:
+            return data
+        self.cache.forget(shard.path, offset, offset + len(data))
+        return self.read(shard, offset, len(data))
+
+    def _fetch(self, shard: ShardFile, start: int, end: int) -> bytes:
+        return read_at(self._remote(shard), start, end - start)
 
     def _remote(self, shard: ShardFile) -> BinaryIO:
         """One file per thread, because we seek; unbuffered, because a buffer would read more."""
@@ -199,16 +302,18 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
     except (storage.UnreadableError, ValueError) as error:
         words = _damaged(path, f"it cannot be read: {error}", folder)
         raise (change_of(shard) or DatasetError(words)) from error
-    ends = places.sum(axis=1)
-    starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-    if (
-        len(places) != shard.records
-        or not np.array_equal(places[:, 0], starts)
-        or (len(ends) and ends[-1] != shard.bytes)
-    ):
+    if not fits(shard, places):
         words = _damaged(path, "it does not fit its shard", folder)
         raise change_of(shard) or DatasetError(words)
     return places
+
+
+def fits(shard: ShardFile, places: np.ndarray) -> bool:
+    """Whether these are the places of as many records as a shard has, one after the other."""
+    ends = places.sum(axis=1)
+    starts = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    is_whole = not len(ends) or ends[-1] == shard.bytes
+    return len(places) == shard.records and np.array_equal(places[:, 0], starts) and is_whole
 
 
 def _damaged(path: str, fault: str, directory: str) -> str:

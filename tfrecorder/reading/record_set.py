@@ -26,6 +26,7 @@ from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.reading.table import class_column, labels_of, table_of
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.kinds import Label
+from tfrecorder.storage.cache_folder import CacheFolder
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class RecordSet:
         chosen: the numbers of the records among all of the datasets, ascending; None is all.
         sampling: which records an epoch has; None has each once.
         fingerprint: a short text that tells these records and counts from others.
+        folder: keeps on this machine what is read from a bucket; None for none.
     """
 
     members: tuple[StoredDataset, ...]
@@ -49,6 +51,7 @@ class RecordSet:
     chosen: np.ndarray | None
     sampling: Sampling | None
     fingerprint: str
+    folder: CacheFolder | None = None
 
     @property
     def records(self) -> int:
@@ -90,7 +93,7 @@ class RecordSet:
 
     def reader(self) -> RecordReader:
         """Reads the records by these numbers."""
-        return RecordReader(self.stored, self.split, self.chosen)
+        return RecordReader(self.stored, self.split, self.chosen, self.folder)
 
     def order(self, mode: str, seed: int, epoch: int) -> Order:
         """The order of an epoch."""
@@ -239,7 +242,8 @@ def record_set(
     stored = joined(members, name, options)
     texts = [fingerprint_of(one, one.split(split)) for one in members]
     fingerprint = texts[0] if len(texts) == 1 else _digest("".join(texts).encode())
-    found = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint)
+    folder = options.cache_folder
+    found = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint, folder)
     frame = None
     leaves_out = any(LEFT_OUT in one for maps in stored.class_maps.values() for one in maps)
     label = class_field(stored.fields)

@@ -33,6 +33,10 @@ _OF_EPOCHS = dict.fromkeys(
 )
 
 
+#: Options that change nothing of what is read.
+_OF_THE_MACHINE = ("local_cache", "cache_bytes")
+
+
 class NumberInEpoch(int):
     """The number of a record, with the epoch it is read in.
 
@@ -183,6 +187,7 @@ class Records(Sequence[Any]):
             field.name: getattr(self._options, field.name)
             for field in dataclasses.fields(self._options)
             if getattr(self._options, field.name) != field.default
+            and field.name not in _OF_THE_MACHINE
         }
         for name, value in given.items():
             if callable(value):

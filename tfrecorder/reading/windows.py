@@ -48,18 +48,13 @@ class WindowReader:
 
     def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
         """As `RecordReader.read`."""
-        return [self._read_one(number, at, use) for at, number in enumerate(numbers)]
+        return self._reader.read(numbers, use, [self._held(number) for number in numbers])
 
-    def _read_one(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
+    def _held(self, number: int) -> bytes | None:
         block, within = divmod(number, self._order.block)
-        future = self._blocks.get(block)
-        if future is None:  # forgotten, because this thread is far behind
-            return self._reader.read([number], lambda data, _: use(data, at))[0]
-        data = future.result()[within]
-        try:
-            return use(data, at)
-        except ValueError as error:
-            raise self._reader.damaged(number, error) from error
+        fetched = self._blocks.get(block)
+        # None if it was forgotten, because this thread is far behind.
+        return None if fetched is None else fetched.result()[within]
 
     def _read_block(self, block: int) -> list[bytes]:
         first = block * self._order.block

@@ -1,0 +1,315 @@
+"""A local folder that keeps blocks of remote files, for any number of processes.
+
+    FOLDER/counters                  bytes: see `Counters`; its lock guards every decision
+    FOLDER/DATASET/uri               the remote folder; whoever uses it holds a shared lock
+    FOLDER/DATASET/FILE@VERSION.data     the blocks, where the remote file has them; else holes
+    FOLDER/DATASET/FILE@VERSION.map      the state of each block
+    FOLDER/DATASET/FILE@VERSION.index    where the records are
+
+A block is written and then marked, so after a kill everything that is marked is whole.  A claim to
+fetch a block is the second in which it was made, so it ends by itself if its holder dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import hashlib
+import os
+import shutil
+import struct
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tfrecorder.storage.store import Description
+
+#: Bytes of a block: from a bucket, they take about as long as the bytes of one image.
+BLOCK = 2**19
+
+#: What the map says of a block: nothing, that its claim has ended, or that it is there; any other
+#: number is the second in which it was claimed.  Of all but the first the room is counted.
+_NOTHING, _ENDED, _THERE = 0, 1, 2**32 - 1
+_STATE = np.dtype("<u4")
+
+#: Whose a block is: it is there, another thread or process fetches it, the caller has to fetch it,
+#: or there is no room for it.
+HERE, THEIRS, OURS, FULL = range(4)
+
+#: Seconds after which a claim ends; and after which nobody waits for the lock any more.
+EXPIRY = 10
+
+_LOOK_SECONDS = 0.001
+
+#: What a disk gives at a time.  A file takes two pages beside its blocks: its map, and the disk's
+#: own list of where the blocks are.
+_PAGE = 4096
+_FILE_BYTES = 2 * _PAGE
+
+_COUNTERS, _URI, _UNREADY = "counters", "uri", ".unready"
+
+
+class Counters(NamedTuple):
+    """Bytes, of all processes together.
+
+    Attributes:
+        used: on the disk, now.
+        kept: fetched and kept, since the folder was made.
+        passed: fetched and not kept, because there was no room.
+    """
+
+    used: int = 0
+    kept: int = 0
+    passed: int = 0
+
+
+_FORM = struct.Struct("<3Q")
+
+
+@dataclass(frozen=True)
+class CachedFile:
+    """What is kept of one version of a remote file.
+
+    Attributes:
+        path: without the ending.
+        size: of the remote file, in bytes.
+    """
+
+    path: str
+    size: int
+
+    def states(self) -> np.ndarray:
+        states = np.zeros(-(-self.size // BLOCK), _STATE)
+        data = read_part(f"{self.path}.map", 0, states.nbytes)
+        states[: len(data) // _STATE.itemsize] = np.frombuffer(data, _STATE)
+        return states
+
+    def are_here(self) -> np.ndarray:
+        """Of each block, whether it is there."""
+        return self.states() == _THERE
+
+    def mark(self, first: int, end: int, state: int = _ENDED) -> None:
+        """Note of the blocks from `first` up to, not including, `end` that they have this state."""
+        data = np.full(end - first, state, _STATE).tobytes()
+        _write_part(f"{self.path}.map", first * _STATE.itemsize, data)
+
+    def put(self, first: int, data: bytes) -> None:
+        """Keep blocks, beginning with this one."""
+        _write_part(f"{self.path}.data", first * BLOCK, data)
+        self.mark(first, first - (-len(data) // BLOCK), _THERE)
+
+
+@dataclass(frozen=True)
+class CacheFolder:
+    """The folder of a cache, and the most that it may hold.
+
+    Attributes:
+        path: on a local disk.
+        limit: in bytes; None for nine tenths of what the disk has left.
+    """
+
+    path: str
+    limit: int | None = None
+
+    def most(self) -> int:
+        """`limit`, as it is now."""
+        if self.limit is not None:
+            return self.limit
+        return self.counters().used + shutil.disk_usage(self.path).free * 9 // 10
+
+    def counters(self) -> Counters:
+        data = read_part(os.path.join(self.path, _COUNTERS), 0, _FORM.size)
+        return Counters(*_FORM.unpack(data)) if len(data) == _FORM.size else Counters()
+
+    def file(self, path: str, told: Description) -> CachedFile:
+        """What is kept of a remote file, in the version that the store told."""
+        folder = os.path.join(self.path, _digest(os.path.dirname(path)))
+        return CachedFile(f"{folder}/{_digest(path)}@{_digest(repr(told))}", told.size)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        """A block that only one thread of one process is in: the descriptor of the counters."""
+        descriptor = os.open(os.path.join(self.path, _COUNTERS), os.O_RDWR | os.O_CREAT, 0o666)
+        until = time.monotonic() + EXPIRY
+        try:
+            while not _lock(descriptor):
+                if time.monotonic() > until:
+                    raise TimeoutError(f"a process that does nothing has locked {self.path}")
+                time.sleep(_LOOK_SECONDS)
+            yield descriptor
+        finally:
+            # Closing alone is not enough: a process forked in the meantime has the descriptor too.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def enter(self, files: Mapping[str, CachedFile]) -> list[int]:
+        """Use what is kept of files, by their paths, until the returned descriptors are closed.
+
+        If those of a dataset do not fit and no other process uses it, what is kept of its other
+        files goes: they are of older versions or generations.
+
+        Raises:
+            OSError: the folder cannot be used, as everywhere here.
+        """
+        datasets: dict[str, list[CachedFile]] = {}
+        for path, file in files.items():
+            datasets.setdefault(os.path.dirname(path), []).append(file)
+        return [self._enter(uri, of_dataset) for uri, of_dataset in datasets.items()]
+
+    def _enter(self, uri: str, files: Sequence[CachedFile]) -> int:
+        folder = os.path.dirname(files[0].path)
+        while True:
+            os.makedirs(folder, exist_ok=True)
+            descriptor = os.open(os.path.join(folder, _URI), os.O_RDWR | os.O_CREAT, 0o666)
+            if _lock(descriptor):
+                self._recount()
+                if self.counters().used + sum(file.size for file in files) > self.most():
+                    _remove_others(folder, {os.path.basename(file.path) for file in files})
+                    self._recount()
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), os.stat(os.path.join(folder, _URI))):
+                    break
+            os.close(descriptor)  # the folder was removed before we had the lock
+        os.pwrite(descriptor, uri.encode(), 0)
+        return descriptor
+
+    def claim(self, file: CachedFile, start: int, end: int, most: int) -> tuple[int, int]:
+        """Whose the blocks of a range are, from its beginning as far as they are the same's.
+
+        Returns:
+            HERE, THEIRS, OURS or FULL; and the block that ends these.
+        """
+        first, now = start // BLOCK, int(time.time())
+        with self._locked() as descriptor:
+            states, counters = file.states().astype(np.int64), self.counters()
+            own = 0 if states.any() else _FILE_BYTES
+            states = states[first : -(-end // BLOCK)]
+            is_new = states == _NOTHING
+            is_claimed = (states > _ENDED) & (abs(now - states) < EXPIRY)
+            no_room = is_new & (np.cumsum(is_new) * BLOCK + own > most - counters.used)
+            whose = np.select([states == _THERE, is_claimed, no_room], [HERE, THEIRS, FULL], OURS)
+            count = int(np.append(whose != whose[0], True).argmax())
+            after = first + count
+            if whose[0] == OURS:
+                used = counters.used + int(is_new[:count].sum()) * BLOCK + own
+                kept = counters.kept + min(after * BLOCK, file.size) - first * BLOCK
+                # First, because if it is killed here there is less room, and never too much used.
+                _put(descriptor, Counters(used, kept, counters.passed))
+                file.mark(first, after, now)
+            elif whose[0] == FULL:
+                passed = counters.passed + min(after * BLOCK, end) - start
+                _put(descriptor, counters._replace(passed=passed))
+        return int(whose[0]), after
+
+    def keep_index(self, file: CachedFile, data: bytes, most: int) -> None:
+        """Keep where the records of a file are, if there is room."""
+        path = f"{file.path}.index"
+        with self._locked() as descriptor:
+            counters = self.counters()
+            used = counters.used + _paged(len(data)) - _paged(_size(path))
+            if used <= most:
+                _put(descriptor, counters._replace(used=used))
+                _write_part(f"{path}{_UNREADY}", 0, data)
+                os.replace(f"{path}{_UNREADY}", path)
+
+    def clear(self, oldest: bool = False) -> list[str]:
+        """Remove the datasets that no process uses, or the oldest of them: their uris."""
+        removed: list[str] = []
+        with self._locked():
+            for uri, folder in self._datasets():
+                descriptor = os.open(os.path.join(folder, _URI), os.O_RDWR)
+                if _lock(descriptor) and not (oldest and removed):
+                    os.rename(folder, f"{folder}.{time.time_ns()}{_UNREADY}")
+                    removed.append(uri)
+                os.close(descriptor)
+        for left in glob.glob(os.path.join(glob.escape(self.path), f"*{_UNREADY}")):
+            shutil.rmtree(left, ignore_errors=True)
+        self._recount()
+        return removed
+
+    def datasets(self) -> dict[str, int]:
+        """The bytes that are kept of each dataset, by its uri."""
+        return {uri: _used(folder) for uri, folder in self._datasets()}
+
+    def _datasets(self) -> list[tuple[str, str]]:
+        """The uri and the folder of each dataset; the one that was used longest ago first."""
+        known = glob.glob(os.path.join(glob.escape(self.path), "*", _URI))
+        known = [path for path in known if not os.path.dirname(path).endswith(_UNREADY)]
+        by_age = sorted(known, key=os.path.getmtime)
+        return [(read_part(p, 0, _PAGE).decode(), os.path.dirname(p)) for p in by_age]
+
+    def _recount(self) -> None:
+        """Count again what is used: who is killed may have counted what it did not write."""
+        with self._locked() as descriptor:
+            used = sum(map(_used, glob.glob(os.path.join(glob.escape(self.path), "*", ""))))
+            _put(descriptor, self.counters()._replace(used=used))
+
+
+def read_part(path: str, offset: int, size: int) -> bytes:
+    """Bytes of a local file; fewer where it ends, none if it is not there."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
+        return os.pread(file.fileno(), size, offset)
+    return b""
+
+
+def _write_part(path: str, offset: int, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(descriptor, data[written:], offset + written)
+    finally:
+        os.close(descriptor)
+
+
+def close_all(descriptors: Iterable[int], close: Callable[[int], None] = os.close) -> None:
+    # A default, because at the interpreter's exit this module's own names may be None.
+    for descriptor in descriptors:
+        close(descriptor)
+
+
+def _put(descriptor: int, counters: Counters) -> None:
+    os.pwrite(descriptor, _FORM.pack(*counters), 0)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take a lock, or return False if somebody else has it."""
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _used(folder: str) -> int:
+    """What is used in the folder of a dataset."""
+    used = 0
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".map"):
+            states = np.frombuffer(read_part(entry.path, 0, entry.stat().st_size), _STATE)
+            used += int(np.count_nonzero(states)) * BLOCK + _FILE_BYTES
+        elif ".index" in entry.name:
+            used += _paged(entry.stat().st_size)
+    return used
+
+
+def _remove_others(folder: str, stems: Collection[str]) -> None:
+    for name in os.listdir(folder):
+        if name != _URI and name.partition(".")[0] not in stems:
+            os.remove(os.path.join(folder, name))
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+def _paged(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=10).hexdigest()
