@@ -110,7 +110,8 @@ class TensorBatches(of_arrays.Batches):
     def _made_by_workers(self, torch: Any, position: Position, share: Share) -> Iterator[Any]:
         """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
         options, workers = self._options, self._options.num_workers
-        if position.mode == "blocks" and not self._reader.is_local:
+        is_read_once = self._reader.is_local or options.local_cache is not None
+        if position.mode == "blocks" and not is_read_once:
             words = "each worker would read every block of a bucket; give another `shuffle`."
             raise OptionError.of("num_workers", workers, words)
         waiting = prefetched(self._batch_bytes(), options.budget)
