@@ -153,7 +153,7 @@ def test_load_reads_every_bucket_with_it(
 
 
 def test_load_says_what_it_cannot_do_with_it() -> None:
-    for name, value in {"cache": True, "follow": True, "shuffle": 100}.items():
+    for name, value in {"cache": True, "follow": True}.items():
         with pytest.raises(OptionError, match=f"^{name}="):
             tfrecorder.load("out", "TRAIN", local_cache="cache", **{name: value})
 
