@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from tfrecorder import storage
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
@@ -18,7 +20,7 @@ from tfrecorder.errors import DatasetError, OutputError
 from tfrecorder.exports.card_fields import CardFields, read_card_fields
 from tfrecorder.exports.croissant import croissant, made_by
 from tfrecorder.exports.readme import readme, sheet
-from tfrecorder.exports.record_table import columns_for, write_rows
+from tfrecorder.exports.record_table import record_table
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
@@ -126,9 +128,8 @@ def _write(
     unknown = [name for name in done if name not in known]
     hashes = zip(unknown, _sha256s(where, unknown), strict=True)
     sums = known | {name: (done[name].crc32c, sha256) for name, sha256 in hashes}
-    columns = columns_for(stored.fields)
-    write = partial(write_rows, directory=where, shards=newest.shards, columns=columns)
-    storage.publish_by(where, layout.RECORDS, write)
+    rows = record_table(stored)
+    storage.publish_by(where, layout.RECORDS, partial(pq.write_table, rows))
     size = storage.size(os.path.join(where, layout.RECORDS)) or 0
     (of_rows,) = _sha256s(where, [layout.RECORDS])
     listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}
@@ -137,7 +138,7 @@ def _write(
     name = fields.name or (own if own != DATASET_NAME else folder)
     provenance = made_by(newest.number, newest.manifest["kind"], newest.digest)
     stated = {"version": newest.info["version"], "prov:wasGeneratedBy": provenance}
-    document = croissant(gathered.info, fields, name, columns, listed, stated)
+    document = croissant(gathered.info, fields, name, rows.schema, listed, stated)
     findings = ["".join(text for text, _ in remark.parts) for remark in find(gathered)]
     pictures = sheet(gathered)
     files = {

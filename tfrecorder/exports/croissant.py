@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from tfrecorder.exports.card_fields import CardFields
-from tfrecorder.exports.record_table import PLACES
 from tfrecorder.format import layout
 from tfrecorder.reading.info import DatasetInfo, summed
-from tfrecorder.schema.keys import Feature
 from tfrecorder.version import __version__
 
-_TYPES = {"text": "sc:Text", "float": "cr:Float32", "bool": "sc:Boolean"}
+#: The types of values in Arrow that are not texts.
+_TYPES = {"int64": "cr:Int64", "float": "cr:Float32", "double": "cr:Float64", "bool": "sc:Boolean"}
 
 
 def croissant(
     info: DatasetInfo,
     fields: CardFields,
     name: str,
-    columns: Sequence[Feature],
+    schema: pa.Schema,
     files: Mapping[str, tuple[int, str]],
     stated: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def croissant(
         info: of the dataset.
         fields: what people state.
         name: of the dataset.
-        columns: of the table of records, beside `PLACES`.
+        schema: of the table of records.
         files: the size and the SHA-256 of each file, by name.
         stated: the properties of the dataset that follow from its commit.
     """
@@ -53,7 +54,7 @@ def croissant(
         **stated,
         "variableMeasured": _measured(info),
         "distribution": [_file(file, *sums) for file, sums in files.items()],
-        "recordSet": [*sets, _records(columns)],
+        "recordSet": [*sets, _records(info, schema)],
     }
 
 
@@ -100,17 +101,19 @@ def _counts(name: str, kinds: list[str], counts: Mapping[str, int | None]) -> di
     return _node("RecordSet", name, dataType=kinds, key=key, field=fields, data=rows)
 
 
-def _records(columns: Sequence[Feature]) -> dict[str, Any]:
+def _records(info: DatasetInfo, schema: pa.Schema) -> dict[str, Any]:
     words = "A row for each record: where it is, and its values but for the pixels."
-    fields = [_field(feature) for feature in (*PLACES, *columns)]
+    fields = [_field(info, column) for column in schema]
     fields[0]["references"] = {"field": {"@id": "splits/name"}}
     key = [{"@id": "records/split"}, {"@id": "records/record"}]
     return _node("RecordSet", "records", description=words, key=key, field=fields)
 
 
-def _field(feature: Feature) -> dict[str, Any]:
-    sides = ",".join(str(-1 if side is None else side) for side in feature.shape)
-    array = {"isArray": True, "arrayShape": sides} if sides else {}
-    source = {"fileObject": {"@id": layout.RECORDS}, "extract": {"column": feature.key}}
-    kind = _TYPES.get(feature.kind, "cr:Int64")
-    return _node("Field", f"records/{feature.key}", dataType=kind, source=source, **array)
+def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
+    is_list, known = pa.types.is_list(column.type), info.columns.get(column.name)
+    sides = known.shape if is_list and known else (None,)
+    shape = ",".join(str(-1 if side is None else side) for side in sides)
+    array = {"isArray": True, "arrayShape": shape} if is_list else {}
+    kind = _TYPES.get(str(column.type.value_type if is_list else column.type), "sc:Text")
+    source = {"fileObject": {"@id": layout.RECORDS}, "extract": {"column": column.name}}
+    return _node("Field", f"records/{column.name}", dataType=kind, source=source, **array)

@@ -1,57 +1,39 @@
-"""A row for each record of a dataset: what the tables of its shards hold, by the record's keys."""
+"""A row for each record of a dataset: where it is, and all its columns but pictures and bytes."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any, BinaryIO
+import os
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import RECORD_OF, planned_features
-from tfrecorder.reading.shard_tables import each_table
-from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import Feature
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.table import table_of
+from tfrecorder.schema.kinds import Bytes
 
-#: Where a record is: its split, its number in it, its shard.  No key of a record is one of these.
-PLACES = (Feature("split", "text"), Feature("record", "int64"), Feature("shard", "text"))
-
-_ARROW = {"text": pa.string(), "float": pa.float32(), "bool": pa.bool_()}
+#: Where a record is: its split, its number in it, the file of its shard.
+PLACES = ("split", "record", "shard")
 
 
-def columns_for(fields: Sequence[Field]) -> list[Feature]:
-    """The columns of the table beside `PLACES`: uris, classes, boxes, numbers and texts."""
-    labelled = [field for field in fields if not field.is_unlabelled]
-    places = [place.key for place in PLACES]
-    features = planned_features(labelled)
-    return [one for one in features if one.kind != "bytes" and one.key not in places]
-
-
-def write_rows(
-    file: BinaryIO, directory: str, shards: Sequence[Shard], columns: Sequence[Feature]
-) -> None:
-    """The rows of all records as Parquet, in their order; those of a few shards are in memory.
+def record_table(stored: StoredDataset) -> pa.Table:
+    """`PLACES`, and the columns of the schema by their names; arrays are flat.
 
     Raises:
-        DatasetError: a table cannot be read.
+        DatasetError: as `table_of`.
     """
-    types = {one.key: _ARROW.get(one.kind, pa.int64()) for one in (*PLACES, *columns)}
-    types |= {one.key: pa.list_(types[one.key]) for one in columns if one.shape}
-    keys = [column.key for column in columns]
-    before = Counter[str]()
-    with pq.ParquetWriter(file, pa.schema(types)) as writer:
-        for shard, rows in each_table(directory, shards, lambda _: [RECORD_OF.offset, *keys]):
-            offsets = rows[RECORD_OF.offset].to_numpy()
-            records = rows.take(np.argsort(offsets, kind="stable")[(offsets < 0).sum() :])
-            numbers = np.arange(len(records)) + before[shard.split]
-            before[shard.split] += len(records)
-            values: dict[str, Any] = {
-                "split": pa.repeat(shard.split.lower(), len(records)),
-                "record": pa.array(numbers),
-                "shard": pa.repeat(shard.file, len(records)),
-                **{key: records[key].cast(types[key]) for key in keys},
-            }
-            writer.write_table(pa.table(values, writer.schema))
+    without = {field.column for field in stored.fields if isinstance(field.kind, Bytes)}
+    frames = []
+    for split, shards in stored.splits.items():
+        frame = table_of(stored, split)
+        names = [os.path.basename(shard.path) for shard in shards]
+        of_shards = np.repeat(np.array(names, object), [shard.records or 0 for shard in shards])
+        values = (split.lower(), np.arange(len(frame)), of_shards)
+        others = frame.drop(columns=[name for name in frame if name in {*PLACES, *without}])
+        frames.append(others.assign(**dict(zip(PLACES, values, strict=True))))
+    whole = pd.concat(frames, ignore_index=True)
+    for name, column in whole.items():
+        if len(column) and isinstance(column.iloc[0], np.ndarray):
+            whole[name] = column.map(np.ravel)
+    order = [*PLACES, *(name for name in whole if name not in PLACES)]
+    return pa.Table.from_pandas(whole[order], preserve_index=False).replace_schema_metadata()

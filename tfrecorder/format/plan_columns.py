@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tfrecorder.schema.fields import SPOOLED, Field
-from tfrecorder.schema.keys import SOURCE_ID, Feature
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.keys import SOURCE_ID
 
 _PREFIX = "tfrecorder."
 
@@ -115,15 +114,6 @@ def is_of_place(name: str) -> bool:
 def value_columns(names: Iterable[str]) -> list[str]:
     """Those of these columns that hold values of a record."""
     return [name for name in names if name != SOURCE_ID and not is_fact(name)]
-
-
-def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
-    """The keys of a record that come from the table of its shard."""
-    for column in fields:
-        is_image = isinstance(column.kind, (Image, Mask))
-        for feature in column.features:
-            if feature.key == column.uri_key if is_image else feature.key != column.tfds_boxes_key:
-                yield feature
 
 
 def spool_columns(names: Iterable[str]) -> list[str]:

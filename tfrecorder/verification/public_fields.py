@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -86,6 +86,15 @@ def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
         return kind(shape=feature.shape)
     dtype = feature.kind if feature.kind in ("int64", "bool") else "float32"
     return kinds.Number(dtype=dtype, shape=feature.shape)
+
+
+def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
+    """The keys of a record that come from the table."""
+    for column in fields:
+        is_image = isinstance(column.kind, (kinds.Image, kinds.Mask))
+        for feature in column.features:
+            if feature.key == column.uri_key if is_image else feature.key != column.tfds_boxes_key:
+                yield feature
 
 
 def arrow_type(feature: Feature) -> Any:

@@ -24,14 +24,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import (
-    BASE,
-    POSITION_OF,
-    RECORD_OF,
-    REJECT_OF,
-    planned_features,
-    source_of,
-)
+from tfrecorder.format.plan_columns import BASE, POSITION_OF, RECORD_OF, REJECT_OF, source_of
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
@@ -54,6 +47,7 @@ from tfrecorder.verification.public_fields import (
     arrow_type,
     empty_value,
     fields_and_options,
+    planned_features,
     value_of,
     with_names,
 )
