@@ -73,6 +73,8 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "ruff>=0.9",
         "tensorflow-datasets>=4.9.7",
+        "pycocotools>=2.0.8",  # reads what export writes, in a test; and webdataset
+        "webdataset>=0.2.100",
         "types-tqdm",
         "build>=1.2",
         "nbclient>=0.10",

@@ -31,6 +31,7 @@ Read it:
 
 Give it to others:
     card           croissant.json, README.md and a table of the records, in the directory
+    export         COCO, a CSV, a folder of labels, or WebDataset
 
 Look at it and check it:
     info           splits, counts, classes, columns, sizes
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         ValidationError as ValidationError,
     )
     from tfrecorder.exports.card import card as card
+    from tfrecorder.exports.export import export as export
     from tfrecorder.format.example import parse_example as parse_example
     from tfrecorder.inspection.inspect import inspect as inspect
     from tfrecorder.inspection.preview import preview as preview
@@ -111,6 +113,7 @@ _HOMES = {
     "batches": "reading.batches",
     "benchmark": "loading.throughput",
     "card": "exports.card",
+    "export": "exports.export",
     "compact": "conversion.compact",
     "convert": "conversion.convert",
     "generations": "reading.commits",

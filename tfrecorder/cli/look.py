@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.options import options_of, record_options
+from tfrecorder.cli.options import at_option, option_of, options_of, record_options
 from tfrecorder.cli.output import complain, quiet_option, result_options, show
 from tfrecorder.cli.read import refuse_split
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.format.csv_cells import csv_of
+from tfrecorder.options.forms import FORMS
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.options.read import NamedKeys
 
@@ -138,6 +139,25 @@ def card(directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.exports.card import card as run
 
     show(run(directory, **options), as_json)
+
+
+@click.command(
+    help="""Write the dataset in DIRECTORY in a form of other tools, into OUTPUT_DIR.
+
+    Images stay byte for byte as they are stored. To continue an interrupted export, repeat the
+    command.""",
+    epilog="Example: tfrecorder export out flowers_coco --to coco",
+)
+@click.argument("directory")
+@click.argument("output_dir")
+@click.option("--to", type=click.Choice(FORMS), required=True, help="The form.")
+@at_option
+@option_of("progress")
+@result_options
+def export(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.exports.export import export as run
+
+    show(run(directory, output_dir, **options), as_json)
 
 
 def _page_of(directory: str) -> str:

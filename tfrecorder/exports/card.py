@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
 from tfrecorder import storage
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
@@ -20,7 +18,7 @@ from tfrecorder.errors import DatasetError, OutputError
 from tfrecorder.exports.card_fields import CardFields, read_card_fields
 from tfrecorder.exports.croissant import croissant, made_by
 from tfrecorder.exports.readme import readme, sheet
-from tfrecorder.exports.record_table import record_table
+from tfrecorder.exports.record_table import record_table, write_table
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
@@ -129,7 +127,7 @@ def _write(
     hashes = zip(unknown, _sha256s(where, unknown), strict=True)
     sums = known | {name: (done[name].crc32c, sha256) for name, sha256 in hashes}
     rows = record_table(stored)
-    storage.publish_by(where, layout.RECORDS, partial(pq.write_table, rows))
+    storage.publish_by(where, layout.RECORDS, partial(write_table, rows))
     size = storage.size(os.path.join(where, layout.RECORDS)) or 0
     (of_rows,) = _sha256s(where, [layout.RECORDS])
     listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}

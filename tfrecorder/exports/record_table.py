@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.table import table_of
@@ -28,12 +31,20 @@ def record_table(stored: StoredDataset) -> pa.Table:
         frame = table_of(stored, split)
         names = [os.path.basename(shard.path) for shard in shards]
         of_shards = np.repeat(np.array(names, object), [shard.records or 0 for shard in shards])
-        values = (split.lower(), np.arange(len(frame)), of_shards)
         others = frame.drop(columns=[name for name in frame if name in {*PLACES, *without}])
-        frames.append(others.assign(**dict(zip(PLACES, values, strict=True))))
+        numbers = np.arange(len(frame))
+        frames.append(others.assign(split=split.lower(), record=numbers, shard=of_shards))
     whole = pd.concat(frames, ignore_index=True)
     for name, column in whole.items():
         if len(column) and isinstance(column.iloc[0], np.ndarray):
             whole[name] = column.map(np.ravel)
     order = [*PLACES, *(name for name in whole if name not in PLACES)]
     return pa.Table.from_pandas(whole[order], preserve_index=False).replace_schema_metadata()
+
+
+def write_table(rows: pa.Table, file: BinaryIO) -> None:
+    """A table as Parquet."""
+    buffered = io.BufferedWriter(file)
+    pq.write_table(rows, buffered)
+    buffered.flush()
+    buffered.detach()

@@ -79,7 +79,7 @@ def to_frame(
     index = pd.Index([int(row) for row in rows], dtype=np.int64)
     frame = frame_of(stored, splits, cells, index)
     boxes = [field for field in stored.fields if isinstance(field.kind, Boxes) and field.gathered]
-    return _one_row_a_box(frame, boxes[0]) if boxes else frame
+    return one_row_a_box(frame, boxes[0]) if boxes else frame
 
 
 def read_rows(
@@ -124,7 +124,7 @@ def gather(
             return splits, cells
 
 
-def _one_row_a_box(frame: pd.DataFrame, field: Field) -> pd.DataFrame:
+def one_row_a_box(frame: pd.DataFrame, field: Field) -> pd.DataFrame:
     """Lists of boxes as one row per box; an image without boxes keeps one row."""
     kind = field.kind
     assert isinstance(kind, Boxes)
