@@ -36,7 +36,6 @@ from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.decoding import shape_of
 from tfrecorder.reading.frame import read_rows
-from tfrecorder.reading.records import fingerprint_of
 from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.reading.table import table_of
 from tfrecorder.schema.fields import class_field, file_fields
@@ -129,7 +128,9 @@ def export(
     without = forms.left_out(stored, to)
     tables = {split: table_of(stored, split) for split in stored.splits}
     names = forms.file_names(stored, tables, to)
-    _begin(out, {"to": to, "of": [fingerprint_of(stored, split) for split in stored.splits]})
+    _begin(
+        out, {"to": to, "of": storage.absolute(stored.directory), "commit": stored.note, "at": at}
+    )
     there, parts = {*storage.files_below(out)}, []
     for split, shards in stored.splits.items():
         ends = itertools.accumulate((shard.records or 0 for shard in shards), initial=0)
