@@ -26,6 +26,7 @@ from tfrecorder import errors
 #: Pages whose code needs what is not installed with the package; without it they are skipped.
 NEEDS = {
     "docs/pytorch.md": ["torch", "torchdata"],
+    "docs/choose.md": ["torch"],
     "docs/jax.md": ["grain", "jax"],
     "docs/stream-kafka.md": ["confluent_kafka"],
     "docs/interop.md": ["tensorflow_datasets"],

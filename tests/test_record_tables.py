@@ -161,3 +161,12 @@ def test_a_condition_of_remove_names_the_columns_of_the_frame(tmp_path: Path) ->
     tfrecorder.convert(frame, "out", schema=schema, **QUIET)
     tfrecorder.remove("out", {"photo": frame["photo"][0]}, **QUIET)
     assert set(tfrecorder.to_frame("out").index) == set(frame.index[1:])
+
+
+def test_records_are_taken_by_the_index_of_their_table(dataset: Path) -> None:
+    records = tfrecorder.Records(dataset, "TRAIN", decode=False)
+    rows = records.table()
+    chosen = rows.index[rows["label"] == "cat"]
+    assert len(chosen) > 1
+    (number,) = {label for _, label in records[chosen]}
+    assert tfrecorder.info(dataset).class_names[number] == "cat"  # type: ignore[index]

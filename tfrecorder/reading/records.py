@@ -165,7 +165,8 @@ class Records(Sequence[Any]):
         """
         if isinstance(number, slice):
             return self.__getitems__(range(*number.indices(len(self))))
-        if isinstance(number, (Sequence, np.ndarray)) and not isinstance(number, (str, bytes)):
+        is_list = isinstance(number, Sequence) and not isinstance(number, (str, bytes))
+        if is_list or bool(getattr(number, "ndim", 0)):  # also an index of pandas, and a tensor
             return self.__getitems__(number)
         return self.__getitems__([number])[0]
 
