@@ -16,8 +16,8 @@ programs make the figures larger.  CPU seconds and images/s are measured in roun
                      what it does once, as Beam's start
 
 Eight ranks on n cores follow from these: each has n/8 cores and a lock of its own, so it gets at
-most n/8 / (CPU an image) images/s, at which its training waits for the lock for that rate x (GIL
-held an image) of each second.
+most min(n/8 / (CPU an image), 1 / (GIL held an image)) images/s, at which its training waits for
+the lock for that rate x (GIL held an image) of each second.
 
 Needs py-spy (`pip install py-spy`) and the right to trace processes, as root has it and, in
 containers, the capability SYS_PTRACE.
@@ -233,7 +233,8 @@ def figures(results: Sequence[Result], name: str, count: int) -> list[float]:
         held, cpu, seconds = (
             statistics.median(writing.slopes(results, case, sizes, key)) for case, key in keys
         )
-        return [held, cpu, 1 / seconds]
+        # On a busy machine the larger one may seem to hold it for less: no figure, and no bar met.
+        return [held if held > 0 else float("nan"), cpu, 1 / seconds]
     found = {result.case.name: result for result in results}
     plain, spy = found[name], found[f"held: {name}"]
     images = plain.median("images")
@@ -250,7 +251,7 @@ def of_ranks(found: Mapping[str, Sequence[float]]) -> list[list[str]]:
     for name in OF_RANKS:
         if name in found:
             held, cpu, _ = found[name]
-            rates = [cores / RANKS / cpu for cores in CORES]
+            rates = [min(cores / RANKS / cpu, 1 / max(held, 1e-9)) for cores in CORES]
             rows.append([name, *(f"{rate:,.0f} ({rate * held:.0%})" for rate in rates)])
     return rows
 
