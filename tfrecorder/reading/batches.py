@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
-from tfrecorder.reading.position import Position, Share, steps_of
+from tfrecorder.reading.position import Position, Share, Step, steps_of
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 from tfrecorder.reading.windows import WindowReader
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 #: Names of the threads that decode, and of those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
+
+#: A batch, where in it some of its records begin, and its arrays to fill.
+_Task = tuple[Step, int, dict[str, np.ndarray]]
 
 
 @takes(BatchKeywords, BatchOptions)
@@ -253,12 +256,18 @@ class Batches:
             elif position.mode == "exact":
                 reader = stack.enter_context(self._reading_ahead(position, share, order.block))
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
+
+            def make(task: _Task) -> tuple[_Task, list[Any]]:
+                step, begin, pixels = task
+                some = step.numbers[begin : begin + part]
+                return task, self._elements.read(reader, some, step.epoch, pixels, begin)
+
             tasks = self._tasks(order, reader, position.next, share, part, memory)
-            results = map_ahead(pool, self._make, tasks, ahead + threads)
-            for task, elements in stack.enter_context(contextlib.closing(results)):
+            results = map_ahead(pool, make, tasks, ahead + threads)
+            for (step, _, pixels), elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
-                if task.is_last:
-                    yield collate(made, task.pixels, task.is_empty)
+                if len(made) == len(step.numbers):
+                    yield collate(made, pixels, step.is_empty)
                     made = []
 
     def _order(self, position: Position) -> Order:
@@ -304,37 +313,8 @@ class Batches:
                 reader.fetch(len(step.numbers))
             pixels = self._elements.arrays(len(step.numbers), memory)
             for begin in range(0, len(step.numbers), part):
-                some = step.numbers[begin : begin + part]
-                is_last = begin + part >= len(step.numbers)
-                yield _Task(reader, some, begin, order.epoch, pixels, is_last, step.is_empty)
-
-    def _make(self, task: _Task) -> tuple[_Task, list[Any]]:
-        of_batch = task.pixels, task.begin
-        return task, self._elements.read(task.reader, task.numbers, task.epoch, *of_batch)
+                yield step, begin, pixels
 
     def _batch_bytes(self) -> float:
         slots = self._elements.arrays(1, BatchMemory(0))
         return self._options.batch_size * max(1, sum(some.nbytes for some in slots.values()))
-
-
-@dataclass(frozen=True)
-class _Task:
-    """Some records of a batch.
-
-    Attributes:
-        reader: reads the records.
-        numbers: of the records.
-        begin: where they begin in the batch.
-        epoch: the epoch they are read in.
-        pixels: the whole batch's arrays to fill, by the key of the column.
-        is_last: they are the last of the batch.
-        is_empty: the batch has no records; these only give its form.
-    """
-
-    reader: RecordReader | WindowReader | AheadReader
-    numbers: list[int]
-    begin: int
-    epoch: int
-    pixels: dict[str, np.ndarray]
-    is_last: bool
-    is_empty: bool
