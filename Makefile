@@ -67,7 +67,7 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py
 
 bench-peers: $(PEERS)/installed
-	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading
+	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading choosing
 
 interop: $(INTEROP)/installed
 	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/test_docs.py tests/test_model_garden*.py \

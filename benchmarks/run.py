@@ -21,14 +21,14 @@ COMMANDS = (
     *("startup", "planning", "planning --scale", "planning --classes", "exactness"),
     *("writing --rehearse", "memory", "growth", "appending", "correcting", "reading", "raw"),
     *("by_number", "gil", "step", "bucket", "where_time_goes", "cost"),
-    *("peers_writing --rehearse", "peers_reading"),
+    *("peers_writing --rehearse", "peers_reading", "choosing"),
 )
 
 #: These compare with packages that `make bench-peers` installs, and run only if they are named.
-PEERS = ("peers_writing", "peers_reading")
+PEERS = ("peers_writing", "peers_reading", "choosing")
 
 #: These measure once: what they measure is steady, or takes too long.
-WITHOUT_ROUNDS = ("exactness", "planning --scale", "planning --classes")
+WITHOUT_ROUNDS = ("exactness", "choosing", "planning --scale", "planning --classes")
 
 
 def main() -> int:

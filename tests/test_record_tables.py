@@ -170,3 +170,16 @@ def test_records_are_taken_by_the_index_of_their_table(dataset: Path) -> None:
     assert len(chosen) > 1
     (number,) = {label for _, label in records[chosen]}
     assert tfrecorder.info(dataset).class_names[number] == "cat"  # type: ignore[index]
+
+
+def test_the_weighted_sampler_of_torch_hits_every_label(dataset: Path) -> None:
+    torch = pytest.importorskip("torch")
+    records = tfrecorder.Records(dataset, "TRAIN", image_size=8)
+    labels = torch.from_numpy(records.labels())
+    weights = torch.tensor([0.0, 1.0, 3.0, 0.0])[labels]  # by class, as record by record
+    drawn = torch.utils.data.WeightedRandomSampler(weights, 200, replacement=True)
+    loader = torch.utils.data.DataLoader(records, sampler=drawn, batch_size=20)
+    hit = torch.cat([found for _, found in loader])
+    assert set(hit.tolist()) == {1, 2}
+    numbers = list(torch.utils.data.WeightedRandomSampler(weights, 200, replacement=True))
+    assert [int(label) for _, label in records[numbers]] == labels[numbers].tolist()
