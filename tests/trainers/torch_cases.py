@@ -54,6 +54,7 @@ def same(tensors: Any, arrays: Any) -> None:
         {"decode": False},
         {"image_size": 40, "inputs": "all"},
         {"image_size": 40, "shard": (1, 5), "drop_remainder": False},
+        {"image_size": 40, "balance": "label", "epoch_size": 50},
     ],
 )
 def test_tensors_hold_what_the_arrays_hold(options: dict[str, Any], workers: int) -> None:
