@@ -9,7 +9,8 @@
 #   make lint         style, types, and which file may import which
 #   make format       let ruff format the code
 #   make docs         the site in site/
-#   make package      build the wheel and use it in a fresh environment
+#   make package      build the wheel twice, compare, and use it in a fresh environment
+#   make requirements pin what the container installs, with hashes
 #   make interop      read a dataset with DALI, the Model Garden and others (3 GB)
 #   make engines      the tests marked `engines`: engines and peers of over 100 MB (5 GB)
 #   make torture      the long tests: kills, full disks, damaged and hostile files
@@ -25,7 +26,7 @@ PEERS := $(VENV)/peers
 INTEROP := $(VENV)/interop
 ENGINES := $(VENV)/engines
 
-.PHONY: help demo test test-slow lint format docs plots package bench bench-peers interop engines torture clean
+.PHONY: help demo test test-slow lint format docs plots package requirements bench bench-peers interop engines torture clean
 
 help:
 	@sed -n '/^PYTHON/q; s/^# \{0,1\}//p' Makefile
@@ -62,6 +63,15 @@ plots: $(VENV)/installed-docs
 
 package: $(VENV)/installed-dev
 	$(BIN)/python scripts/smoke.py
+
+requirements: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet uv
+	echo "setuptools>=69" > build.in
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.12 --generate-hashes \
+	  --no-header --no-annotate --no-emit-index-url setup.py build.in --output-file pinned.txt
+	{ head -1 scripts/requirements.txt; cat pinned.txt; } > requirements.new
+	mv requirements.new scripts/requirements.txt
+	rm build.in pinned.txt
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/run.py

@@ -4,7 +4,8 @@
     python scripts/smoke.py --all        # with each from 3.10 to 3.13
     python scripts/smoke.py 3.12         # with these
 
-Builds the sdist, the wheel out of the sdist, and installs the wheel into an empty environment of
+Builds the sdist, the wheel out of the sdist, both twice, whose wheels must be the same bytes, and
+installs the wheel into an empty environment of
 each Python, in a folder that has the bundled photographs and nothing of the source.  There they are
 converted, verified and read without any extra, by the command line and by Python; then, with the
 extra `all`, converted once more, to the same bytes, and loaded.  Needs the package `build`; only
@@ -26,6 +27,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MINORS = range(10, 14)
+
+#: The time that a wheel gives to all its files, in s since 1970: the first that a ZIP can hold.
+EPOCH = "315532800"
 
 #: What a user does first, without any extra; each line of it fails loudly.
 FIRST_USE = """
@@ -108,7 +112,13 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> None:
 
 def build(folder: Path) -> Path:
     """The wheel, made from the sdist, so that the sdist is known to be whole."""
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    wheels = []
+    for built in (folder / "again", folder):
+        command = (sys.executable, "-m", "build", "--outdir", built, ROOT)
+        run(*command, cwd=folder, SOURCE_DATE_EPOCH=EPOCH)
+        wheels += [path.read_bytes() for path in built.glob("*.whl")]
+    if wheels[0] != wheels[1]:
+        sys.exit("the wheel, built twice, differs")
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
