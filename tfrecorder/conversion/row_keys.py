@@ -106,17 +106,21 @@ def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> np.ndarra
         in_turn: of several equal ones the first is the first that is known, the second the second;
             otherwise each is the first.
     """
-    codes = pa.concat_arrays([known, keys]).dictionary_encode().indices
-    codes = pc.fill_null(codes, -1).to_numpy()
-    there, here = (
-        pd.DataFrame({"key": part, "place": np.arange(len(part))})
-        for part in np.split(codes, [len(known)])
-    )
-    for frame in (there, here):
-        frame["turn"] = frame.groupby("key").cumcount() if in_turn else 0
-    there = there[there["key"] >= 0].drop_duplicates(["key", "turn"])
-    found = here.merge(there, "left", on=["key", "turn"])["place_y"]
-    return found.fillna(-1).to_numpy(np.int64)
+    first = _first_places(keys, known)
+    here = pd.DataFrame({"key": first[first >= 0]})
+    here["turn"] = here.groupby("key").cumcount()
+    if not in_turn or not here["turn"].any():
+        return first
+    there = pd.DataFrame({"key": _first_places(known, known), "place": np.arange(len(known))})
+    there["turn"] = there.groupby("key").cumcount()
+    first[first >= 0] = here.merge(there, "left", on=["key", "turn"])["place"].fillna(-1)
+    return first
+
+
+def _first_places(keys: pa.Array, known: pa.Array) -> np.ndarray:
+    """For each key the first place of an equal one among those that are known; -1 without one."""
+    places = pc.fill_null(pc.index_in(keys, value_set=known, skip_nulls=True), -1)
+    return np.array(places.to_numpy(), np.int64)
 
 
 def joined_texts(columns: Sequence[pa.Array]) -> pa.Array:

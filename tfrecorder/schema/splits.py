@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -104,12 +103,13 @@ def assign_splits(
     ['TRAIN', 'VALIDATION', 'TRAIN']
     """
     codes, distinct = pd.factorize(np.array(keys, dtype=object))
-    hashes = [_hash(key, division.seed) for key in distinct]
+    hashes = _hashes(distinct, division.seed)
     if labels is None:
         names, ends = zip(*division.bounds(2**64), strict=True)
-        splits = [names[bisect.bisect_right(ends, value)] for value in hashes]
+        ends_before = np.array([min(end, 2**64 - 1) for end in ends[:-1]], np.uint64)
+        splits = np.array(names, object)[np.searchsorted(ends_before, hashes, "right")]
     else:
-        splits = [""] * len(distinct)
+        splits = np.full(len(distinct), "", object)
         first = np.unique(codes, return_index=True)[1]
         of_keys = pd.Series([labels[row] for row in first], dtype=object)
         for _, members in of_keys.groupby(of_keys, sort=False):
@@ -117,10 +117,16 @@ def assign_splits(
             for name, end in reversed(division.bounds(len(ordered))):
                 for key in ordered[:end]:
                     splits[key] = name
-    return [splits[code] for code in codes]
+    return splits[codes].tolist()
 
 
-def _hash(key: str, seed: int) -> int:
-    """A hash of 64 bits."""
-    salt = seed.to_bytes(8, "little")
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8, key=salt).digest(), "big")
+def _hashes(keys: Iterable[str], seed: int) -> np.ndarray:
+    """A hash of 64 bits for each key; a lone surrogate is taken for a question mark."""
+    salted = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
+
+    def digest(key: str) -> bytes:
+        hashed = salted.copy()
+        hashed.update(key.encode(errors="replace"))
+        return hashed.digest()
+
+    return np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64)

@@ -67,8 +67,7 @@ def _are_alike(uris: pa.Array) -> bool:
 
 def _are_odd(uris: pa.Array) -> pa.BooleanArray:
     """True for each uri that is not simply a path below its folder, or from the root."""
-    odd = pc.or_(pc.match_substring(uris, "//"), pc.match_substring(uris, "/."))
-    return pc.or_(odd, pc.or_(pc.starts_with(uris, "."), pc.starts_with(uris, "~")))
+    return pc.match_substring_regex(uris, r"//|/\.|\A[.~]")
 
 
 def _places_of_odd(uris: pa.Array, bases: pa.Array) -> pa.Array:

@@ -322,7 +322,7 @@ def _assign(
     else:
         return
     open_rows = open_rows & keys.notna().to_numpy(dtype=bool)
-    texts = [str(key).encode(errors="replace").decode() for key in keys[open_rows]]
+    texts = [*map(str, keys[open_rows].astype(object).tolist())]
     labels = None
     if division.stratify and LABEL_COLUMN in frame:
         labels = frame.loc[open_rows, LABEL_COLUMN].tolist()
