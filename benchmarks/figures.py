@@ -1,4 +1,4 @@
-"""Writes what the benchmarks measured into the pages: results/*.json -> README.md, performance.md.
+"""Writes what the benchmarks measured into README.md and the pages that have figures.
 
     figures.py [--results DIR] [--check]
 
@@ -26,7 +26,10 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-PAGES = (HERE.parent / "README.md", HERE.parent / "docs" / "performance.md")
+PAGES = tuple(
+    HERE.parent / page
+    for page in ("README.md", "docs/performance.md", "docs/design/results.md")
+)
 
 MARKED = re.compile(r"(<!-- figures: (?P<name>[^>]+?) -->\n)(.*?)(<!-- end of figures -->)", re.S)
 

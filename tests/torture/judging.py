@@ -152,7 +152,7 @@ def _as_the_reader(channels: int) -> dict[str, Callable[[bytes], Any]]:
     }
 
 
-#: Words of the reasons for which we refuse what Pillow decodes; docs/decisions.md says why.
+#: Words of the reasons for which we refuse what Pillow decodes; docs/design/decisions.md says why.
 ON_PURPOSE = ("run lengths", "as text", "of other than 8 bits", "compression 6", "Group 4")
 
 
