@@ -27,8 +27,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PAGES = tuple(
-    HERE.parent / page
-    for page in ("README.md", "docs/performance.md", "docs/design/results.md")
+    HERE.parent / page for page in ("README.md", "docs/performance.md", "docs/design/results.md")
 )
 
 MARKED = re.compile(r"(<!-- figures: (?P<name>[^>]+?) -->\n)(.*?)(<!-- end of figures -->)", re.S)
