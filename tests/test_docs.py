@@ -150,7 +150,7 @@ def _options(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
     rows = [line for line in WRITTEN.splitlines() if line.startswith("| `")]
     assert any(f"`{option}`" in row.split("|")[1] for row in rows), (
-        f"give {option} a row of the table in docs/options.md (convert) or docs/read.md (load)"
+        f"give {option} a row of the table in docs/options.md (convert) or docs/read-options.md (load)"
     )
 
 

@@ -51,7 +51,7 @@ BLOCKS = [876, 336, 733, 176, 699, 749, 541, 74]
 
 @pytest.mark.parametrize("mode", SHUFFLED)
 def test_the_order_is_near_to_a_random_one(mode):
-    """As docs/read.md measures `load`: all three numbers are 0 for a uniform order."""
+    """As docs/read-options.md measures `load`: all three numbers are 0 for a uniform order."""
     rows, labels, seeds = 4000, 10, 12
     identity, drawn, runs = np.arange(rows), [], []
     rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ import tfrecorder
 from tfrecorder import Records
 from tfrecorder.errors import DatasetError, OptionError
 
-#: Grey levels of 255 in the mean, which docs/read.md states.
+#: Grey levels of 255 in the mean, which docs/read-options.md states.
 TO_ANTIALIASED = 2.0
 TO_LOAD = 2.0
 TO_PLAIN = 0.3
