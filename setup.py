@@ -117,7 +117,7 @@ setup(
     entry_points={"console_scripts": ["tfrecorder = tfrecorder.cli.main:main"]},
     keywords="tensorflow tfrecord pandas apache-beam dataflow images dataset tf.data",
     classifiers=[
-        "Development Status :: 5 - Production/Stable",
+        "Development Status :: 4 - Beta",
         "Intended Audience :: Science/Research",
         "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",

@@ -1,4 +1,4 @@
-"""Writes what the benchmarks measured into README.md and the pages that have figures.
+"""Writes what the benchmarks measured into the pages that have figures.
 
     figures.py [--results DIR] [--check]
 
@@ -8,8 +8,8 @@ A page says where a table goes:
     (the table; what was here before is replaced)
     <!-- end of figures -->
 
-`reading/readers` is the table `readers` in results/reading.json, and `bars`, `machine` and
-`summary` are made of all the files.  All must be measured at one commit, without changes.  A
+`reading/readers` is the table `readers` in results/reading.json, and `bars` and `machine` are made
+of all the files.  All must be measured at one commit, without changes.  A
 table whose benchmark was not run stays as it is.
 `--check` writes nothing and says which pages differ.
 """
@@ -20,20 +20,15 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-PAGES = tuple(
-    HERE.parent / page for page in ("README.md", "docs/performance.md", "docs/design/results.md")
-)
+PAGES = tuple(HERE.parent / "docs" / page for page in ("performance.md", "design/results.md"))
 
 MARKED = re.compile(r"(<!-- figures: (?P<name>[^>]+?) -->\n)(.*?)(<!-- end of figures -->)", re.S)
-
-#: How many of a ranking the README names.
-RANKED = 7
 
 #: By the benchmark's name, what harness.report wrote.
 Records = Mapping[str, dict[str, Any]]
@@ -91,57 +86,6 @@ def machine(records: Records) -> str:
     )
 
 
-def summary(records: Records) -> str:
-    """The few figures that the README shows."""
-    rows = [["", "", "measured by"]]
-    for words, name, said in (
-        ("convert, every image checked", "writing-rehearsed", _checked),
-        ("convert, headers read: images/s", "peers_writing-rehearsed", _ranked("by the slope", 1)),
-        (
-            "read, decode and resize to 224×224 free of aliasing: images per CPU second",
-            "peers_reading",
-            _ranked("antialiased", 1),
-        ),
-        ("small pictures as raw pixels: images/s", "raw", _small),
-        ("validate and plan 1,000,000 rows", "planning", _planned),
-    ):
-        if name in records:
-            rows.append([words, said(records[name]), f"`{records[name]['command']}`"])
-    return markdown(rows)
-
-
-def _checked(record: dict[str, Any]) -> str:
-    table = _by_name(record["tables"]["by the slope"])
-    share = next(bar["value"] for bar in record["bars"] if "bare check" in bar["name"])
-    rate = table['check="decode"'][0]
-    return f"{rate} images/s, {share:.2f} of the rate of the check alone"
-
-
-def _ranked(title: str, column: int) -> Callable[[dict[str, Any]], str]:
-    """The first of a table, in its order, which is from the best to the worst."""
-
-    def said(record: dict[str, Any]) -> str:
-        rows = record["tables"][title][1 : RANKED + 1]
-        return "; ".join(f"{_emphasised(row[0])} {row[column]}" for row in rows)
-
-    return said
-
-
-def _small(record: dict[str, Any]) -> str:
-    rows = [row for row in record["tables"]["readers"][1:] if row[0].startswith(("128", "hdf5"))]
-    rows.sort(key=lambda row: -float(row[1].replace(",", "")))
-    return "; ".join(f"{row[0].removeprefix('128x128 ')} {row[1]}" for row in rows)
-
-
-def _planned(record: dict[str, Any]) -> str:
-    seconds, memory = (record["bars"][at]["value"] for at in (0, 1))
-    return f"{seconds:.1f} s, {memory:,.0f} MB"
-
-
-def _by_name(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    return {row[0]: list(row[1:]) for row in rows[1:]}
-
-
 def _number(value: float) -> str:
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
@@ -154,7 +98,7 @@ def filled(text: str, records: Records) -> str:
     Raises:
         SystemExit: the page names a table that was not measured.
     """
-    of_all = {"bars": bars, "machine": machine, "summary": summary}
+    of_all = {"bars": bars, "machine": machine}
 
     def figures(found: re.Match[str]) -> str:
         name = found["name"]

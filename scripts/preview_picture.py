@@ -1,4 +1,4 @@
-"""Draw docs/preview.png: the page of `tfrecorder preview`, its top in light and its middle in dark.
+"""Draw docs/preview.png: the top of the page of `tfrecorder preview`, with what it found.
 
     PYTHONPATH=. python scripts/preview_picture.py
 
@@ -20,10 +20,10 @@ import tfrecorder
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from chromium import Page, browser  # noqa: E402
+from chromium import browser  # noqa: E402
 
-#: Of each half, in pixels.
-WIDTH, HEIGHT = 800, 1100
+#: Of the window, in pixels.
+WIDTH, HEIGHT = 860, 640
 
 
 def photographs() -> pd.DataFrame:
@@ -37,24 +37,14 @@ def photographs() -> pd.DataFrame:
     return pd.concat([frame, leaked, black, missing], ignore_index=True)
 
 
-def half(page: Page, dark: bool, section: str) -> Image.Image:
-    """What a window shows of the page from a section on."""
-    page.open(Path("page.html"), WIDTH, HEIGHT, dark=dark)
-    at_once = "{behavior: 'instant'}"
-    page.evaluate(f"document.getElementById({section!r})?.scrollIntoView({at_once})")
-    page.screenshot(Path("half.png"), whole=False)
-    return Image.open("half.png").convert("RGB")
-
-
 def main() -> None:
     os.chdir(tempfile.mkdtemp())
-    tfrecorder.convert(photographs(), "flowers", num_shards=2, progress=False)
-    tfrecorder.preview("flowers", html="page.html", progress=False)
+    tfrecorder.convert(photographs(), "photos", num_shards=2, progress=False)
+    tfrecorder.preview("photos", html="page.html", progress=False)
     with browser(Path("chromium").resolve()) as page:
-        halves = [half(page, False, ""), half(page, True, "images")]
-    picture = Image.new("RGB", (2 * WIDTH, HEIGHT))
-    for number, one in enumerate(halves):
-        picture.paste(one, (number * WIDTH, 0))
+        page.open(Path("page.html"), WIDTH, HEIGHT)
+        page.screenshot(Path("page.png"), whole=False)
+    picture = Image.open("page.png").convert("RGB")
     picture.quantize(256).save(ROOT / "docs/preview.png", optimize=True)
 
 

@@ -8,6 +8,11 @@ or which packages it needs, without which it is passed over; it runs in its own 
 
     <!-- needs nvidia.dali -->
 
+A block of text after it is compared with what it printed, if the line before the text says so; `…`
+stands for anything:
+
+    <!-- prints -->
+
 What a reader has already, and the page need not show, stands in a comment that the tests run, as
 Python, before the block that follows it:
 
@@ -38,6 +43,7 @@ _FENCE = re.compile(r"^(\s*)```(.*)$")
 _NOT_RUN = re.compile(r"^\s*<!-- not run: (.+) -->$")
 _NEEDS = re.compile(r"^\s*<!-- needs ([\w. ]+) -->$")
 _SETUP = re.compile(r"^\s*<!-- setup$")
+_PRINTS = "<!-- prints -->"
 
 
 class _Loader(yaml.SafeLoader):
@@ -62,6 +68,7 @@ class Block:
         code: without the indentation of a list.
         not_run: why it is not run, or None.
         needs: the packages that it imports and that may not be installed.
+        is_printed: it is what the block before it printed.
     """
 
     line: int
@@ -69,6 +76,12 @@ class Block:
     code: str
     not_run: str | None
     needs: tuple[str, ...] = ()
+    is_printed: bool = False
+
+    def fits(self, printed: str) -> bool:
+        """Whether this was printed."""
+        pattern = ".*".join(map(re.escape, self.code.split("…")))
+        return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -90,7 +103,8 @@ def blocks(page: Path) -> Iterator[Block]:
         above = lines[number - 1] if number else ""
         reason, needs = _NOT_RUN.match(above), _NEEDS.match(above)
         packages = tuple(needs[1].split()) if needs else ()
-        yield Block(number + 2, language, code, reason and reason[1], packages)
+        printed = above.strip() == _PRINTS
+        yield Block(number + 2, language, code, reason and reason[1], packages, printed)
         number = last + 1
 
 

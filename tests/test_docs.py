@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import io
 import operator
 import os
 import re
@@ -86,18 +88,24 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
             assert done.returncode == 0, done.stdout + done.stderr
         return
     scope: dict[str, Any] = {"__name__": "__main__"}
+    printed = ""
     for block in blocks(PAGES[name]):
-        if block.language in _PYTHON:
+        shown = f"{name}, line {block.line}:\n"
+        if block.is_printed:
+            assert block.fits(printed), f"{shown}{printed}"
+        elif block.language in _PYTHON:
             code = _at(name, block)
-            if not block.not_run:
-                exec(code, scope)
+            if not block.not_run and all(map(is_installed, block.needs)):
+                with contextlib.redirect_stdout(io.StringIO()) as output:
+                    exec(code, scope)
+                printed = output.getvalue()
         elif block.language == "sh":
             how = ("-n", "-c") if block.not_run else ("-e", "-c")
             done = subprocess.run(
                 ["sh", *how, block.code], capture_output=True, text=True, timeout=300
             )
-            shown = f"{name}, line {block.line}:\n{done.stdout}{done.stderr}"
-            assert done.returncode == 0, shown
+            assert done.returncode == 0, f"{shown}{done.stdout}{done.stderr}"
+            printed = done.stdout
 
 
 @pytest.mark.parametrize("name", CODE_PAGES)
@@ -150,7 +158,7 @@ def _options(call: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def test_every_option_of_convert_and_load_is_explained(option: str) -> None:
     rows = [line for line in WRITTEN.splitlines() if line.startswith("| `")]
     assert any(f"`{option}`" in row.split("|")[1] for row in rows), (
-        f"give {option} a row of the table in docs/options.md (convert) or docs/read-options.md (load)"
+        f"give {option} a row in docs/options.md (convert) or docs/read-options.md (load)"
     )
 
 
