@@ -6,7 +6,7 @@
 # and to work on it:
 #
 #   make test-slow    the tests that `make test` leaves out: 20 minutes
-#   make lint         style, types, and which file may import which
+#   make lint         style, types, spelling, and which file may import which
 #   make format       let ruff format the code
 #   make docs         the site in site/
 #   make package      build the wheel twice, compare, and use it in a fresh environment
@@ -46,6 +46,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
 	$(BIN)/hadolint scripts/Dockerfile
 
 format: $(VENV)/installed-dev

