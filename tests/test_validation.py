@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from annotation_cases import annotation, coco_file
 from image_cases import photo, save
 from support import CSV, PHOTOS, labelled, photo_frame, severities
 
@@ -137,6 +138,16 @@ PROVOKED = {
         {"check_images": True},
         (2, "x_min", "1.0, 1.0, 5000.0, 9.0"),
     ),
+    "bad_annotation": (
+        lambda: coco_file("train.json", annotations=[annotation(12, 3, [0, 0, 1, 1])]),
+        {},
+        (None, "label", "12"),
+    ),
+    "empty_box": (
+        lambda: coco_file("train.json", annotations=[annotation(300, 3, [5, 5, 0, 4])]),
+        {},
+        (2, "image_uri", "5, 5, 5, 9"),
+    ),
     "other_columns": (photo_frame(1).drop(columns="label"), BESIDE, (None, "", None)),
     "new_class": (photo_frame(1).assign(label="zebra"), BESIDE, (None, "label", "zebra")),
     "same_bytes": (again("TRAIN"), BESIDE, (0, "image_uri", "again.jpg")),
@@ -158,7 +169,7 @@ def test_a_fault_is_found_with_its_row_value_and_remedy(code: str) -> None:
     frame, options, (row, column, value) = PROVOKED[code]
     if options is BESIDE:
         tfrecorder.convert(photo_frame()[1:], "out", progress=False)
-    report = tfrecorder.validate(frame, **options)
+    report = tfrecorder.validate(frame() if callable(frame) else frame, **options)
     found = report[report.code == code]
     assert len(found) >= 1, report.to_string()
     first = found.iloc[0]

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
@@ -43,9 +43,9 @@ from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
+
+    from tfrecorder.options.keywords import Source
 
 
 #: How many missing parts, or shards, a message names.
@@ -54,7 +54,7 @@ NAMED = 8
 
 @takes(StageKeywords, ConvertOptions)
 def stage(
-    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    source: Source,
     output_dir: str | os.PathLike[str],
     **options: Unpack[StageKeywords],
 ) -> ConversionStatus:

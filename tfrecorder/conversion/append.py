@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
@@ -34,8 +34,6 @@ from tfrecorder.sources.source import read_source
 from tfrecorder.validation.report import beside_dataset, build_report
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
     from tfrecorder.conversion.dry_run import DryRun
@@ -61,7 +59,7 @@ def append(
 ) -> ConversionResult: ...
 @takes(AppendKeywords, AppendOptions, ConvertOptions)
 def append(
-    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    source: Source,
     directory: str | os.PathLike[str],
     *,
     runner: str | None = None,
@@ -122,7 +120,7 @@ def _rows(
     """The rows that are not in the dataset yet, planned to be added to it."""
     stored, newest, options, _ = opened(where, given, dry_run)
     say("reading the table")
-    table = fit_texts(read_source(source, options), stored.fields, source)
+    table = fit_texts(read_source(source, options), stored.fields)
     say("looking for images already there")
     if adding.duplicates != "keep" and not dry_run:
         merge_rows(where, newest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import IO, TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from tfrecorder.conversion import job
 from tfrecorder.options.convert import ConvertOptions
@@ -12,8 +12,6 @@ from tfrecorder.options.signature import takes
 from tfrecorder.output.result import ConversionResult
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
     from tfrecorder.options.keywords import OnDataflow, Path, Source
@@ -34,7 +32,7 @@ def convert(
 ) -> ConversionResult: ...
 @takes(ConvertKeywords, ConvertOptions)
 def convert(
-    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    source: Source,
     output_dir: str | os.PathLike[str],
     *,
     runner: str | None = None,
@@ -47,9 +45,9 @@ def convert(
     Args:
         source: a frame with the columns image_uri and, if known, split and label; a Hugging Face
             `Dataset` or `DatasetDict`; the path of such a CSV; a folder `split/label/file` or
-            `label/file`; or an open file to read a CSV from.  An image_uri may also be the image
-            itself: the bytes of its file, {"bytes": …, "path": …}, a Pillow image, or a `data:`
-            uri.
+            `label/file`; COCO's JSON, several files of it, or a folder with them; or an open file
+            to read a CSV from.  An image_uri may also be the image itself: the bytes of its file,
+            {"bytes": …, "path": …}, a Pillow image, or a `data:` uri.
         output_dir: a new or empty directory, or that of the conversion to continue.  With the
             option `name`, the dataset is the directory output_dir/name/version.
         **options: see `tfrecorder.options.convert.ConvertOptions`.

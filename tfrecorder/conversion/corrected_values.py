@@ -15,7 +15,7 @@ from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import texts_of
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Image, Label, Mask
+from tfrecorder.schema.kinds import Image, Label, Mask
 from tfrecorder.validation.rules import Checked
 
 
@@ -48,7 +48,7 @@ def changes_of(
             column = stored.rows.column(name).combine_chunks()
             differs |= _differ(column.take(there), checked.values[name].take(here))
         how = np.full(len(known), VALUES)
-        if isinstance(field.kind, (Boxes, Mask)):
+        if field.of_boxes or isinstance(field.kind, Mask):
             how[:] = READ if transforms else MADE
             how[elsewhere & isinstance(field.kind, Mask)] = READ  # whose place starts elsewhere
         change[at[known]] = np.maximum(change[at[known]], np.where(differs, how, SAME))

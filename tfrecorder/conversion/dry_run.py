@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,8 +35,7 @@ from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from datasets import Dataset, DatasetDict
+    from tfrecorder.options.keywords import Source
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class DryRun(Summary, Report):
 
 
 def dry_run(
-    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    source: Source,
     output_dir: str | os.PathLike[str],
     **options: Any,
 ) -> DryRun:

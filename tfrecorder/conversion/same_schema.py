@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
-from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.rules import Checked
 
 
-def fit_texts(table: Source, known: Sequence[Field], source: Any) -> Source:
+def fit_texts(table: Source, known: Sequence[Field]) -> Source:
     """A text file's labels as texts if the dataset has names: "7" alone looks like a number."""
-    if isinstance(source, pd.DataFrame) or is_hugging_face(source):
+    if table.typed:
         return table
     names = [_label_column(field) for field in known if field.num_classes and not field.integer]
     frame = table.frame

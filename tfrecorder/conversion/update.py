@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -53,7 +53,6 @@ from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
 
     from tfrecorder.conversion.dry_run import DryRun
@@ -79,7 +78,7 @@ def update(
 ) -> ConversionResult: ...
 @takes(UpdateKeywords, UpdateOptions, ConvertOptions)
 def update(
-    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    source: Source,
     directory: str | os.PathLike[str],
     *,
     runner: str | None = None,
@@ -139,7 +138,7 @@ def _rows(
     """The rows of a dataset with the values of a table, planned to be written again."""
     dataset, newest, options, _ = opened(where, given, dry_run)
     say("reading the table")
-    table = fit_texts(read_source(source, options), dataset.fields, source)
+    table = fit_texts(read_source(source, options), dataset.fields)
     say("checking the table")
     beside = partial(named_classes, dataset.fields, updating)
     checked, report = checked_beside(where, dataset.fields, table, options, updating, beside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import pass_over_known
@@ -27,14 +27,14 @@ from tfrecorder.validation.report import Finding, ValidationReport
 from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from datasets import Dataset, DatasetDict
     from typing_extensions import Unpack
+
+    from tfrecorder.options import keywords
 
 
 @takes(ValidateKeywords, ConvertOptions)
 def validate(
-    source: pd.DataFrame | Dataset | DatasetDict | str | os.PathLike[str] | IO[Any],
+    source: keywords.Source,
     check_images: bool = False,
     against: str | os.PathLike[str] | None = None,
     **options: Unpack[ValidateKeywords],
@@ -101,7 +101,7 @@ def _beside(
     """A table, what `append` would add of it to a dataset, and what else to say."""
     newest, stored = own_dataset(where), open_dataset(where)
     options, adding = inherited_options(where, newest, given), AppendOptions()
-    table = fit_texts(read_source(source, options), stored.fields, source)
+    table = fit_texts(read_source(source, options), stored.fields)
     sifted = pass_over_known(table, where, newest, stored.fields, adding)
     notes = tuple(left_out_words(sifted.known, sifted.removed))
     if notes and not len(sifted.table.frame):

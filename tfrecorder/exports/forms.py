@@ -156,8 +156,7 @@ def _csv(stored: StoredDataset, frame: pd.DataFrame, placed: Sequence[Placed]) -
     kinds: dict[str, Kind] = {str(split): Split(), **{f.column: _named(f) for f in fields}}
     names = [name for kind in kinds.items() for name in columns_of(*kind)]
     frame = frame.assign(**{str(name): files[name] for name in files})[names]
-    if (boxes := boxes_in(stored)) and boxes.gathered:
-        frame = one_row_a_box(frame, boxes)
+    frame = one_row_a_box(frame, stored.fields)
     for name, column in frame.items():
         if any(isinstance(cell, (list, np.ndarray)) for cell in column):
             frame = frame.assign(**{str(name): [as_json(cell).decode() for cell in column]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,9 +78,16 @@ def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
 
 
 def placed_boxes(
-    field: Field, features: dict[str, Any], image: CheckedImage, geometry: Geometry | None
+    field: Field,
+    features: dict[str, Any],
+    image: CheckedImage,
+    geometry: Geometry | None,
+    beside: Iterable[str] = (),
 ) -> dict[str, Any]:
     """The features of boxes as fractions of the stored image, where they are not as planned.
+
+    Args:
+        beside: the keys of other values, of which each box has one.
 
     Raises:
         Reject: a box in pixels is beyond the image.
@@ -97,9 +104,8 @@ def placed_boxes(
     if geometry is not None:
         boxes, kept = geometry.boxes(edges[:, _AXES_SWAPPED])
         edges = boxes[:, _AXES_SWAPPED]
-        if field.label_key is not None:
-            for key in filter(None, (field.label_key, field.text_key)):
-                made[key] = _kept(features[key], kept)
+        for key in filter(None, (field.label_key, field.text_key, *beside)):
+            made[key] = _kept(features[key], kept)
     stored = edges.astype(np.float32)
     made |= zip(field.edges, stored.T, strict=True)
     if field.tfds_boxes_key is not None:

@@ -82,8 +82,9 @@ class ConvertOptions(Options):
     base: str | None = option(
         None,
         values.check_base,
-        "The folder that relative image paths start from. Default: the folder of the CSV; for a "
-        "frame or standard input, the current folder.",
+        "The folder that relative image paths start from. Default: the folder of the CSV; for "
+        "COCO's JSON, where its images are found; for a frame or standard input, the current "
+        "folder.",
         metavar="FOLDER",
         normal=storage.given_path,
     )

@@ -21,7 +21,7 @@ Path: TypeAlias = str | os.PathLike[str]
 #: One dataset, several, or several with how much of an epoch each is.
 Datasets: TypeAlias = Path | Sequence[Path] | Mapping[str, float]
 OnDataflow: TypeAlias = Literal["DataflowRunner"]
-Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | Path | IO[Any]"
+Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | Path | Sequence[Path] | IO[Any]"
 
 
 class _Shards(TypedDict, total=False):

@@ -41,6 +41,7 @@ REMEDIES = {
         "other_columns": "Give the columns of the dataset, of the same kinds.",
         "unusable_image": "Fix or drop the image; a conversion would list it as a reject.",
         "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
+        "bad_annotation": "Correct the file of annotations, or drop the object from it.",
     },
     WARNING: {
         "rounded_number": "Numbers with a fraction are float32, exact only up to 16,777,216. Give "
@@ -57,6 +58,7 @@ REMEDIES = {
         "label_not_in_train": "Add training images of it, or drop the label.",
         "column_left_out": "If you do not need it, do nothing: it does not become a feature. To "
         "keep it, give `schema=…`.",
+        "empty_box": "It is left out. Correct the box, if there is an object.",
         "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
         "`new_classes='allow'`.",
         "same_bytes_leakage": "Put it into the split of the other, or leave it out with "

@@ -62,6 +62,7 @@ class ElementSpec:
         decoded: the images and masks whose pixels it holds.
         pictures: what an image becomes, by the key of its column; those of masks and boxes too.
         image: the image that boxes are on.
+        boxes: the column of these boxes.
         is_raw: images are stored as pixels.
         class_maps: by the key of integers of classes, int64 of [members, 1 + most classes]: what
             those of each member become where several datasets are read as one, -1 first.
@@ -74,6 +75,7 @@ class ElementSpec:
     decoded: tuple[Field, ...]
     pictures: Mapping[str, Picture]
     image: Field | None
+    boxes: Field | None
     is_raw: bool
     class_maps: Mapping[str, np.ndarray]
     options: ReadOptions
@@ -88,7 +90,7 @@ class ElementSpec:
         """True if elements hold lists of different lengths, so that batches are ragged."""
         if self.options.is_whole:
             return any(None in feature.shape for feature in self.parsed)
-        kinds = [field.kind for field in self.columns]
+        kinds = [field.kind for field in self.columns if not field.of_boxes]
         lists = (kind for kind in kinds if isinstance(kind, (Number, Text, Bytes)))
         return (self.has_boxes and self.options.max_boxes is None) or any(
             kind.shape == (None,) for kind in lists
@@ -96,7 +98,8 @@ class ElementSpec:
 
     @property
     def has_boxes(self) -> bool:
-        return any(isinstance(field.kind, Boxes) for field in self.columns)
+        """True if it holds boxes, or other values of which each box has one."""
+        return any(field.of_boxes for field in self.columns)
 
     def pixels_of(self, field: Field) -> tuple[tuple[int | None, ...], str]:
         """The shape and the dtype of the pixels of an image or a mask."""
@@ -144,6 +147,8 @@ class ElementSpec:
             return self._boxes(field, values, drawn, engine)
         if isinstance(kind, (Image, Mask)):  # not decoded
             return values[field.encoded_key]
+        if field.of_boxes:
+            return self._beside_boxes(field, values, drawn, engine)
         if field.label_key is None:
             return values[field.key]
         labels = values[field.label_key]
@@ -152,12 +157,8 @@ class ElementSpec:
         )
 
     def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
-        assert self.image is not None
-        picture, xp, most = self.pictures[field.key], engine.xp, self.options.max_boxes
-        shape = stated_shape(self.image, values, xp)
-        if shape is None and needs_size(field, picture):
-            shape = engine.shape_of(values[self.image.encoded_key])
-        boxes, stays = place_boxes(corners_of(field, values, shape, xp), shape, picture, drawn, xp)
+        picture, most = self.pictures[field.key], self.options.max_boxes
+        boxes, stays, shape = self._placed(field, values, drawn, engine)
         made, fillers = {"boxes": boxes}, {"boxes": 0, "labels": NO_BOX, "masks": b""}
         if field.label_key is not None:
             made["labels"] = values[field.label_key][stays]
@@ -170,6 +171,25 @@ class ElementSpec:
             return made
         return {name: engine.padded(rows, most, fillers[name]) for name, rows in made.items()}
 
+    def _placed(self, boxes: Field, values: Values, drawn: Any, engine: Engine) -> Any:
+        """The boxes on the picture, which of the stored ones these are, and the stored shape."""
+        assert self.image is not None
+        picture, xp = self.pictures[boxes.key], engine.xp
+        shape = stated_shape(self.image, values, xp)
+        if shape is None and needs_size(boxes, picture):
+            shape = engine.shape_of(values[self.image.encoded_key])
+        corners = corners_of(boxes, values, shape, xp)
+        return *place_boxes(corners, shape, picture, drawn, xp), shape
+
+    def _beside_boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Any:
+        """Other values of the boxes that are on the picture."""
+        assert self.boxes is not None
+        of_boxes = values[field.key][self._placed(self.boxes, values, drawn, engine)[1]]
+        if self.options.max_boxes is None:
+            return of_boxes
+        filler = 0 if isinstance(field.kind, Number) else b""
+        return engine.padded(of_boxes, self.options.max_boxes, filler)
+
 
 def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     """What the elements of a dataset hold.
@@ -181,6 +201,7 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     inputs: tuple[Field, ...] = ()
     targets: tuple[Field, ...] = ()
     columns, parsed, image = stored.fields, stored.record, primary_image(stored.fields)
+    boxes = next((field for field in stored.fields if isinstance(field.kind, Boxes)), None)
     pictures = {field.key: _picture_for(stored, field, options) for field in stored.fields}
     if options.is_whole:
         refuse_empty(stored)
@@ -188,14 +209,20 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
         inputs, targets = chosen_columns(stored, options)
         columns = (*inputs, *targets)
         needed = {
-            key for field in columns for key in needed_keys(field, pictures[field.key], image)
+            key
+            for field in columns
+            for of in (field, boxes if field.of_boxes else None)
+            if of is not None
+            for key in needed_keys(of, pictures[of.key], image)
         }
         parsed = tuple(feature for feature in stored.record if feature.key in needed)
     decoded = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
     if not options.decode:
         decoded = ()
     maps = {key: _stacked(of_members) for key, of_members in stored.class_maps.items()}
-    spec = ElementSpec(inputs, targets, parsed, decoded, pictures, image, stored.raw, maps, options)
+    spec = ElementSpec(
+        inputs, targets, parsed, decoded, pictures, image, boxes, stored.raw, maps, options
+    )
     for name, what, is_there in (
         ("max_boxes", "boxes", spec.has_boxes),
         ("augment", "images", spec.has_boxes or bool(decoded)),

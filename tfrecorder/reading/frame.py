@@ -22,7 +22,7 @@ from tfrecorder.reading.frame_columns import Cells, Row, cells_of, frame_of, nam
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Image, Mask, Text
+from tfrecorder.schema.kinds import Boxes, Image, Mask, Text, columns_of
 
 IMAGES = ("uri", "bytes")
 
@@ -78,8 +78,7 @@ def to_frame(
     rows = cells[_SOURCE_ROW.column][""] if stored.form == "tfrecorder" else range(len(splits))
     index = pd.Index([int(row) for row in rows], dtype=np.int64)
     frame = frame_of(stored, splits, cells, index)
-    boxes = [field for field in stored.fields if isinstance(field.kind, Boxes) and field.gathered]
-    return one_row_a_box(frame, boxes[0]) if boxes else frame
+    return one_row_a_box(frame, stored.fields)
 
 
 def read_rows(
@@ -124,12 +123,13 @@ def gather(
             return splits, cells
 
 
-def one_row_a_box(frame: pd.DataFrame, field: Field) -> pd.DataFrame:
-    """Lists of boxes as one row per box; an image without boxes keeps one row."""
-    kind = field.kind
-    assert isinstance(kind, Boxes)
-    lists = [*kind.columns, *([kind.label] if kind.label else [])]
-    long = frame.explode(lists)
+def one_row_a_box(frame: pd.DataFrame, fields: Sequence[Field]) -> pd.DataFrame:
+    """Lists of boxes that came one a row as rows again; an image without boxes keeps one row."""
+    kind = next((field.kind for field in fields if field.gathered), None)
+    if not isinstance(kind, Boxes):
+        return frame
+    of_boxes = [field for field in fields if field.of_boxes]
+    long = frame.explode([name for of in of_boxes for name in columns_of(of.column, of.kind)])
     for name in kind.columns:
         long[name] = long[name].astype(np.float64)
     if kind.label is not None:

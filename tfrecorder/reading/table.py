@@ -24,7 +24,7 @@ from tfrecorder.reading.frame_columns import cells_in, frame_of, name_key, table
 from tfrecorder.reading.shard_tables import read_tables, those_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import Boxes, Label
+from tfrecorder.schema.kinds import Label
 
 
 def table_of(
@@ -109,7 +109,7 @@ def _rows(
     if stored.commit is None:
         return None
     options = opened_commit(stored.directory, stored.commit).manifest["options"]
-    if "image_format" in options and any(isinstance(field.kind, Boxes) for field in fields):
+    if "image_format" in options and any(field.of_boxes for field in fields):
         return None  # images were transformed, and their boxes with them
     shards = [parse_shard(os.path.basename(file.path)) for file in stored.splits[split]]
     size = RECORD_OF.size

@@ -141,6 +141,13 @@ class Field:
         return next(self._keys("image", "mask"))
 
     @property
+    def of_boxes(self) -> bool:
+        """True for boxes, and for values of which each box has one."""
+        values = (kinds.Number, kinds.Text, kinds.Bytes)
+        is_value_of = isinstance(self.kind, values) and self.kind.of is not None
+        return is_value_of or isinstance(self.kind, kinds.Boxes)
+
+    @property
     def uri_key(self) -> str:
         """For an image or a mask, the key of its uri."""
         return f"{self.key}/filename"
@@ -195,7 +202,7 @@ def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
         elif isinstance(kind, kinds.Boxes):
             made.append(Field(name, kind, "image/object"))
         elif isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)):
-            made.append(Field(name, kind, name))
+            made.append(Field(name, kind, f"image/object/{name}" if kind.of else name))
     counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
         if count > 1 or not key:

@@ -202,10 +202,18 @@ class _Values(Kind):
     Attributes:
         shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
         default: the value of rows where it is missing; None makes that an error.
+        of: the column of boxes that have one value each, a list in each row, or a value where each
+            box is a row; None for a value of the row itself.
     """
 
     shape: Shape = option((), _check_shape, normal=_sides)
     default: Any = option(None, lambda value: None, normal=_as_tuples)
+    of: str | None = option(None, _check_name)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.of is not None:
+            object.__setattr__(self, "shape", (None,))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -216,6 +224,8 @@ class Number(_Values):
         dtype: "float32", "int64" or "bool".  float32 holds 7 digits; records have no float64.
         shape: () is one value, (None,) a list of any length, (3,) or (4, 4) an array of that shape.
         default: the value of rows where it is missing; None makes that an error.
+        of: the column of boxes that have one value each, such as an area; None for a value of the
+            row itself.
         target: True if it is what a model learns to predict, such as a steering angle.
     """
 
@@ -226,7 +236,7 @@ class Number(_Values):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Text(_Values):
-    """A text, or an array of texts; `shape` and `default` are as of `Number`."""
+    """A text, or an array of texts; `shape`, `default` and `of` are as of `Number`."""
 
     word = "text"
 
@@ -318,6 +328,11 @@ def _check_together(schema: Schema) -> None:
         if len(images) != 1:
             raise OptionError(f"schema: {name}=Boxes() needs one Image(); there are {len(images)}.")
     for name, kind in schema.fields:
+        if isinstance(kind, _Values) and kind.of not in (None, *schema.of(Boxes)):
+            raise OptionError(
+                f"schema: {name}={kind}: there is no Boxes() column of that name; there are "
+                f"{schema.of(Boxes)}."
+            )
         if not isinstance(kind, Mask):
             continue
         if kind.of is None and len(images) != 1:

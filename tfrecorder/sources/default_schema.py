@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
+
 import pandas as pd
 
 from tfrecorder.schema import kinds
@@ -16,6 +19,17 @@ def schema_of(table: pd.DataFrame) -> kinds.Schema:
     found = kinds_by_name(table)
     has_more = URI_COLUMN in found and not {MASK_COLUMN, "boxes"}.isdisjoint(found)
     return kinds.Schema(found) if has_more else kinds.DEFAULT_SCHEMA
+
+
+def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> kinds.Schema:
+    """A schema with the class names of a source by column, where it has none itself."""
+    named: dict[str, kinds.Kind] = {}
+    for name, kind in schema.fields:
+        column = getattr(kind, "label", name) or name
+        if hasattr(kind, "names") and kind.names is None and column in classes:
+            kind = dataclasses.replace(kind, names=tuple(classes[column]))  # type: ignore[type-var]
+        named[name] = kind
+    return kinds.Schema(named)
 
 
 def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:

@@ -8,12 +8,14 @@ import os
 import tempfile
 import weakref
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder import storage
 from tfrecorder.core.limits import address_space_left
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
@@ -23,6 +25,7 @@ from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import read_headerless, read_json_lines, wide_fields
 from tfrecorder.sources.cells import is_data_uri
+from tfrecorder.sources.located import Located, refuse_form
 from tfrecorder.sources.table import RawTable, Source, TextFile
 
 #: Files in a folder with these extensions are its images; all other files are skipped and counted.
@@ -32,7 +35,31 @@ IMAGE_ENDINGS = (
 )
 
 
-def read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawTable:
+def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
+    """A CSV, or JSON Lines."""
+    if not isinstance(source, Located) or not source.files:
+        return None
+    (whole,) = source.files
+    if source.path.lower().endswith(IMAGE_ENDINGS):
+        raise SourceError(
+            f"source {source.path!r} is an image; give its folder, or a CSV that lists images."
+        )
+    with storage.local_copy(whole) as copy:
+        raw = _read_file(source.path, copy, storage.parent(whole), options)
+    return raw if storage.is_local(whole) else replace(raw, text=None)
+
+
+def read_open_file(source: Any, options: ConvertOptions) -> RawTable | None:
+    """The rest of an open file or a pipe, as a CSV or JSON Lines."""
+    if not hasattr(source, "read"):
+        return None
+    spooled, name = Spooled(source), getattr(source, "name", None)
+    called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
+    raw = _read_file(called, spooled.path, os.getcwd(), options)
+    return replace(raw, text=raw.text and raw.text._replace(spooled=spooled))
+
+
+def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawTable:
     """A CSV as text columns, or JSON Lines.
 
     Args:
@@ -192,12 +219,6 @@ class Spooled:
         with open(handle, "wb") as copy:
             while block := stream.read(2**20):
                 copy.write(block.encode() if isinstance(block, str) else block)
-
-
-def refuse_form(form: TextForm, reason: str) -> None:
-    """Raise a SourceError if a separator or an encoding was given for what is not CSV."""
-    if form.stated:
-        raise SourceError(f"`{form.stated}` is for a CSV file; leave it out: {reason}.")
 
 
 def _not_decoded(path: str, copy: str, form: TextForm) -> str:

@@ -10,14 +10,32 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.display.commands import command
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.located import Located, refuse_table_options
+from tfrecorder.sources.table import RawTable
 
 
-def read_folder(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
+def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
+    """A folder of images."""
+    if not isinstance(source, Located) or not source.folder:
+        return None
+    refuse_table_options(options, "a folder")
+    if storage.exists(os.path.join(source.folder, layout.COMMIT)):
+        raise SourceError(
+            f"source {source.path!r} is already a dataset; `{command('info', source.path)}` shows "
+            f"it, and `tfrecorder.load({source.path!r})` reads it."
+        )
+    frame, passed_over = _images_in(source.folder)
+    return RawTable(frame, source.folder, options.schema, {}, passed_over=passed_over)
+
+
+def _images_in(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     """A folder `split/label/file`, `label/file` or `file`, in the order of the relative paths.
 
     The first level is splits if every folder in it has a split's name.  Images directly in the

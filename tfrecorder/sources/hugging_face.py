@@ -7,7 +7,6 @@ and nothing is decoded.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +19,9 @@ import pyarrow as pa
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import BOX_COLUMNS, Kind, Schema, Split
+from tfrecorder.schema.kinds import BOX_COLUMNS, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
+from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
 from tfrecorder.sources.table import RawTable
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def _arrow(dataset: Dataset, column: str) -> Any:
     return dataset.select_columns([column]).with_format("arrow")
 
 
-def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
+def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
     """The rows of a `Dataset`, or of all splits of a `DatasetDict` one after the other.
 
     Cells of images are empty texts in the frame, cells that are not needed are False.  A column of
@@ -77,6 +76,8 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
         SourceError: it is a stream, it has a split with another name, its splits have different
             columns, or more than one column could hold the images or the labels.
     """
+    if not is_hugging_face(source):
+        return None
     from datasets import concatenate_datasets
 
     parts, schema = _parts(source), options.schema
@@ -103,7 +104,7 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
         else:
             frame[name] = pd.Series(np.zeros(len(dataset), dtype=bool))
     schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours))
-    kinds = dict(_with_classes(schema, {ours[name]: names for name, names in classes.items()}))
+    kinds = with_classes(schema, {ours[name]: names for name, names in classes.items()}).columns
     if isinstance(source, Mapping):
         split_column = next(iter(schema.of(Split)), SPLIT_COLUMN)
         if split_column in ours.values():
@@ -116,17 +117,6 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable:
         kinds = kinds if split_column in kinds else {split_column: Split(), **kinds}
     cells = {ours[name]: DatasetCells(dataset, name) for name in images}
     return RawTable(pd.DataFrame(frame), os.getcwd(), Schema(kinds), columns, cells=cells)
-
-
-def _with_classes(
-    schema: Schema, classes: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[str, Kind]]:
-    """The kinds of a schema, with the class names of a dataset by column, where they have none."""
-    for name, kind in schema.fields:
-        column = getattr(kind, "label", name) or name
-        if hasattr(kind, "names") and kind.names is None and column in classes:
-            kind = dataclasses.replace(kind, names=tuple(classes[column]))  # type: ignore[type-var]
-        yield name, kind
 
 
 def _parts(source: Any) -> list[tuple[str, Any]]:

@@ -49,7 +49,8 @@ def infer_schema(source: pd.DataFrame | str | os.PathLike[str] | IO[Any]) -> Sch
     by their names, other columns by what they hold.  Columns that a record cannot hold are ignored.
 
     Args:
-        source: a frame; the path of a CSV or JSON Lines file, or of a folder; or an open file.
+        source: a frame; the path of a CSV, of JSON Lines, of COCO's JSON or of a folder; or an open
+            file.
 
     Raises:
         SourceError: the source cannot be read, or no column could make a feature.

@@ -8,26 +8,25 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.display.commands import command
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
-from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
+from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.content_names import with_contents
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
-from tfrecorder.sources.files import IMAGE_ENDINGS, Spooled, read_file, refuse_form
+from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
-from tfrecorder.sources.hugging_face import is_hugging_face, read_dataset
+from tfrecorder.sources.hugging_face import read_dataset
+from tfrecorder.sources.located import Located, located
 from tfrecorder.sources.table import RawTable, Source
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -46,8 +45,8 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     Args:
         source: a frame (left unmodified); a `Dataset` or `DatasetDict` of Hugging Face; the path of
             a CSV, with a header or in AutoML's or Vertex AI's own order without one; the path of
-            Vertex AI's JSON Lines; the path of a folder `split/label/file` or `label/file`; or an
-            open file, from which a CSV is read.
+            Vertex AI's JSON Lines; the path of a folder `split/label/file` or `label/file`; that
+            of COCO's JSON, or of a folder of it; or an open file, from which a CSV is read.
 
     Raises:
         OptionError: columns, base or split_by do not fit the source.
@@ -85,6 +84,8 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         split_like=split_like,
         text=raw.text,
         cells=raw.cells,
+        typed=raw.typed,
+        faults=raw.faults,
     )
 
 
@@ -94,54 +95,32 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     Raises:
         OptionError, SourceError: as for `read_table`.
     """
-    if isinstance(source, pd.DataFrame):
-        return RawTable(source, os.getcwd(), options.schema, options.columns or {})
-    if is_hugging_face(source):
-        return read_dataset(source, options)
-    if isinstance(source, (str, os.PathLike)):
-        path = storage.given_path(source)
-        if refusal := storage.refusal(kind := storage.scheme(path)):
-            raise SourceError(f"source {path!r}: {kind}:// cannot be read: {refusal}.")
-        with storage.failing_as(SourceError, path):
-            return _read_path(path, options)
-    if hasattr(source, "read"):
-        spooled, name = Spooled(source), getattr(source, "name", None)
-        called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
-        raw = read_file(called, spooled.path, os.getcwd(), options)
-        return replace(raw, text=raw.text and raw.text._replace(spooled=spooled))
+    given = located(source) or source
+    with storage.failing_as(SourceError, given.path if isinstance(given, Located) else ""):
+        for read in FORMS:
+            if (table := read(given, options)) is not None:
+                return table
     raise SourceError(
         f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
         "or the path of a CSV file or of a folder of images."
     )
 
 
-def _read_path(path: str, options: ConvertOptions) -> RawTable:
-    whole = storage.absolute(path)
-    # On a bucket, one name may be both an object and a folder: a name ending in .csv is the object.
-    is_file = not storage.is_local(whole) and storage.size(whole) is not None
-    if path and not is_file and storage.is_folder(whole):
-        refuse_form(options.text_form, "a folder has none")
-        if options.columns:
-            words = "it is for a frame or a CSV; a folder has no columns to rename."
-            raise OptionError.of("columns", options.columns, words)
-        if storage.exists(os.path.join(whole, layout.COMMIT)):
-            raise SourceError(
-                f"source {path!r} is already a dataset; `{command('info', path)}` shows it, and "
-                f"`tfrecorder.load({path!r})` reads it."
-            )
-        frame, passed_over = read_folder(whole)
-        return RawTable(frame, whole, options.schema, {}, passed_over=passed_over)
-    if not is_file and not os.path.isfile(whole):
-        looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
-        hint = storage.backslash_hint(path)
-        raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
-    if path.lower().endswith(IMAGE_ENDINGS):
-        raise SourceError(
-            f"source {path!r} is an image; give its folder, or a CSV that lists images."
-        )
-    with storage.local_copy(whole) as copy:
-        raw = read_file(path, copy, storage.parent(whole), options)
-    return raw if storage.is_local(whole) else replace(raw, text=None)
+def _read_frame(source: Any, options: ConvertOptions) -> RawTable | None:
+    if not isinstance(source, pd.DataFrame):
+        return None
+    return RawTable(source, os.getcwd(), options.schema, options.columns or {})
+
+
+#: What a source may be: each function reads one form, and returns None for a source of another.
+FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
+    _read_frame,
+    read_dataset,
+    read_open_file,
+    read_coco,
+    read_folder,
+    read_files,
+)
 
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:

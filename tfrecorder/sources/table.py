@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,32 @@ def as_objects(column: pd.Series) -> pd.Series:
 def is_list(value: Any) -> bool:
     """True for what holds the values of a cell with several."""
     return isinstance(value, (list, tuple, np.ndarray))
+
+
+def in_lists(values: np.ndarray, sizes: np.ndarray) -> pd.Series:
+    """Values given one after the other, as a column of arrays of these sizes."""
+    ends = np.cumsum(sizes).tolist()
+    cells = np.empty(len(sizes), dtype=object)
+    for place, (start, end) in enumerate(itertools.pairwise([0, *ends])):
+        cells[place] = values[start:end]
+    return pd.Series(cells)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a source as its form has it, beyond what a table can show.
+
+    Attributes:
+        code: of a validation report.
+        row: of the table; None if it is about none, or about the whole source.
+        column, value: where it is.
+        message: says what is wrong.
+    """
+
+    code: str
+    row: int | None
+    column: str
+    value: Any
+    message: str
 
 
 class TextFile(NamedTuple):
@@ -72,8 +99,7 @@ class RawTable:
         base: the folder that relative uris start from.
         schema: what the columns hold, as given, or as the form of the source states it.
         columns: the source's names for our columns.
-        typed: False if every cell is a text, as in a CSV, even if it is a number.
-        passed_over, text, cells: as in `Source`.
+        passed_over, text, cells, typed, faults: as in `Source`.
     """
 
     frame: pd.DataFrame
@@ -84,6 +110,7 @@ class RawTable:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     text: TextFile | None = None
     cells: Mapping[str, Cells] = field(default_factory=dict)
+    faults: Sequence[Fault] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +130,8 @@ class Source:
         text: the text file that the rows come from, if it is on this machine.
         cells: the cells of image columns that are not in the frame, which has empty texts for them.
         contents: the contents of columns whose images came as bytes, once they have been looked at.
+        typed: False if every cell was a text, as in a CSV, even if it is a number.
+        faults: what is wrong beyond what the table shows.
     """
 
     frame: pd.DataFrame
@@ -115,6 +144,8 @@ class Source:
     text: TextFile | None = None
     cells: Mapping[str, Cells] = field(default_factory=dict)
     contents: Mapping[str, Contents] = field(default_factory=dict)
+    typed: bool = True
+    faults: Sequence[Fault] = ()
 
     def only(self, rows: np.ndarray) -> Source:
         """Those of its rows for which this is True, under their numbers."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes
-from tfrecorder.sources.table import as_objects, is_list
+from tfrecorder.schema.kinds import Boxes, Kind, Number
+from tfrecorder.sources.table import as_objects, in_lists, is_list
 from tfrecorder.validation.classes import Outcome, as_lists, flatten, number
 from tfrecorder.validation.columns import flag, has_faults, is_missing
 from tfrecorder.validation.report import Finding
@@ -34,32 +35,56 @@ class BoxRows:
 
 
 def gather(
-    source: pd.DataFrame, kind: Boxes, image: str
+    source: pd.DataFrame,
+    kind: Boxes,
+    image: str,
+    beside: Mapping[str, Kind] = MappingProxyType({}),
 ) -> tuple[pd.DataFrame, BoxRows, list[Finding]]:
     """One row for each image, and its boxes.
 
     Args:
         source: has the columns of the schema; its index is the row's number.
         image: the column of the image.
+        beside: the kinds of the columns of other values, of which each box has one.
 
     Returns:
-        The rows without the columns of the boxes, each with the number of its image's first row;
-        the boxes; and what is wrong.
+        The rows without the columns of the boxes, each with the number of its image's first row,
+        and with lists of these other values; the boxes; and what is wrong.
     """
     names = [*kind.columns, *([kind.label] if kind.label else [])]
     boxes = pd.DataFrame({name: as_objects(source[name]) for name in names}, index=source.index)
     others = source.drop(columns=names)
     if boxes[names].map(is_list).any(axis=None):
-        rows, findings = _from_lists(boxes, names)
-        return others, rows, findings
+        of_boxes, findings = _from_lists(boxes, names)
+        if not has_faults(findings):
+            findings += [_check_number(others[name], of_boxes.sizes) for name in beside]
+        return others, of_boxes, findings
     codes, _ = pd.factorize(as_objects(source[image]).fillna(""))
     order = np.argsort(codes, kind="stable")
     first = np.unique(codes, return_index=True)[1]
-    findings = list(_check_agreement(others, codes))
+    findings = list(_check_agreement(others.drop(columns=[*beside]), codes))
     present = ~boxes.map(is_missing).all(axis=1).to_numpy(dtype=bool)
     kept = order[present[order]]
     sizes = np.bincount(codes[present], minlength=len(first)).astype(np.int64)
-    return others.iloc[first], BoxRows(boxes.iloc[kept], sizes, gathered=True), findings
+    rows = others.iloc[first]
+    for name, of in beside.items():
+        cells = in_lists(_typed(as_objects(source[name]).iloc[kept], of), sizes)
+        rows = rows.assign(**{name: cells.set_axis(rows.index)})
+    return rows, BoxRows(boxes.iloc[kept], sizes, gathered=True), findings
+
+
+def _typed(values: pd.Series, kind: Kind) -> np.ndarray:
+    """Numbers as numbers, also if a CSV has them as texts."""
+    numbers = pd.to_numeric(values, errors="coerce") if isinstance(kind, Number) else values
+    return (numbers if numbers.notna().all() else values).to_numpy()
+
+
+def _check_number(lists: pd.Series, sizes: np.ndarray) -> Finding:
+    """Lists with more or fewer values than there are boxes."""
+    counts = as_objects(lists).map(lambda cell: len(_as_list(cell)))
+    uneven = (counts != sizes).to_numpy(dtype=bool)
+    shown = pd.Series([*map(str, lists)], lists.index, object, lists.name)
+    return flag("bad_box", uneven, shown, "there is not a value for each box: {value}")
 
 
 def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Finding]:
@@ -87,9 +112,9 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
     return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
 
 
-def _as_list(value: Any) -> list[object]:
+def _as_list(value: Any) -> Any:
     if is_list(value):
-        return value.tolist() if isinstance(value, np.ndarray) else list(value)
+        return value if isinstance(value, np.ndarray) and value.ndim == 1 else list(value)
     return [] if is_missing(value) else [value]
 
 
@@ -149,8 +174,9 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> list[Finding]:
-    shown = shown_edges(kind, boxes)
-    wrong, outside, empty = _faulty(kind, _numbers(kind, boxes))
+    faults = np.stack(_faulty(kind, _numbers(kind, boxes)))
+    places = np.flatnonzero(faults.any(axis=0))
+    shown, (wrong, outside, empty) = shown_edges(kind, boxes.iloc[places]), faults[:, places]
     words = ", ".join(kind.columns)
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
     hint = " (or give Boxes(unit='pixel'))" if kind.unit == "fraction" else ""

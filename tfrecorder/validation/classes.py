@@ -87,7 +87,11 @@ def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
 
 def flatten(lists: pd.Series, sizes: np.ndarray) -> pd.Series:
     """The values of all lists one after the other, each with its row's index."""
-    flat = [value for values in lists for value in values]
+    cells = lists.tolist()
+    if cells and all(isinstance(values, np.ndarray) and values.ndim == 1 for values in cells):
+        flat: Any = np.concatenate(cells).astype(object)
+    else:
+        flat = [value for values in cells for value in values]
     index = np.repeat(lists.index.to_numpy(), sizes)
     return pd.Series(flat, index=index, dtype=object, name=lists.name)
 

@@ -22,7 +22,7 @@ from tfrecorder.schema.fields import Field, class_field, fields_of, primary_imag
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
-from tfrecorder.sources.table import Source, as_objects
+from tfrecorder.sources.table import Fault, Source, as_objects
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
 from tfrecorder.validation.columns import check_splits, check_uris, flag, has_faults, sound_uris
@@ -136,7 +136,7 @@ def check_source(
             their integers.
     """
     schema, table = source.schema, source.frame
-    findings = list(_check_columns(source))
+    findings = [*_check_columns(source), *_of_form(source.faults)]
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
@@ -150,7 +150,12 @@ def check_source(
             present.remove(name)
             continue
         assert isinstance(kind, kinds.Boxes)
-        table, boxes, faults = gather(table, kind, image)
+        beside = {
+            other: of
+            for other, of in schema.fields
+            if other in present and getattr(of, "of", None) == name
+        }
+        table, boxes, faults = gather(table, kind, image, beside)
         findings += faults
     outcomes = [
         _check_field(field, table, boxes, source)
@@ -196,6 +201,14 @@ def check_source(
         },
         unassigned=was_open,
     )
+
+
+def _of_form(faults: Sequence[Fault]) -> Iterator[Finding]:
+    """The faults that a source has as its form has it."""
+    for code, column in dict.fromkeys((fault.code, fault.column) for fault in faults):
+        of = [fault for fault in faults if (fault.code, fault.column) == (code, column)]
+        _, rows, _, values, messages = zip(*of, strict=True)
+        yield Finding(code, rows, column, values, messages)
 
 
 def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -> list[Field]:

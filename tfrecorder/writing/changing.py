@@ -25,7 +25,7 @@ from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import Boxes, Image, Mask
+from tfrecorder.schema.kinds import Image, Mask
 from tfrecorder.writing.copying import loaded, record_copier, record_reader
 from tfrecorder.writing.rows import (
     Dated,
@@ -54,7 +54,7 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
     copy, record_of = record_copier(replace(plan, base=directory)), record_reader(directory)
     load = without_facts(row_loader(plan, room, read))
     images = [field for field in plan.fields if isinstance(field.kind, Image)]
-    plain = [field for field in plan.fields if not isinstance(field.kind, (Image, Mask, Boxes))]
+    plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, (Image, Mask)))]
     arrays = array_dtypes(plan.fields)
     keys = {feature.key for field in plain for feature in field.features}
 

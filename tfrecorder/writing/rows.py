@@ -110,6 +110,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     ]
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
+    beside = [field.key for field in fields if field.of_boxes and field not in boxes]
     arrays = array_dtypes(fields)
     check, max_pixels = plan.options["check"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
@@ -156,7 +157,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features[f"{field.key}/format"] = "png"
             for field in boxes:
                 primary = placed[images[0][0].key]
-                features |= placed_boxes(field, features, primary.source, primary.geometry)
+                features |= placed_boxes(field, features, primary.source, primary.geometry, beside)
         except Reject as reject:
             return Rejected(row, reject, len(retried), sources)
         except MemoryError as error:

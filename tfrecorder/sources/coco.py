@@ -1,0 +1,155 @@
+"""COCO's JSON: `instances_*` with boxes, `captions_*` with texts; one row for each image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
+from tfrecorder.sources.coco_files import (
+    BESIDE,
+    File,
+    files_in,
+    name_of,
+    read_file,
+    start_of,
+)
+from tfrecorder.sources.default_schema import with_classes
+from tfrecorder.sources.located import Located, common_folder, refuse_table_options, split_in
+from tfrecorder.sources.objects import Objects, as_numbers, joined, object_columns
+from tfrecorder.sources.table import Fault, RawTable, in_lists
+
+#: How far, in pixels, a box may be beyond its image: tools round differently.
+_SLACK = 1.0
+
+
+class _Images(NamedTuple):
+    """The images of all files: the row of each by its split and uri; and what is known of each."""
+
+    rows: dict[tuple[str, str], int]
+    ids: list[Any]
+    sizes: list[tuple[Any, Any]]
+
+
+def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
+    """COCO's JSON: a file, several, or a folder that has them."""
+    if not isinstance(source, Located):
+        return None
+    paths = source.files or tuple(files_in(source.folder))
+    if not paths or not all(path.lower().endswith(".json") for path in paths):
+        return None
+    refuse_table_options(options, "COCO's JSON")
+    files = [read_file(path) for path in paths]
+    roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
+    base = source.folder or common_folder(roots)
+    starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
+    faults: list[Fault] = []
+    names = _class_names(files, faults)
+    images, found, captions = _Images({}, [], []), list[Objects](), list[tuple[int, Any]]()
+    for file, start in zip(files, starts, strict=True):
+        of_ids, every = _add_images(images, file, start, faults), file.annotations
+        rows = np.array([of_ids.get(number, -1) for number in every.images], np.int64)
+        objects = _objects(file, rows, names)
+        is_text = np.array([text is not None for text in every.captions], bool)
+        faults += _of_no_use(file, rows, (objects.labels == "") & ~is_text)
+        found.append(objects.only((rows >= 0) & (objects.labels != "") & ~is_text))
+        captions += ((rows[n], every.captions[n]) for n in np.flatnonzero(is_text & (rows >= 0)))
+    columns, kinds = _columns(images, joined(found), captions, faults)
+    schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
+    if names:
+        schema = with_classes(schema, {LABEL_COLUMN: names})
+    return RawTable(pd.DataFrame(columns), base, schema, {}, faults=faults)
+
+
+def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:
+    """The names of all categories in the order of the first file that has them."""
+    names: dict[str, None] = {}
+    for file in files:
+        of_file, ids = set[str](), set[Any]()
+        for category in file.categories:
+            name = str(category.get("name", category["id"]))
+            if name in of_file or category["id"] in ids:
+                words = f"{file.path}: the category {name!r}, id {category['id']}, is there twice"
+                faults.append(Fault("bad_annotation", None, LABEL_COLUMN, name, words))
+            of_file.add(name)
+            ids.add(category["id"])
+            names.setdefault(name)
+    return tuple(names)
+
+
+def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) -> dict[Any, int]:
+    """Add the images of a file that are not there yet; the row of each of its ids."""
+    folder, _, name = file.path.rpartition("/")
+    split = split_in(folder.rpartition("/")[2] if name == BESIDE else name)
+    of_ids: dict[Any, int] = {}
+    for image in file.images:
+        uri, number = f"{start}{name_of(image)}", image["id"]
+        row = images.rows.setdefault((split, uri), len(images.rows))
+        if row == len(images.ids):
+            images.ids.append(number)
+            images.sizes.append((image.get("width") or None, image.get("height") or None))
+        if of_ids.setdefault(number, row) != row:
+            words = f"{file.path}: two images have the id {number!r}; the second is {uri!r}"
+            faults.append(Fault("bad_annotation", row, URI_COLUMN, number, words))
+    return of_ids
+
+
+def _objects(file: File, rows: np.ndarray, names: Sequence[str]) -> Objects:
+    """The annotations of a file as objects; the label of one without a category is ""."""
+    every = file.annotations
+    of_file = {one["id"]: str(one.get("name", one["id"])) for one in file.categories}
+    number_of = {name: number for number, name in enumerate(names)}
+    codes = {number: number_of[name] for number, name in of_file.items()}
+    labels = np.array([*names, ""], dtype=object)
+    boxes = as_numbers(every.boxes, 4)
+    areas = as_numbers([[area] for area in every.areas], 1)[:, 0]
+    return Objects(
+        rows=rows,
+        labels=labels[np.array([codes.get(number, -1) for number in every.categories], np.int64)],
+        edges=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1),
+        beside={
+            "is_crowd": np.array([int(bool(crowd)) for crowd in every.crowds], np.int64),
+            "area": np.where(np.isnan(areas), boxes[:, 2] * boxes[:, 3], areas),
+        },
+    )
+
+
+def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[Fault]:
+    """Annotations without an image or a category that the file has."""
+    for place in np.flatnonzero((rows < 0) | unclassed).tolist():
+        row = None if rows[place] < 0 else int(rows[place])
+        of = file.annotations.images if row is None else file.annotations.categories
+        words = f"no {'image' if row is None else 'category'} has the id {of[place]!r}"
+        message = f"{file.path}: an annotation is of no use: {words}"
+        yield Fault("bad_annotation", row, LABEL_COLUMN, str(of[place]), message)
+
+
+def _columns(
+    images: _Images, objects: Objects, captions: list[tuple[int, Any]], faults: list[Fault]
+) -> tuple[dict[str, Any], dict[str, Kind]]:
+    """The columns of all images, and the kinds of these."""
+    splits, uris = [split for split, _ in images.rows], [uri for _, uri in images.rows]
+    numbers = all(isinstance(number, int) for number in images.ids)
+    columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
+    columns |= {URI_COLUMN: uris, "image_id": images.ids if numbers else [*map(str, images.ids)]}
+    kinds: dict[str, Kind] = {URI_COLUMN: Image()}
+    kinds["image_id"] = Number(dtype="int64") if numbers else Text()
+    if captions:
+        captions = sorted(captions, key=lambda pair: pair[0])
+        counts = np.bincount([row for row, _ in captions], minlength=len(uris))
+        texts = np.array([*(text for _, text in captions), None], dtype=object)
+        columns["caption"], kinds["caption"] = in_lists(texts, counts), Text(shape=(None,))
+    if len(objects.rows) or not captions:
+        of_boxes, wrong = object_columns(objects, uris, as_numbers(images.sizes, 2), _SLACK)
+        faults += wrong
+        columns |= of_boxes
+        kinds["boxes"] = Boxes(unit="pixel")
+        kinds["is_crowd"] = Number(dtype="int64", of="boxes")
+        kinds["area"] = Number(of="boxes")
+    return columns, kinds

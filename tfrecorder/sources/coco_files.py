@@ -1,0 +1,116 @@
+"""The files of COCO's JSON, and where their images are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tfrecorder import storage
+from tfrecorder.errors import SourceError
+
+#: The name of the file that Roboflow writes beside the images of a split.
+BESIDE = "_annotations.coco.json"
+
+#: The folders where such files are.
+_FOLDERS = ("", "/train", "/valid", "/val", "/validation", "/test")
+
+
+class Annotations(NamedTuple):
+    """The annotations of a file as it has them, a list for each value; None for one that is not
+    there."""
+
+    images: list[Any]
+    categories: list[Any]
+    boxes: list[Any]
+    crowds: list[Any]
+    areas: list[Any]
+    captions: list[Any]
+
+
+#: The names of these values in a file.
+_KEYS = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption")
+
+
+class File(NamedTuple):
+    """A file of annotations."""
+
+    path: str
+    images: list[dict[str, Any]]
+    annotations: Annotations
+    categories: list[dict[str, Any]]
+
+
+def files_in(folder: str) -> Iterator[str]:
+    """The files of a folder of COCO's or of Roboflow's form; none in any other folder."""
+    names = [name for name in storage.names(f"{folder}/annotations") if name.endswith(".json")]
+    chosen = [name for name in names if name.startswith("instances")] or names
+    yield from (f"{folder}/annotations/{name}" for name in chosen)
+    beside = (f"{folder}{below}/{BESIDE}" for below in _FOLDERS)
+    yield from (path for path in beside if not names and storage.size(path) is not None)
+
+
+def read_file(path: str) -> File:
+    """A file, with what is needed of its annotations, which may be millions.
+
+    Raises:
+        SourceError: it is not COCO's.
+    """
+    made = Annotations([], [], [], [], [], [])
+    columns = [(column.append, key) for column, key in zip(made, _KEYS, strict=True)]
+
+    def slim(value: dict[str, Any]) -> Any:
+        """The object itself; or True for an annotation, whose values are kept in columns."""
+        if "image_id" not in value:
+            return value
+        for append, key in columns:
+            append(value.get(key))
+        return True
+
+    with storage.local_copy(path) as copy, open(copy, encoding="utf-8-sig") as file:
+        try:
+            document = json.load(file, object_hook=slim)
+        except ValueError as error:
+            raise SourceError(f"{path} is not sound JSON: {error}.") from error
+    held = document if isinstance(document, dict) and "images" in document else {"images": None}
+    names = ("images", "annotations", "categories")
+    lists: list[Any] = [held.get(name, []) for name in names]
+    if not all(isinstance(values, list) for values in lists):
+        raise SourceError(
+            f"{path} is not COCO's JSON, an object with the lists images, annotations and "
+            "categories; read any other with pandas, and convert the frame."
+        )
+    images, annotations, categories = lists
+    wrong = [one for one in (*images, *categories) if not _is_named(one)]
+    wrong += [one for one in images if "file_name" not in one]
+    wrong += [one for one in annotations if one is not True]
+    wrong += [
+        number for number in (*made.images, *made.categories) if isinstance(number, (list, dict))
+    ]
+    if wrong:
+        raise SourceError(
+            f"{path}: {str(wrong[0])[:200]} is not as COCO has it: images have id and file_name, "
+            "annotations image_id, categories id and name."
+        )
+    return File(path, images, made, categories)
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("id"), (int, float, str))
+
+
+def start_of(file: File, root: str, base: str) -> str:
+    """What the uris of a file's images start with, below the folder of all."""
+    below = root.removeprefix(base).strip("/")
+    stem = file.path.rpartition("/")[2].removesuffix(".json").rpartition("_")[2]
+    for folder in ("", "images", stem, f"images/{stem}"):
+        start = "".join(f"{part}/" for part in (below, folder) if part)
+        if file.images and storage.exists(f"{base}/{start}{name_of(file.images[0])}"):
+            return start
+    return f"{below}/" if below else ""
+
+
+def name_of(image: dict[str, Any]) -> str:
+    """The path of an image; one that was written on Windows has other separators."""
+    name = str(image["file_name"])
+    return name if "/" in name else name.replace("\\", "/")

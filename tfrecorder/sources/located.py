@@ -1,0 +1,115 @@
+"""A source that is given by path: one file, several, or a folder."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfrecorder import storage
+from tfrecorder.errors import OptionError, SourceError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.text_form import TextForm
+from tfrecorder.schema.splits import SPELLINGS, SPLITS
+
+#: What makes a path a pattern, where there is no file of that name.
+_PATTERN = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a source is.
+
+    Attributes:
+        path: as the user gave it.
+        files: the absolute paths of its files, in order; none for a folder.
+        folder: the absolute path of the folder; "" for files.
+    """
+
+    path: str
+    files: tuple[str, ...] = ()
+    folder: str = ""
+
+
+def located(source: Any) -> Located | None:
+    """Where a path, a pattern or a list of these leads; None for any other source.
+
+    Raises:
+        SourceError: there is no such file or folder.
+    """
+    if isinstance(source, (list, tuple)) and source:
+        every = [located(path) for path in source]
+        if any(one is None or not one.files for one in every):
+            raise SourceError(f"source {source!r} is a list; give the paths of files in it.")
+        files = [file for one in every if one is not None for file in one.files]
+        return Located(f"{source[0]}, …" if len(source) > 1 else str(source[0]), tuple(files))
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    path = storage.given_path(source)
+    if refusal := storage.refusal(kind := storage.scheme(path)):
+        raise SourceError(f"source {path!r}: {kind}:// cannot be read: {refusal}.")
+    with storage.failing_as(SourceError, path):
+        return _look(path)
+
+
+def _look(path: str) -> Located:
+    whole = storage.absolute(path)
+    # On a bucket, one name may be both an object and a folder: a name ending in .csv is the object.
+    is_file = not storage.is_local(whole) and storage.size(whole) is not None
+    if path and not is_file and storage.is_folder(whole):
+        return Located(path, folder=whole)
+    if is_file or os.path.isfile(whole):
+        return Located(path, (whole,))
+    if _PATTERN.search(path) and (files := _matching(whole)):
+        return Located(path, tuple(files))
+    looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
+    hint = storage.backslash_hint(path)
+    raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
+
+
+def _matching(pattern: str) -> list[str]:
+    """The files that match a pattern, sorted; "*" stands for no "/"."""
+    start = _PATTERN.split(pattern, maxsplit=1)[0].rpartition("/")[0]
+    parts = pattern.count("/")
+    files = (f"{start}/{name}" for name in storage.files_below(start))
+    return [file for file in files if file.count("/") == parts and fnmatch.fnmatch(file, pattern)]
+
+
+def split_in(name: str) -> str:
+    """The split that the name of a file or folder states; "" if it states none.
+
+    >>> split_in("instances_val2017"), split_in("training-00001-of-00008"), split_in("result")
+    ('VALIDATION', 'TRAIN', '')
+    """
+    words = [SPELLINGS.get(word) for word in re.findall("[a-z]+", name.lower())]
+    return next((word for word in words if word in SPLITS), None) or ""
+
+
+def common_folder(folders: Sequence[str]) -> str:
+    """The folder that all of these are, or are in."""
+    # Not commonpath, which would take "gs://" for a path.
+    parts = zip(*(folder.split("/") for folder in folders), strict=False)
+    same = itertools.takewhile(lambda names: len({*names}) == 1, parts)
+    return "/".join(names[0] for names in same)
+
+
+def refuse_form(form: TextForm, reason: str) -> None:
+    """Raise a SourceError if a separator or an encoding was given for what is not CSV."""
+    if form.stated:
+        raise SourceError(f"`{form.stated}` is for a CSV file; leave it out: {reason}.")
+
+
+def refuse_table_options(options: ConvertOptions, what: str) -> None:
+    """Refuse the options that are for tables.
+
+    Args:
+        what: names the source, with an article.
+    """
+    refuse_form(options.text_form, f"{what} has none")
+    if options.columns:
+        words = f"it is for a frame or a CSV; {what} has no columns to rename."
+        raise OptionError.of("columns", options.columns, words)
