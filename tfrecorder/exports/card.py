@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tfrecorder import storage
@@ -18,7 +17,7 @@ from tfrecorder.errors import DatasetError, OutputError
 from tfrecorder.exports.card_fields import CardFields, read_card_fields
 from tfrecorder.exports.croissant import croissant, made_by
 from tfrecorder.exports.readme import readme, sheet
-from tfrecorder.exports.record_table import record_table, write_table
+from tfrecorder.exports.record_table import as_parquet, record_table
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
@@ -127,11 +126,9 @@ def _write(
     hashes = zip(unknown, _sha256s(where, unknown), strict=True)
     sums = known | {name: (done[name].crc32c, sha256) for name, sha256 in hashes}
     rows = record_table(stored)
-    storage.publish_by(where, layout.RECORDS, partial(write_table, rows))
-    size = storage.size(os.path.join(where, layout.RECORDS)) or 0
-    (of_rows,) = _sha256s(where, [layout.RECORDS])
+    records = as_parquet(rows)
     listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}
-    listed[layout.RECORDS] = size, of_rows
+    listed[layout.RECORDS] = len(records), hashlib.sha256(records).hexdigest()
     own, folder = str(newest.info["name"]), os.path.basename(storage.absolute(where).rstrip("/"))
     name = fields.name or (own if own != DATASET_NAME else folder)
     provenance = made_by(newest.number, newest.manifest["kind"], newest.digest)
@@ -143,13 +140,15 @@ def _write(
         layout.CROISSANT: (json.dumps(document, indent=2, default=str) + "\n").encode(),
         layout.README: readme(gathered, fields, name, findings, bool(pictures)).encode(),
         **({layout.PICTURES: pictures} if pictures else {}),
+        layout.RECORDS: records,
     }
     of_files = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}
-    made = StoredCard(newest.number, {**of_files, layout.RECORDS: of_rows}, sums, fields.for_tfds)
+    made = StoredCard(newest.number, of_files, sums, fields.for_tfds)
     now = newest_commit(where)
     if now is None or now.digest != newest.digest:  # on a bucket, where nothing is locked
-        storage.remove(where, layout.RECORDS)
         raise OutputError(f"{where} was changed while its card was made; make it again.")
+    # An interruption leaves no file that `card.json` does not list, or lists with another sum.
+    storage.remove_all(where, kept.files if kept else ())
     for file, data in {layout.CARD: made.to_json(), **files}.items():
         storage.publish_bytes(where, file, data)
     return Card(where, newest.number, (*made.files,), len(unknown), len(done), (*findings,))

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.errors import OptionError
+from tfrecorder.format import layout
 from tfrecorder.options.forms import COCO, CSV, FOLDER
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import one_row_a_box
-from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.schema.fields import Field, class_field, file_fields, primary_image
 from tfrecorder.schema.kinds import Boxes, Bytes, Kind, Label, Schema, Split, columns_of
 from tfrecorder.schema.schema_file import write_schema
 
@@ -95,7 +96,10 @@ def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list
     uris = {split: table[image.column].tolist() for split, table in tables.items()}
     names = [uri for of_split in uris.values() for uri in of_split]
     different = {name.lower() for name in names} | {f"{name.lower()}.png" for name in names}
+    # The folders of the export itself, and of the other images of a record.
+    others = {layout.PRIVATE, *(field.column for field in file_fields(stored.fields))}
     is_fit = all(map(_SAFE.fullmatch, names)) and len(different) == 2 * len(names)
+    is_fit = is_fit and others.isdisjoint(name.partition("/")[0] for name in names)
     return uris if is_fit else numbers
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -42,9 +40,8 @@ def record_table(stored: StoredDataset) -> pa.Table:
     return pa.Table.from_pandas(whole[order], preserve_index=False).replace_schema_metadata()
 
 
-def write_table(rows: pa.Table, file: BinaryIO) -> None:
-    """A table as Parquet."""
-    buffered = io.BufferedWriter(file)
-    pq.write_table(rows, buffered)
-    buffered.flush()
-    buffered.detach()
+def as_parquet(rows: pa.Table) -> bytes:
+    """A table as a file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return sink.getvalue().to_pybytes()
