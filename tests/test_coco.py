@@ -157,6 +157,13 @@ def test_what_is_not_coco_is_named_in_one_line(text: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_name_that_is_not_unicode_is_reported_with_its_image() -> None:
+    images = [{"id": 11, "file_name": "\ud800.jpg"}, {"id": 300, "file_name": "/c.jpg"}]
+    source = coco_file("labels.json", images=images)
+    report = tfrecorder.validate(source)
+    assert (report.code[0], report.row[0]) == ("bad_text", 0)
+
+
 def test_it_has_no_columns_to_rename_and_no_separator() -> None:
     coco_file("labels.json")
     result = invoke("validate", "labels.json", "--column", "a=label")

@@ -54,7 +54,8 @@ def schema(source: str, **options: Any) -> None:
 
 SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
     CSV in the order of AutoML or Vertex AI without a header; COCO's JSON, or a folder with it; a
-    folder of images, split/label/file or label/file; or - for a CSV on standard input."""
+    folder of YOLO or of Pascal VOC; a folder of images, split/label/file or label/file; or - for a
+    CSV on standard input."""
 
 
 def opened(source: str) -> Any:

@@ -85,11 +85,12 @@ def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:
 
 def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) -> dict[Any, int]:
     """Add the images of a file that are not there yet; the row of each of its ids."""
-    folder, _, name = file.path.rpartition("/")
-    split = split_in(folder.rpartition("/")[2] if name == BESIDE else name)
+    folder, _, stem = file.path.rpartition("/")
+    split = split_in(folder.rpartition("/")[2] if stem == BESIDE else stem)
     of_ids: dict[Any, int] = {}
     for image in file.images:
-        uri, number = f"{start}{name_of(image)}", image["id"]
+        name, number = name_of(image), image["id"]
+        uri = name if name.startswith("/") or storage.scheme(name) else f"{start}{name}"
         row = images.rows.setdefault((split, uri), len(images.rows))
         if row == len(images.ids):
             images.ids.append(number)
@@ -137,7 +138,9 @@ def _columns(
     splits, uris = [split for split, _ in images.rows], [uri for _, uri in images.rows]
     numbers = all(isinstance(number, int) for number in images.ids)
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
-    columns |= {URI_COLUMN: uris, "image_id": images.ids if numbers else [*map(str, images.ids)]}
+    # Not as pandas' own text, which holds no bad text: validation reports it.
+    columns[URI_COLUMN] = pd.Series(uris, dtype=object)
+    columns["image_id"] = images.ids if numbers else [*map(str, images.ids)]
     kinds: dict[str, Kind] = {URI_COLUMN: Image()}
     kinds["image_id"] = Number(dtype="int64") if numbers else Text()
     if captions:

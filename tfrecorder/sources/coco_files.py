@@ -103,9 +103,10 @@ def start_of(file: File, root: str, base: str) -> str:
     """What the uris of a file's images start with, below the folder of all."""
     below = root.removeprefix(base).strip("/")
     stem = file.path.rpartition("/")[2].removesuffix(".json").rpartition("_")[2]
+    first = name_of(file.images[0]).encode(errors="replace").decode() if file.images else ""
     for folder in ("", "images", stem, f"images/{stem}"):
         start = "".join(f"{part}/" for part in (below, folder) if part)
-        if file.images and storage.exists(f"{base}/{start}{name_of(file.images[0])}"):
+        if first and storage.exists(f"{base}/{start}{first}"):
             return start
     return f"{below}/" if below else ""
 

@@ -28,6 +28,8 @@ from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import read_dataset
 from tfrecorder.sources.located import Located, located
 from tfrecorder.sources.table import RawTable, Source
+from tfrecorder.sources.voc import read_voc
+from tfrecorder.sources.yolo import read_yolo
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -46,7 +48,8 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         source: a frame (left unmodified); a `Dataset` or `DatasetDict` of Hugging Face; the path of
             a CSV, with a header or in AutoML's or Vertex AI's own order without one; the path of
             Vertex AI's JSON Lines; the path of a folder `split/label/file` or `label/file`; that
-            of COCO's JSON, or of a folder of it; or an open file, from which a CSV is read.
+            of COCO's JSON, or of a folder of it; a folder of YOLO or of Pascal VOC; or an open
+            file, from which a CSV is read.
 
     Raises:
         OptionError: columns, base or split_by do not fit the source.
@@ -118,6 +121,8 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
     read_dataset,
     read_open_file,
     read_coco,
+    read_yolo,
+    read_voc,
     read_folder,
     read_files,
 )

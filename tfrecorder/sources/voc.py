@@ -1,0 +1,109 @@
+"""A folder of Pascal VOC's form: an XML file for each image, and lists of the images of splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
+from tfrecorder.sources.default_schema import MASK_COLUMN
+from tfrecorder.sources.located import Located, refuse_table_options
+from tfrecorder.sources.objects import Objects, as_numbers, object_columns, texts_of
+from tfrecorder.sources.table import Fault, RawTable
+
+#: Where the images may be.
+_IMAGES = ("JPEGImages", "images")
+
+#: The lists of images; that of both counts only where neither of them is there.
+_LISTS = ("train", "val", "test")
+
+#: Whole numbers that an object may have, by column.
+_FLAGS = ("difficult", "truncated")
+
+_SCHEMA = Schema(
+    {
+        SPLIT_COLUMN: Split(required=False),
+        URI_COLUMN: Image(),
+        "boxes": Boxes(unit="pixel"),
+        **{name: Number(dtype="int64", of="boxes") for name in _FLAGS},
+    }
+)
+
+#: How far, in pixels, a box may be beyond its image: some tools count from 1, others from 0.
+_SLACK = 1.0
+
+
+def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
+    """A folder with `Annotations`; with a mask in the schema, the images that have one."""
+    if not isinstance(source, Located) or not source.folder:
+        return None
+    root = source.folder
+    listed = storage.names(f"{root}/Annotations")
+    stems = [name[: -len(".xml")] for name in listed if name.lower().endswith(".xml")]
+    if not stems:
+        return None
+    refuse_table_options(options, "a folder of Pascal VOC's form")
+    schema, columns = options.schema or _SCHEMA, dict[str, Any]()
+    masks = schema.of(Mask)
+    if masks:
+        there = {*storage.names(f"{root}/SegmentationClass")}
+        stems = [stem for stem in stems if f"{stem}.png" in there]
+        columns[MASK_COLUMN] = [f"SegmentationClass/{stem}.png" for stem in stems]
+    splits = dict(_splits(f"{root}/ImageSets/{'Segmentation' if masks else 'Main'}"))
+    if splits:
+        columns[SPLIT_COLUMN] = [splits.get(stem, "") for stem in stems]
+    images = next((name for name in _IMAGES if storage.is_folder(f"{root}/{name}")), "")
+    uris, sizes, found, faults = list[str](), list[Any](), list[Any](), list[Fault]()
+    texts = texts_of([f"{root}/Annotations/{stem}.xml" for stem in stems])
+    for row, (stem, text) in enumerate(zip(stems, texts, strict=True)):
+        try:
+            document = ElementTree.fromstring(text or "")
+        except ElementTree.ParseError as error:
+            words = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
+            faults.append(Fault("bad_annotation", row, URI_COLUMN, f"{stem}.xml", words))
+            document = ElementTree.Element("annotation")
+        name = (document.findtext("filename") or "").strip() or f"{stem}.jpg"
+        uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))
+        sizes.append([document.findtext(f"size/{side}") for side in ("width", "height")])
+        found += ((row, one) for one in document.iterfind("object"))
+    columns[URI_COLUMN] = pd.Series(uris, dtype=object)
+    if schema.of(Boxes):
+        known = as_numbers(sizes, 2)
+        known[known == 0] = np.nan
+        of_boxes, wrong = object_columns(_objects(found), uris, known, _SLACK)
+        columns |= of_boxes
+        faults += wrong
+    return RawTable(pd.DataFrame(columns), root, schema, {}, faults=faults)
+
+
+def _splits(folder: str) -> Iterator[tuple[str, str]]:
+    """The split of each image that a list names, by the image's name without its ending."""
+    names = [name for name in _LISTS if storage.size(f"{folder}/{name}.txt") is not None]
+    if not {"train", "val"} & {*names}:
+        names.append("trainval")
+    for name, text in zip(names, texts_of([f"{folder}/{name}.txt" for name in names]), strict=True):
+        for line in (text or "").splitlines():
+            if line.strip():
+                yield line.split()[0], "train" if name == "trainval" else name
+
+
+def _objects(found: list[Any]) -> Objects:
+    """The objects of all images."""
+    edges = [
+        [one.findtext(f"bndbox/{name}") for name in ("xmin", "ymin", "xmax", "ymax")]
+        for _, one in found
+    ]
+    flags = {
+        name: np.array([int((one.findtext(name) or "0").strip() == "1") for _, one in found], int)
+        for name in _FLAGS
+    }
+    labels = [(one.findtext("name") or "").strip() for _, one in found]
+    rows = np.array([row for row, _ in found], np.int64)
+    return Objects(rows, np.array(labels, dtype=object), as_numbers(edges, 4), flags)

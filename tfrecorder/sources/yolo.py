@@ -1,0 +1,164 @@
+"""A folder of YOLO's form: `data.yaml`, and a text file with the objects of each image."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder import storage
+from tfrecorder.errors import SourceError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
+from tfrecorder.sources.default_schema import with_classes
+from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.located import Located, refuse_table_options
+from tfrecorder.sources.objects import Objects, object_columns, texts_of
+from tfrecorder.sources.table import Fault, RawTable
+
+#: The names of the file that says what is where; the last is of Label Studio, the classes alone.
+_CONFIGS = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt")
+
+_SCHEMA = Schema({SPLIT_COLUMN: Split(required=False), URI_COLUMN: Image(), "boxes": Boxes()})
+
+#: How far a box may be beyond its image, as a fraction: coordinates are rounded.
+_SLACK = 1e-3
+
+
+def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
+    """A `data.yaml`, or a folder with one."""
+    path = _config_of(source) if isinstance(source, Located) else None
+    if path is None:
+        return None
+    config = _read_config(path)
+    if "names" not in config:
+        if isinstance(source, Located) and source.folder:
+            return None
+        raise SourceError(f"{path} is not YOLO's: it has no `names` of classes.")
+    refuse_table_options(options, "a folder of YOLO's form")
+    folder, names = storage.parent(path), _class_names(path, config.get("names"))
+    root = storage.resolve(str(config.get("path") or "."), folder)
+    # The folder that is stated is often that of another machine.
+    root = root if storage.is_folder(root) else folder
+    root = root if storage.scheme(root) else posixpath.normpath(root)
+    splits, images = list[str](), list[str]()
+    for split in ("train", "val", "test", ""):
+        entries = config.get(split) or []
+        for entry in [entries] if isinstance(entries, str) else entries:
+            found = list(_images_at(path, root, str(entry)))
+            images += found
+            splits += [split] * len(found)
+    if not images:
+        raise SourceError(f"{path}: no images found where it says that they are, below {root}.")
+    uris = [image.removeprefix(f"{root}/") for image in images]
+    columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
+    columns[URI_COLUMN] = pd.Series(uris, dtype=object)
+    objects, faults = _objects(images, names, "kpt_shape" in config)
+    of_boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), _SLACK)
+    schema = with_classes(options.schema or _SCHEMA, {LABEL_COLUMN: names})
+    frame = pd.DataFrame({**columns, **of_boxes})
+    return RawTable(frame, root, schema, {}, faults=[*faults, *wrong])
+
+
+def _config_of(source: Located) -> str | None:
+    """The path of the file that says what is where; None if the source is of another form."""
+    if source.folder:
+        paths = (f"{source.folder}/{name}" for name in _CONFIGS)
+        has_labels = storage.is_folder(f"{source.folder}/labels")
+        there = (path for path in paths if has_labels or not path.endswith(".txt"))
+        return next((path for path in there if storage.size(path) is not None), None)
+    (path, *others) = source.files
+    return path if not others and path.lower().endswith((".yaml", ".yml")) else None
+
+
+def _read_config(path: str) -> dict[str, Any]:
+    import yaml
+
+    text = storage.read_bytes(path).decode("utf-8-sig", errors="replace")
+    if path.endswith(".txt"):
+        return {"names": [line for line in text.splitlines() if line], "": "images"}
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SourceError(f"{path} is not sound YAML: {' '.join(str(error).split())}.") from error
+    return config if isinstance(config, dict) else {}
+
+
+def _class_names(path: str, names: Any) -> list[str]:
+    """The names of the classes by their numbers."""
+    if isinstance(names, Mapping) and {*names} == {*range(len(names))}:
+        names = [names[number] for number in range(len(names))]
+    if not isinstance(names, list) or len({*map(str, names)}) < len(names):
+        raise SourceError(
+            f"{path}: `names` is neither a list of names, each once, nor has it one for each "
+            f"number from 0: {names!r}."
+        )
+    return [*map(str, names)]
+
+
+def _images_at(path: str, root: str, entry: str) -> Iterator[str]:
+    """The images of a folder, or of a text file that lists them."""
+    # Roboflow writes ../train/images for the folder train/images beside the file.
+    where = storage.resolve(entry, root)
+    if entry.startswith("../") and not storage.exists(where):
+        where = storage.resolve(entry.removeprefix("../"), root)
+    if storage.is_folder(where):
+        where = where if storage.scheme(where) else posixpath.normpath(where)
+        names = (
+            name for name in storage.files_below(where) if name.lower().endswith(IMAGE_ENDINGS)
+        )
+        yield from (f"{where}/{name}" for name in names)
+    elif (text := texts_of([where])[0]) is not None:
+        folder = storage.parent(where)
+        lines = (line.strip().removeprefix("./") for line in text.splitlines())
+        yield from (storage.resolve(line, folder) for line in lines if line)
+    else:
+        raise SourceError(f"{path} names {entry!r}, which is not there: looked for {where}.")
+
+
+def _labels_of(image: str) -> str:
+    """The text file of an image: in `labels` instead of `images`."""
+    return f"{'/labels/'.join(image.rsplit('/images/', 1)).rpartition('.')[0]}.txt"
+
+
+def _objects(
+    images: Sequence[str], names: Sequence[str], keypoints: bool
+) -> tuple[Objects, list[Fault]]:
+    """The objects of all images, and lines that say none."""
+    rows, classes, edges, faults = list[int](), list[int](), list[Any](), list[Fault]()
+    paths = [*map(_labels_of, images)]
+    for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
+        for number, line in enumerate((text or "").splitlines(), 1):
+            if not line.strip():
+                continue
+            made = _object(line.split(), len(names), keypoints)
+            if isinstance(made, str):
+                words = f"{path}, line {number}: {made}"
+                faults.append(Fault("bad_annotation", row, LABEL_COLUMN, line[:200], words))
+                continue
+            rows.append(row)
+            classes.append(made[0])
+            edges.append(made[1])
+    labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
+    return Objects(np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), {}), faults
+
+
+def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
+    """The class and the edges of a line's object, or what is wrong with it."""
+    try:
+        label, *numbers = map(float, words)
+    except ValueError:
+        return "it holds something other than numbers"
+    if label not in range(classes):
+        return f"there is no class {words[0]}; the classes are 0 to {classes - 1}"
+    if len(numbers) == 4 or (keypoints and len(numbers) > 4):
+        x, y, width, height = numbers[:4]
+        return int(label), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+    if len(numbers) < 6 or len(numbers) % 2:
+        return f"it has {len(numbers)} numbers after its class: neither a box nor a polygon"
+    xs, ys = numbers[0::2], numbers[1::2]
+    return int(label), (min(xs), min(ys), max(xs), max(ys))
