@@ -82,9 +82,9 @@ def _typed(values: pd.Series, kind: Kind) -> np.ndarray:
 def _check_number(lists: pd.Series, sizes: np.ndarray) -> Finding:
     """Lists with more or fewer values than there are boxes."""
     counts = as_objects(lists).map(lambda cell: len(_as_list(cell)))
-    uneven = (counts != sizes).to_numpy(dtype=bool)
-    shown = pd.Series([*map(str, lists)], lists.index, object, lists.name)
-    return flag("bad_box", uneven, shown, "there is not a value for each box: {value}")
+    wrong = lists[(counts != sizes).to_numpy(dtype=bool)]
+    message = "there is not a value for each box"
+    return Finding("bad_box", [*wrong.index], str(lists.name), [*map(str, wrong)], message)
 
 
 def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Finding]:

@@ -101,12 +101,13 @@ def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
         wanted = f"a list of {wanted}"
     elif kind.shape:
         wanted = f"a {wanted} array of shape {kind.shape}"
+    column = column[wrong]  # alone: the text of an array takes longer than all else
     shown = column.map(repr).where(column.map(_is_container), column)
     # Arrays and lists cannot be in a report's column of values, but their text can.
     message = f"{{value!r}}, of type {{type}}, is not {wanted}"
-    if wrong.any() and column[wrong].map(_is_container).all():
+    if len(column) and column.map(_is_container).all():
         message = f"{{value}} is not {wanted}"
-    return flag("wrong_value", wrong, shown, message)
+    return flag("wrong_value", np.ones(len(column), bool), shown, message)
 
 
 def _is_container(value: Any) -> bool:
