@@ -5,6 +5,7 @@ The inner law: blocks may be small, claims may end soon, and where a block is ke
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import photo_frame
+from support import invoke, photo_frame
 
 import tfrecorder
 from tfrecorder import Records, batches
@@ -308,7 +309,7 @@ def test_a_folder_in_any_state(bucket: Any, local: list[Any], what: str, caplog:
         if what == "emptied":
             path.unlink()
         else:
-            os.truncate(path, path.stat().st_size // 2)
+            os.truncate(path, path.stat().st_size // 2 | 1)
     read_all(records, local, seed=2)
     read_all(Records(OUT, "TRAIN", **KEPT), local, seed=3)
     said = [record.message for record in caplog.records if "local_cache" in record.message]
@@ -393,3 +394,28 @@ def test_older_versions_leave_when_room_is_needed(
     read_all(Records(OUT, "TRAIN", **options), local, seed=1)
     assert asked(bucket) == 0
     assert on_disk() <= options["cache_bytes"]
+
+
+# ------------------------------------------------------------------------------- looking at it
+
+
+def test_the_command_shows_and_clears(bucket: Any, local: list[Any]) -> None:
+    records = Records(OUT, "TRAIN", **KEPT)
+    read_all(records, local, seed=1)
+    shown = invoke("cache", "cache").stdout.splitlines()
+    assert shown[1].split()[0] == OUT
+    assert "0 B not kept" in shown[-1]
+    assert json.loads(invoke("cache", "cache", "--json").stdout)["used"] >= on_disk()
+    assert "removed" not in invoke("cache", "cache", "--clear").stdout, "it is in use"
+    del records
+    assert f"removed {OUT}" in invoke("cache", "cache", "--clear").stdout
+    assert json.loads(invoke("cache", "cache", "--json").stdout)["used"] == 0
+    wrong = invoke("cache", "nowhere")
+    assert (wrong.exit_code, len(wrong.stderr.splitlines())) == (2, 1)
+    assert "it is not the folder of a local cache" in wrong.stderr
+
+
+def test_a_benchmark_says_what_was_here(bucket: Any, local: list[Any]) -> None:
+    read_all(Records(OUT, "TRAIN", **KEPT), local, seed=1)
+    shown = invoke("benchmark", OUT, "--local-cache", "cache", "--seconds", "0.3")
+    assert "100.0% of the bytes kept here, 0.0 MB fetched" in shown.stdout, shown.stderr

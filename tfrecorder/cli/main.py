@@ -15,7 +15,7 @@ from tfrecorder.cli.look import card, export, inspect, preview
 from tfrecorder.cli.output import complain, error_in_shell_words, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
-from tfrecorder.cli.read import benchmark, info
+from tfrecorder.cli.read import benchmark, cache, info
 from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.cli.words import one_line
@@ -140,6 +140,6 @@ def main() -> None:
 
 for _command in (
     *(convert, append, update, remove, compact, undo, stream, validate, stage, work, commit),
-    *(status, verify, repair, info, benchmark, inspect, preview, card, export, schema),
+    *(status, verify, repair, info, benchmark, cache, inspect, preview, card, export, schema),
 ):
     main.add_command(_command)

@@ -14,7 +14,7 @@ from tfrecorder.cli.words import shell_words
 from tfrecorder.core.checks import OneOf, Whole, above_zero, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import Options, names_of
-from tfrecorder.options.read import RecordOptions
+from tfrecorder.options.read import ReadOptions, RecordOptions
 
 #: The callback of an option: what was typed, as the library takes it.
 Typed = Callable[[click.Context, click.Parameter, Any], Any]
@@ -142,6 +142,11 @@ def options_of(
 record_options = options_of(RecordOptions)
 at_option = options_of(RecordOptions, ("image", "label"))
 key_options = options_of(RecordOptions, ("at",))
+
+_CACHE = ("local_cache", "cache_bytes")
+
+#: `--local-cache` and `--cache-bytes`.
+cache_options = options_of(ReadOptions, {*names_of(ReadOptions)} - {*_CACHE})
 
 
 def option_of(name: str) -> Callable[[Any], Any]:

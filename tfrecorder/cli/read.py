@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfrecorder.cli.options import key_options, options_of, record_options
+from tfrecorder import storage
+from tfrecorder.cli.options import cache_options, key_options, options_of, record_options
 from tfrecorder.cli.output import json_option, show
 from tfrecorder.cli.quiet_start import quiet_start
+from tfrecorder.display.tables import readable_bytes, text_table
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.options import BenchmarkOptions, benchmark_options
 
@@ -51,6 +53,7 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
 @click.argument("directory")
 @click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
 @options_of(BenchmarkOptions)
+@cache_options
 @key_options
 def benchmark(directory: str, split: str, **options: Any) -> None:
     from tfrecorder.reading.open import open_dataset
@@ -63,3 +66,33 @@ def benchmark(directory: str, split: str, **options: Any) -> None:
     from tfrecorder.loading.throughput import benchmark as run
 
     show(run(directory, split, **options))
+
+
+@click.command(
+    help="""Show what the folder of a local cache keeps of each dataset in a bucket.
+
+    FOLDER is what was given as `local_cache` to a reader. With --clear, what no process uses is
+    removed.""",
+    epilog="Example: tfrecorder cache /mnt/ssd/cache",
+)
+@click.argument("folder")
+@click.option("--clear", is_flag=True, help="Remove everything that no process uses.")
+@json_option
+def cache(folder: str, clear: bool, as_json: bool) -> None:
+    from tfrecorder.storage.cache_folder import CacheFolder
+
+    found = CacheFolder(folder)
+    if not found.is_there():
+        raise OptionError.of("folder", folder, "it is not the folder of a local cache.")
+    with storage.failing_writes(folder):
+        removed = found.clear() if clear else []
+        values = {"datasets": found.datasets(), **found.counters()._asdict()}
+    if as_json:
+        show({**values, "removed": removed}, as_json)
+        return
+    rows = [[uri, readable_bytes(used)] for uri, used in values["datasets"].items()]
+    for uri in removed:
+        click.echo(f"removed {uri}")
+    click.echo("\n".join(text_table([["dataset", "kept"], *rows])))
+    words = [readable_bytes(size) for size in found.counters()]
+    click.echo("{} on the disk; so far {} were fetched and kept, {} not kept".format(*words))

@@ -49,6 +49,7 @@ class Throughput:
         step_ms: duration of the simulated training step; None without one.
         waiting: share of the time, 0 to 1, in which the next batch was not ready; None without
             `step_ms`.
+        hits: share of the bytes of records, 0 to 1, that `local_cache` had; None without it.
         limit: what kept it from being faster, in words: the step, the cores, Python's lock (the
             GIL), the network or the disk.
     """
@@ -60,6 +61,7 @@ class Throughput:
     first_batch_seconds: float
     step_ms: float | None = None
     waiting: float | None = None
+    hits: float | None = None
     limit: str = ""
 
     @property
@@ -82,6 +84,9 @@ class Throughput:
                 f"{self.waiting:.1%} of the time waiting for input, with a step of "
                 f"{self.step_ms:g} ms"
             )
+        if self.hits is not None:
+            fetched = self.megabytes * (1 - self.hits)
+            lines.append(f"{self.hits:.1%} of the bytes kept here, {fetched:,.1f} MB fetched")
         return "\n".join([*lines, f"limited by {self.limit}"])
 
 
@@ -116,10 +121,11 @@ def benchmark(
         raise DatasetError(f"{os.fspath(directory)} has no batch of {own.batch_size} in {split}.")
     first = time.perf_counter() - begun
     _run(batches, WARM_UP_SECONDS, own.step_ms, at_most=WARM_UP_BATCHES)
-    cpu, blocks = time.process_time(), _blocks_from_disk()
+    cpu, blocks, fetched = time.process_time(), _blocks_from_disk(), _fetched(reading)
     with looks_at_lock() as looks:
         images, lasted, waited = _run(batches, own.seconds, own.step_ms)
     cpu, blocks = time.process_time() - cpu, _blocks_from_disk() - blocks
+    fetched = _fetched(reading) - fetched
     stored = open_dataset(directory, reading.at, reading.keys)
     name = stored.split(split)
     megabytes = images * stored.bytes(name) / (stored.records(name) or 1) / 1e6
@@ -141,8 +147,15 @@ def benchmark(
         first_batch_seconds=first,
         step_ms=own.step_ms,
         waiting=waiting,
+        hits=None if reading.cache_folder is None else max(0, 1 - fetched / (megabytes or 1)),
         limit=use.limit(),
     )
+
+
+def _fetched(options: LoadOptions) -> float:
+    """The megabytes that were fetched by all processes that share a local cache."""
+    folder = options.cache_folder
+    return 0 if folder is None else (folder.counters().kept + folder.counters().passed) / 1e6
 
 
 def _blocks_from_disk() -> int:

@@ -84,8 +84,8 @@ class CachedFile:
 
     def states(self) -> np.ndarray:
         states = np.zeros(-(-self.size // BLOCK), _STATE)
-        data = read_part(f"{self.path}.map", 0, states.nbytes)
-        states[: len(data) // _STATE.itemsize] = np.frombuffer(data, _STATE)
+        kept = _states(f"{self.path}.map")[: len(states)]
+        states[: len(kept)] = kept
         return states
 
     def are_here(self) -> np.ndarray:
@@ -124,6 +124,9 @@ class CacheFolder:
     def counters(self) -> Counters:
         data = read_part(os.path.join(self.path, _COUNTERS), 0, _FORM.size)
         return Counters(*_FORM.unpack(data)) if len(data) == _FORM.size else Counters()
+
+    def is_there(self) -> bool:
+        return os.path.isfile(os.path.join(self.path, _COUNTERS))
 
     def file(self, path: str, told: Description) -> CachedFile:
         """What is kept of a remote file, in the version that the store told."""
@@ -164,7 +167,10 @@ class CacheFolder:
         folder = os.path.dirname(files[0].path)
         while True:
             os.makedirs(folder, exist_ok=True)
-            descriptor = os.open(os.path.join(folder, _URI), os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                descriptor = os.open(os.path.join(folder, _URI), os.O_RDWR | os.O_CREAT, 0o666)
+            except FileNotFoundError:  # somebody has just removed the folder
+                continue
             if _lock(descriptor):
                 self._recount()
                 if self.counters().used + sum(file.size for file in files) > self.most():
@@ -286,15 +292,18 @@ def _lock(descriptor: int) -> bool:
 
 
 def _used(folder: str) -> int:
-    """What is used in the folder of a dataset."""
-    used = 0
-    for entry in os.scandir(folder):
-        if entry.name.endswith(".map"):
-            states = np.frombuffer(read_part(entry.path, 0, entry.stat().st_size), _STATE)
-            used += int(np.count_nonzero(states)) * BLOCK + _FILE_BYTES
-        elif ".index" in entry.name:
-            used += _paged(entry.stat().st_size)
-    return used
+    """What is used in the folder of a dataset, which somebody may be removing."""
+    maps, indexes = (
+        glob.glob(os.path.join(glob.escape(folder), name)) for name in ("*.map", "*.index*")
+    )
+    blocks = sum(int(np.count_nonzero(_states(path))) for path in maps)
+    return blocks * BLOCK + len(maps) * _FILE_BYTES + sum(_paged(_size(one)) for one in indexes)
+
+
+def _states(path: str) -> np.ndarray:
+    """The states in a map; none if it is not there."""
+    data = read_part(path, 0, _size(path))
+    return np.frombuffer(data[: len(data) // _STATE.itemsize * _STATE.itemsize], _STATE)
 
 
 def _remove_others(folder: str, stems: Collection[str]) -> None:
@@ -304,7 +313,9 @@ def _remove_others(folder: str, stems: Collection[str]) -> None:
 
 
 def _size(path: str) -> int:
-    return os.path.getsize(path) if os.path.exists(path) else 0
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.getsize(path)
+    return 0
 
 
 def _paged(size: int) -> int:
