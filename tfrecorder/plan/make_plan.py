@@ -24,6 +24,9 @@ from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.validation.rules import Checked
 from tfrecorder.validation.statistics import describe_columns
 
+#: How many uris are looked at together.
+_TOGETHER = 2**16
+
 #: Of so many rows the files' sizes are looked up.
 SAMPLE_ROWS = 1000
 
@@ -120,8 +123,9 @@ def spooled_images(values: Mapping[str, pa.Array]) -> int:
 
 
 def _any_remote(uris: pd.Series) -> bool:
-    with_scheme = uris[uris.str.contains("://", regex=False)]
-    return any(map(storage.scheme, with_scheme))
+    blocks = (uris.iloc[start : start + _TOGETHER] for start in range(0, len(uris), _TOGETHER))
+    with_scheme = (some[some.str.contains("://", regex=False)] for some in blocks)
+    return any(storage.scheme(uri) for some in with_scheme for uri in some)
 
 
 def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 #: In the order they are planned and reported.
 SPLITS = ("TRAIN", "VALIDATION", "TEST")
@@ -18,6 +19,9 @@ UNASSIGNED = "UNASSIGNED"
 
 #: The type of a table's splits: one byte per row, so that millions are compared in no time.
 SPLIT_TYPE = pd.CategoricalDtype([*SPLITS, UNASSIGNED])
+
+#: How many keys are Python values at a time.
+_TOGETHER = 2**14
 
 #: Every accepted spelling, in lower case: those of AutoML Vision and Vertex AI, and the usual ones.
 SPELLINGS = {
@@ -87,7 +91,7 @@ def parse_splits(column: pd.Series) -> pd.Series:
 
 
 def assign_splits(
-    keys: Sequence[str], division: Division, labels: Sequence[Any] | None = None
+    keys: Sequence[str] | pa.Array, division: Division, labels: Sequence[Any] | None = None
 ) -> list[str]:
     """The split of each row without one, by a seeded hash of its key.
 
@@ -96,31 +100,31 @@ def assign_splits(
     split's part, because the parts then divide the keys of a label in the order of their hashes.
 
     Args:
-        keys: the uri, or what the rows of a group have in common.
+        keys: the uri, or what the rows of a group have in common; a sequence, or texts in Arrow.
         labels: the label of each row, if `division` is stratified; a key has that of its first row.
 
     >>> assign_splits(["a.jpg", "m.jpg", "a.jpg"], Division())
     ['TRAIN', 'VALIDATION', 'TRAIN']
     """
-    codes, distinct = pd.factorize(np.array(keys, dtype=object))
-    hashes = _hashes(distinct, division.seed)
     if labels is None:
+        hashes = _hashes(keys, division.seed)
         names, ends = zip(*division.bounds(2**64), strict=True)
         ends_before = np.array([min(end, 2**64 - 1) for end in ends[:-1]], np.uint64)
-        splits = np.array(names, object)[np.searchsorted(ends_before, hashes, "right")]
-    else:
-        splits = np.full(len(distinct), "", object)
-        first = np.unique(codes, return_index=True)[1]
-        of_keys = pd.Series([labels[row] for row in first], dtype=object)
-        for _, members in of_keys.groupby(of_keys, sort=False):
-            ordered = sorted(members.index, key=hashes.__getitem__)
-            for name, end in reversed(division.bounds(len(ordered))):
-                for key in ordered[:end]:
-                    splits[key] = name
+        return np.array(names, object)[np.searchsorted(ends_before, hashes, "right")].tolist()
+    codes, distinct = pd.factorize(np.array(keys, dtype=object))
+    hashes = _hashes(distinct, division.seed)
+    splits = np.full(len(distinct), "", object)
+    first = np.unique(codes, return_index=True)[1]
+    of_keys = pd.Series([labels[row] for row in first], dtype=object)
+    for _, members in of_keys.groupby(of_keys, sort=False):
+        ordered = sorted(members.index, key=hashes.__getitem__)
+        for name, end in reversed(division.bounds(len(ordered))):
+            for key in ordered[:end]:
+                splits[key] = name
     return splits[codes].tolist()
 
 
-def _hashes(keys: Iterable[str], seed: int) -> np.ndarray:
+def _hashes(keys: Sequence[str] | pa.Array, seed: int) -> np.ndarray:
     """A hash of 64 bits for each key; a lone surrogate is taken for a question mark."""
     salted = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
 
@@ -129,4 +133,9 @@ def _hashes(keys: Iterable[str], seed: int) -> np.ndarray:
         hashed.update(key.encode(errors="replace"))
         return hashed.digest()
 
-    return np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64)
+    hashes = np.empty(len(keys), np.uint64)
+    for start in range(0, len(keys), _TOGETHER):
+        some = keys[start : start + _TOGETHER]
+        texts = some.to_pylist() if isinstance(some, pa.Array) else some
+        hashes[start : start + _TOGETHER] = np.frombuffer(b"".join(map(digest, texts)), ">u8")
+    return hashes

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
@@ -60,7 +61,7 @@ def _images_in(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
             f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
         )
     if all(len(parts) == 1 for parts in files):
-        return pd.DataFrame({URI_COLUMN: [name for (name,) in files]}, dtype=object), passed_over
+        return pd.DataFrame({URI_COLUMN: _texts(name for (name,) in files)}), passed_over
     tops = {parts[0] for parts in files if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
     with_split = bool(tops) and not no_splits
@@ -75,13 +76,21 @@ def _images_in(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
             f"{'split/label/file' if with_split else 'label/file'}; {hint}."
         )
     data: dict[str, Any] = {
-        URI_COLUMN: ["/".join(parts) for parts in files],
-        LABEL_COLUMN: [parts[-2] for parts in files],
+        URI_COLUMN: _texts("/".join(parts) for parts in files),
+        LABEL_COLUMN: _texts(parts[-2] for parts in files),
     }
     if with_split:
-        data = {SPLIT_COLUMN: [parts[0] for parts in files], **data}
-    # Not dtype=str: Arrow cannot hold a name that is not UTF-8, and validation should report it.
-    return pd.DataFrame(data, dtype=object), passed_over
+        data = {SPLIT_COLUMN: _texts(parts[0] for parts in files), **data}
+    return pd.DataFrame(data), passed_over
+
+
+def _texts(names: Iterable[str]) -> pd.Series:
+    """A column of texts in Arrow; of Python values where one is not UTF-8, which is reported."""
+    values = list(names)
+    try:
+        return pa.chunked_array([pa.array(values, pa.large_string())]).to_pandas()
+    except UnicodeError:
+        return pd.Series(values, dtype=object)
 
 
 def _sorted_out(
@@ -97,7 +106,8 @@ def _sorted_out(
             images.append(parts)
         else:
             others += 1
-    return sorted(images), {"hidden": hidden, "not images": others}
+    images.sort()
+    return images, {"hidden": hidden, "not images": others}
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,12 @@ import pyarrow.compute as pc
 from tfrecorder import storage
 from tfrecorder.display.tables import escaped
 from tfrecorder.sources.table import Source, as_texts
+
+#: Bytes that are hashed at a time, and those of the longest text.
+_WORD, _LONGEST = 8, 512
+
+#: How many texts are hashed together, and an odd number whose bits are spread evenly.
+_TOGETHER, _FACTOR = 2**14, np.uint64(0x9E3779B97F4A7C15)
 
 
 def places(
@@ -49,12 +56,51 @@ def column_places(source: Source, column: str) -> pa.LargeStringArray:
 
 
 def place_numbers(source: Source, column: str) -> pd.Series:
-    """For each cell of a source's column, a number that only the same place has; -1 without one."""
+    """For each cell of a source's column, a number that only the same place has; -1 without one.
+
+    All of them are below the number of rows.
+    """
     uris = as_texts(source.frame[column])
     if uris is None or column in source.contents or not _are_alike(uris):
         uris = column_places(source, column)
-    numbers = pc.fill_null(uris.dictionary_encode().indices, -1)
-    return pd.Series(numbers.to_numpy(), index=source.frame.index)
+    return pd.Series(_numbered(uris), index=source.frame.index)
+
+
+def _numbered(texts: pa.LargeStringArray) -> np.ndarray:
+    """A number for each text that only equal texts have; -1 for a null.
+
+    A dictionary of fifty million uris would take twice their memory, so only those go into one
+    whose hash comes again.
+    """
+    hashes = None if texts.null_count else _hashes(texts)
+    if hashes is None:
+        return pc.fill_null(texts.dictionary_encode().indices, -1).to_numpy()
+    numbers, ordered = np.arange(len(texts)), np.sort(hashes)
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    rows = np.flatnonzero(np.isin(hashes, again)) if len(again) else again[:0].astype(np.int64)
+    same = texts.take(rows).dictionary_encode().indices.to_numpy()
+    numbers[rows] = rows[np.unique(same, return_index=True)[1]][same]
+    return numbers
+
+
+def _hashes(texts: pa.LargeStringArray) -> np.ndarray | None:
+    """A hash of 64 bits of each text; None if one is too short or too long for it."""
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, np.int64)[texts.offset :][: len(texts) + 1]
+    sizes = np.diff(starts)
+    if not len(texts) or sizes.min() < _WORD or sizes.max() > _LONGEST:
+        return None
+    # The eight bytes from each byte on.
+    words = np.ndarray(int(starts[-1]) - _WORD + 1, "<u8", data, strides=(1,))
+    hashes = sizes.astype(np.uint64)
+    for start in range(0, len(texts), _TOGETHER):
+        block = slice(start, start + _TOGETHER)
+        first, last, made = starts[:-1][block], starts[1:][block] - _WORD, hashes[block]
+        for at in range(0, int(sizes[block].max()), _WORD):
+            mixed = (made ^ words[np.minimum(first + at, last)]) * _FACTOR
+            made = np.where(first + at < last + _WORD, mixed ^ (mixed >> np.uint64(29)), made)
+        hashes[block] = made
+    return hashes
 
 
 def _are_alike(uris: pa.Array) -> bool:

@@ -149,5 +149,7 @@ class Source:
 
     def only(self, rows: np.ndarray) -> Source:
         """Those of its rows for which this is True, under their numbers."""
+        if rows.all():
+            return self  # not a copy of millions of texts
         groups = None if self.groups is None else self.groups[rows]
         return replace(self, frame=self.frame[rows], groups=groups)

@@ -21,7 +21,7 @@ from tfrecorder.sources.table import as_objects, as_texts
 from tfrecorder.validation.report import Finding
 
 #: How many uris have their schemes checked together.
-_TOGETHER = 2**20
+_TOGETHER = 2**16
 
 
 def has_faults(findings: Iterable[Finding]) -> bool:

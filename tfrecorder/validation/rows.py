@@ -50,8 +50,11 @@ def check_rows(
         yield Finding("no_train", [None], SPLIT_COLUMN, [None], "no row is in TRAIN")
     if (image := primary_image(fields)) is not None and URI_COLUMN in frame:
         places = place_numbers(source, image.column).loc[frame.index]
-        repeated = (places >= 0) & places.duplicated(keep=False)
-        repeated &= ~frame.index.isin(list(bad_texts))
+        # Without a hash table of all rows.
+        counts = np.bincount(places[places >= 0], minlength=1)
+        repeated = (places >= 0) & (counts[places] > 1)
+        if bad_texts:
+            repeated &= ~frame.index.isin(list(bad_texts))
         if repeated.any():
             rows = frame[repeated].astype(object).assign(**{_IMAGE: places[repeated]})
             numbers = np.flatnonzero(repeated)

@@ -10,7 +10,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from tfrecorder.schema.fields import Field, class_field, fields_of, primary_imag
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
-from tfrecorder.sources.table import Fault, Source, as_objects
+from tfrecorder.sources.table import Fault, Source, as_objects, as_texts
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
 from tfrecorder.validation.columns import check_splits, check_uris, flag, has_faults, sound_uris
@@ -335,7 +335,10 @@ def _assign(
     else:
         return
     open_rows = open_rows & keys.notna().to_numpy(dtype=bool)
-    texts = [*map(str, keys[open_rows].astype(object).tolist())]
+    keys = keys[open_rows]
+    texts: Any = as_texts(keys)
+    if texts is None:
+        texts = [*map(str, keys.astype(object).tolist())]
     labels = None
     if division.stratify and LABEL_COLUMN in frame:
         labels = frame.loc[open_rows, LABEL_COLUMN].tolist()
