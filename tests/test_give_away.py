@@ -295,3 +295,44 @@ def test_classes_that_are_numbers_are_categories(background: bool) -> None:
     names = {category["id"]: category["name"] for category in document["categories"]}
     assert names[one["category_id"]] == "3"
     assert 0 not in names
+
+
+def coco_rows(path: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The categories in their order, and each box by the names of its image and its category."""
+    coco = json.loads(Path(path).read_text())
+    images = {one["id"]: one["file_name"] for one in coco["images"]}
+    names = {one["id"]: one["name"] for one in coco["categories"]}
+    boxes = [
+        (images[one["image_id"]], names[one["category_id"]], *one["bbox"], one["area"])
+        + (one["iscrowd"],)
+        for one in coco["annotations"]
+    ]
+    rows = [*boxes, *((name,) for name in images.values())]
+    return [names[number] for number in sorted(names)], sorted(rows)
+
+
+def test_coco_becomes_a_dataset_and_coco_again() -> None:
+    Path("in/annotations").mkdir(parents=True)
+    images = []
+    for number, photo in zip((7, 20, 33), PHOTOS, strict=False):
+        shutil.copy(photo, f"in/a {number}.jpg")
+        width, height = PillowImage.open(photo).size
+        size = {"width": width, "height": height}
+        images.append({"id": number, "file_name": f"a {number}.jpg", **size})
+    boxes = [
+        (5, 7, 18, [10, 20, 30.5, 40], 1220.0, 0),
+        (9, 7, 3, [0, 0, 50, 60.25], 2000.5, 1),
+        (11, 33, 18, [1, 2, 3, 4], 12.0, 0),
+    ]
+    keys = ("id", "image_id", "category_id", "bbox", "area", "iscrowd")
+    annotations = [dict(zip(keys, box, strict=True)) for box in boxes]
+    categories = [{"id": n, "name": name} for n, name in ((3, "zebra"), (18, "dog"), (90, "ant"))]
+    document = {"images": images, "annotations": annotations, "categories": categories}
+    source = "in/annotations/instances_train.json"
+    Path(source).write_text(json.dumps(document))
+    tfrecorder.convert(source, "out", base="in", progress=False)
+    assert tfrecorder.export("out", "coco", to="coco", progress=False).left_out == ("image_id",)
+    assert coco_rows("coco/annotations/instances_train.json") == coco_rows(source)
+    for image in images:
+        name = image["file_name"]
+        assert Path("coco/images", name).read_bytes() == Path("in", name).read_bytes()

@@ -18,7 +18,7 @@ from tfrecorder.options.forms import COCO, CSV, FOLDER
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import one_row_a_box
 from tfrecorder.schema.fields import Field, class_field, file_fields, primary_image
-from tfrecorder.schema.kinds import Boxes, Bytes, Kind, Label, Schema, Split, columns_of
+from tfrecorder.schema.kinds import Boxes, Bytes, Kind, Label, Number, Schema, Split, columns_of
 from tfrecorder.schema.schema_file import write_schema
 
 #: Arrays and numbers of NumPy are lists and numbers.
@@ -26,6 +26,10 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=lambda array: array.tolist(
 
 #: Paths that every file system and every tool takes.
 _SAFE = re.compile(r"(?:\w[\w ()+,=@.-]*/)*\w[\w ()+,=@.-]*")
+
+
+#: What COCO says of a box, by the names of our columns, as its source has them.
+_OF_BOXES = {"area": "area", "is_crowd": "iscrowd"}
 
 
 class Placed(NamedTuple):
@@ -65,7 +69,8 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     kept = {COCO: (image, boxes), FOLDER: (image, label)}.get(to)
     if kept is None:
         return [field.column for field in stored.fields if isinstance(field.kind, Bytes)]
-    return [field.column for field in stored.fields if field not in kept]
+    of_boxes = _kept_of_boxes(stored) if to == COCO else set()
+    return [f.column for f in stored.fields if f not in kept and f.column not in of_boxes]
 
 
 def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list[str]]:
@@ -147,8 +152,24 @@ def _coco(stored: StoredDataset, table: pd.DataFrame, placed: Sequence[Placed]) 
             box = [x, y, round(right - x, 3), round(lower - y, 3)]
             where = {"id": len(made) + 1, "image_id": number, "category_id": ids[str(label)]}
             made.append({**where, "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
+    for name, key in _OF_BOXES.items():
+        for one, value in zip(made, _of_each_box(stored, table, name), strict=False):
+            one[key] = value
     categories = [{"id": number, "name": name} for name, number in ids.items()]
     return {"images": images, "annotations": made, "categories": categories}
+
+
+def _of_each_box(stored: StoredDataset, table: pd.DataFrame, name: str) -> list[Any]:
+    """The values of a column of one number a box, of all records; none if it is no such column."""
+    if name not in _kept_of_boxes(stored):
+        return []
+    return [value for of_record in table[name] for value in np.asarray(of_record).tolist()]
+
+
+def _kept_of_boxes(stored: StoredDataset) -> set[str]:
+    """Those of `_OF_BOXES` that this dataset has."""
+    fields = (field for field in stored.fields if field.column in _OF_BOXES)
+    return {f.column for f in fields if isinstance(f.kind, Number) and f.kind.of}
 
 
 def _csv(stored: StoredDataset, frame: pd.DataFrame, placed: Sequence[Placed]) -> dict[str, bytes]:
