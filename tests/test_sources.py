@@ -356,6 +356,25 @@ def test_relative_images_are_taken_from_the_folder_of_the_csv() -> None:
     assert result.records == 1
 
 
+def test_several_csvs_are_one_table_if_their_columns_agree() -> None:
+    rows = pd.read_csv(CSV)
+    rows["image_uri"] = [str(CSV.parent / uri) for uri in rows["image_uri"]]
+    os.makedirs("days/other")
+    rows[:20].to_csv("days/1.csv", index=False)
+    rows[20:].to_csv("days/2.csv", index=False)
+    files = ["days/1.csv", "days/2.csv"]
+    report = tfrecorder.validate(files)
+    assert report.empty
+    assert tfrecorder.convert("days/*.csv", "out", progress=False).records == len(rows)
+    assert tfrecorder.append(files, "out", progress=False).rows_there == len(rows)
+    rows[:3].drop(columns="label").to_csv("days/3.csv", index=False)
+    with pytest.raises(SourceError, match=r"3.csv has other columns than .*1.csv: split, image_u"):
+        tfrecorder.validate([*files, "days/3.csv"])
+    rows[:3].to_csv("days/other/4.csv", index=False)
+    with pytest.raises(SourceError, match="are in two folders; `base` says"):
+        tfrecorder.validate([*files, "days/other/4.csv"])
+
+
 def test_the_bundled_csv_and_the_same_as_a_frame_are_one_source() -> None:
     frame = pd.read_csv(CSV)
     pd.testing.assert_frame_equal(read(CSV).frame, read(frame).frame)

@@ -7,7 +7,7 @@ import itertools
 import os
 import tempfile
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TextIO
@@ -36,9 +36,11 @@ IMAGE_ENDINGS = (
 
 
 def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
-    """A CSV, or JSON Lines."""
+    """A CSV, or JSON Lines; or several, one after the other."""
     if not isinstance(source, Located) or not source.files:
         return None
+    if len(source.files) > 1:
+        return _joined(source.files, options)
     (whole,) = source.files
     if source.path.lower().endswith(IMAGE_ENDINGS):
         raise SourceError(
@@ -47,6 +49,28 @@ def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
     with storage.local_copy(whole) as copy:
         raw = _read_file(source.path, copy, storage.parent(whole), options)
     return raw if storage.is_local(whole) else replace(raw, text=None)
+
+
+def _joined(files: Sequence[str], options: ConvertOptions) -> RawTable:
+    """Files of one form as one table.
+
+    Raises:
+        SourceError: their columns differ, or they are in several folders and `base` is not given.
+    """
+    tables = [read_files(Located(file, (file,)), options) for file in files]
+    first, *others = filter(None, tables)
+    for file, table in zip(files[1:], others, strict=True):
+        if list(table.frame.columns) != list(first.frame.columns) or table.schema != first.schema:
+            raise SourceError(
+                f"{file} has other columns than {files[0]}: {', '.join(table.frame.columns)}, not "
+                f"{', '.join(first.frame.columns)}. Convert one, and append the other."
+            )
+        if table.base != first.base and options.base is None:
+            raise SourceError(
+                f"{file} and {files[0]} are in two folders; `base` says where relative uris start."
+            )
+    frame = pd.concat([first.frame, *(table.frame for table in others)], ignore_index=True)
+    return replace(first, frame=frame, text=None)
 
 
 def read_open_file(source: Any, options: ConvertOptions) -> RawTable | None:
