@@ -15,7 +15,7 @@ from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import texts_of
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Image, Label, Mask
+from tfrecorder.schema.kinds import FILES, Label, Mask
 from tfrecorder.validation.rules import Checked
 
 
@@ -41,7 +41,7 @@ def changes_of(
     has_record = stored.has_record[at[known]]
     elsewhere = pc.not_equal(stored.rows.column(BASE), base).take(there).to_numpy()
     for field in checked.fields:
-        if isinstance(field.kind, Image):
+        if isinstance(field.kind, FILES) and not isinstance(field.kind, Mask):
             continue
         differs = remade[known] if isinstance(field.kind, Mask) else np.zeros(len(known), bool)
         for name in () if isinstance(field.kind, Mask) else _names(field, checked, stored.rows):
@@ -98,8 +98,8 @@ def with_values(
     given = {**checked.values, BASE: pa.repeat(pa.scalar(base, pa.large_string()), len(at))}
     least = dict.fromkeys(given, VALUES) | {BASE: READ}
     for field in checked.fields:
-        if isinstance(field.kind, (Image, Mask)):
-            how = READ if isinstance(field.kind, Image) else MADE
+        if isinstance(field.kind, FILES):
+            how = MADE if isinstance(field.kind, Mask) else READ
             least |= {field.uri_key: how, field.spool_key: how}
     for name in (name for name in given if name in rows.column_names):
         changed = known[change[at[known]] >= least[name]]

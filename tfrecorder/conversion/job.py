@@ -21,13 +21,14 @@ from tfrecorder.conversion.staged import PlannedRows, Staged, stage
 from tfrecorder.conversion.table import Say, rows_of_source, warn_of_source
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.warning import warn
-from tfrecorder.errors import ImagesUnreachableError, UnreachableError
+from tfrecorder.errors import ImagesUnreachableError, OptionError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.run import run as run_staged
+from tfrecorder.schema.fields import fields_of, validators_of
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
@@ -70,8 +71,12 @@ def stage_only(job: Job) -> ConversionStatus:
     """Stage a job for other processes, which write and commit it.
 
     Raises:
+        OptionError: a function checks files, which only this process has.
         TfrecorderError: as the planning raises them.
     """
+    if job.options.schema and (names := validators_of(fields_of(job.options.schema))):
+        words = f"the validator of {[*names]} cannot reach other processes; leave it out here."
+        raise OptionError.of("schema", job.options.schema, words)
     with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
         _stage(job, claimed)
         return dataclasses.replace(status(job.where), output_dir=job.path)

@@ -14,7 +14,7 @@ from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners
 from tfrecorder.format.plan_columns import BASE, value_columns
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import Field, file_fields
-from tfrecorder.schema.kinds import Image
+from tfrecorder.schema.kinds import Mask
 from tfrecorder.validation.rules import Checked
 
 
@@ -35,8 +35,8 @@ def matching_rows(
     Returns:
         These rows, and for each whether its mask is another one.
     """
-    images = [field for field in fields if isinstance(field.kind, Image)]
     files = file_fields(fields)
+    images = [field for field in files if not isinstance(field.kind, Mask)]
     at = np.full(len(checked.frame), -1)
     free, remade = stored.is_newest.copy(), np.zeros(len(at), bool)
 

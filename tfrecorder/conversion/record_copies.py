@@ -18,7 +18,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import COPY_OF, RECORD_OF
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.shard_tables import each_table, joined
-from tfrecorder.schema.fields import Field, primary_image, record_features
+from tfrecorder.schema.fields import Field, primary_file, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
@@ -94,7 +94,7 @@ def _missing(
 
 def uris_of(rows: pa.Table, fields: Sequence[Field]) -> pa.Array | None:
     """The uris of the first images; None for records without images."""
-    image = primary_image(fields)
+    image = primary_file(fields)
     return None if image is None else rows.column(image.uri_key).combine_chunks()
 
 

@@ -36,7 +36,7 @@ from tfrecorder.format.documents import seal, unseal
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Image
+from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
 
@@ -70,7 +70,8 @@ class Marks:
             rows: with all columns of the tables of shards.
             fields: the columns of the dataset.
         """
-        images = sorted((f for f in fields if isinstance(f.kind, Image)), key=lambda f: f.column)
+        images = [field for field in fields if isinstance(field.kind, (Image, File))]
+        images.sort(key=lambda field: field.column)
         if not images:
             return self
         keys = (keys_of(rows, images), stored_content_keys(rows, images))
@@ -108,7 +109,7 @@ class Marks:
         Raises:
             UnreachableError: a store does not answer.
         """
-        names = sorted(name for name in table.schema.of(Image) if name in table.frame)
+        names = sorted(name for name in table.schema.of(Image, File) if name in table.frame)
         if not self or not names:
             return np.ones(len(table.frame), bool), None
         removed, marks = self.found([file_sums_of(table, name) for name in names], every=readmit)

@@ -40,7 +40,7 @@ from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import columns_of
-from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
 from tfrecorder.validation.report import ValidationReport
@@ -188,7 +188,7 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
 
 def _warn_of_other_images(rows: PlannedRows, finished: Plan, where: str) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
-    plan, image = rows.plan, primary_image(rows.plan.fields)
+    plan, image = rows.plan, primary_file(rows.plan.fields)
     if image is None or plan.kind is PlanKind.COMPACTION or finished.base == plan.base:
         return
     columns = columns_of(rows.planned)

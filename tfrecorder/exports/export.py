@@ -29,7 +29,7 @@ from tfrecorder.display.tables import Report, counted
 from tfrecorder.errors import OutputError
 from tfrecorder.exports import forms
 from tfrecorder.format import layout
-from tfrecorder.images.formats import sniff
+from tfrecorder.images.files import format_of
 from tfrecorder.inspection.record_values import encoded_of
 from tfrecorder.options.forms import COCO, FORMS, WEBDATASET
 from tfrecorder.options.option import require
@@ -182,7 +182,7 @@ def _place(part: _Part, out: str, to: str, there: set[str]) -> list[forms.Placed
     for name, pictures in part.records():
         files, size = dict[str, str](), (0, 0)
         for column, data in pictures.items():
-            endings, size = _endings(data), size if files else shape_of(data)
+            endings, size = _endings(data), size if files or to != COCO else shape_of(data)
             path = name if name.lower().endswith(endings) else f"{name}{endings[0]}"
             files[column] = path = f"{column}/{path}" if files else path
             if f"{folder}{path}" not in there:
@@ -192,8 +192,8 @@ def _place(part: _Part, out: str, to: str, there: set[str]) -> list[forms.Placed
 
 
 def _endings(data: bytes) -> tuple[str, ...]:
-    """The usual ending of an image's name, and others that its name may have."""
-    return _JPEG if (kind := sniff(data)) == "jpeg" else (f".{kind}",)
+    """The usual ending of a file's name, and others that its name may have."""
+    return _JPEG if (kind := format_of("", data)) == "jpeg" else (f".{kind or 'bin'}",)
 
 
 def _archive(part: _Part, out: str, to: str, there: set[str]) -> list[forms.Placed]:

@@ -17,7 +17,14 @@ from tfrecorder.format import layout
 from tfrecorder.options.forms import COCO, CSV, FOLDER
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import one_row_a_box
-from tfrecorder.schema.fields import Field, class_field, file_fields, primary_image
+from tfrecorder.schema.fields import (
+    Field,
+    class_field,
+    file_fields,
+    primary_file,
+    primary_image,
+    with_validators,
+)
 from tfrecorder.schema.kinds import Boxes, Bytes, Kind, Label, Number, Schema, Split, columns_of
 from tfrecorder.schema.schema_file import write_schema
 
@@ -59,7 +66,7 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     Raises:
         OptionError: it has no place for what this dataset is.
     """
-    image, boxes, label = primary_image(stored.fields), boxes_in(stored), class_field(stored.fields)
+    image, boxes, label = primary_file(stored.fields), boxes_in(stored), class_field(stored.fields)
     if to == COCO and boxes is None:
         raise OptionError.of("to", to, "it holds boxes, and this dataset has none; give 'csv'.")
     is_label = label is not None and isinstance(label.kind, Label) and not label.is_unlabelled
@@ -74,14 +81,14 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
 
 
 def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list[str]]:
-    """The path of each record's first image, its ending aside, by split.
+    """The path of each record's first file, its ending aside, by split.
 
     They are the uris, as far as these are paths that differ, else numbers.
 
     Raises:
         OptionError: a label is no name of a folder.
     """
-    image, label = primary_image(stored.fields), class_field(stored.fields)
+    image, label = primary_file(stored.fields), class_field(stored.fields)
     numbers = {
         split: [f"{split.lower()}/{number:08d}" for number in table.index]
         for split, table in tables.items()
@@ -178,6 +185,7 @@ def _csv(stored: StoredDataset, frame: pd.DataFrame, placed: Sequence[Placed]) -
     split = next(name for name in frame if name not in others)
     files = pd.DataFrame([record.files for record in placed])
     fields = [f for f in stored.fields if not (isinstance(f.kind, Bytes) or f.is_unlabelled)]
+    fields = [*with_validators(fields)]
     kinds: dict[str, Kind] = {str(split): Split(), **{f.column: _named(f) for f in fields}}
     names = [name for kind in kinds.items() for name in columns_of(*kind)]
     frame = frame.assign(**{str(name): files[name] for name in files})[names]

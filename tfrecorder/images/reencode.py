@@ -24,7 +24,7 @@ from PIL import (
 from tfrecorder.images import cost, png, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.memory import Room, is_limited, unlimited
-from tfrecorder.images.rejects import Reject, unsupported
+from tfrecorder.images.rejects import Reject, unsupported, words_of
 
 _PLUGINS = {
     "bmp": BmpImagePlugin.BmpImageFile,
@@ -133,7 +133,7 @@ def _reencode(
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
-        raise Reject("check", "too_large", _words(error)) from None
+        raise Reject("check", "too_large", words_of(error)) from None
     except Exception as error:  # hostile bytes may raise anything
         raise _as_reject(error, kind, data) from None
     encoded = as_png(image)
@@ -240,7 +240,7 @@ def _beyond_palette(image: Image.Image) -> bool:
 
 def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
     """The reject for what a decoder raised: it says what an unsupported file is."""
-    words = _words(error)
+    words = words_of(error)
     if _NOT_DECODED.search(words):
         if kind == "tiff":
             tags = tiff_tags.Tags(data)
@@ -248,13 +248,3 @@ def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
         return Reject("check", "unsupported", f"Pillow does not decode the {kind}: {words}")
     code = "truncated" if re.search("truncat|not enough|incomplete", words) else "damaged"
     return Reject("check", code, f"Pillow cannot decode the {kind}: {words}")
-
-
-def _words(error: BaseException) -> str:
-    """An error's first line without the addresses that differ from run to run.
-
-    Quotations are cut off: they are bytes of the file, which may be any file on the machine.
-    """
-    text = re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the file", (str(error).splitlines() or [""])[0])
-    unquoted = re.split(r"""\bb?['"]|['"]""", text)[0].rstrip(" :(,")
-    return unquoted[:200] or type(error).__name__

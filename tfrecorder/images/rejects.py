@@ -4,12 +4,13 @@ At the stage "read", the codes are those of `storage.UnreadableError`.  The othe
 stage "check", or to "convert" if unsupported pixels are found while an image is written as PNG:
 
     empty               no bytes
+    invalid             the schema's `validator` raised an exception
     not_an_image        not a known image format (an HTML error page, JSON, ...)
     unsupported         a sound image of a kind that TensorFlow or PNG cannot hold: HEIC, SVG, raw
                         photographs, lossless or 12-bit JPEG, floating-point TIFF, ...
     truncated           the file ends too early
     damaged             the file contradicts itself, or the decoder gives up
-    too_large           more than `max_pixels`, or more than TensorFlow decodes
+    too_large           more than `max_pixels` or `max_bytes`, or more than TensorFlow decodes
     too_expensive       it would take far longer to decode than others of its size
     suspect             check="strict" only: it decodes, but a decoder complains
     mask_size           a mask whose size differs from its image's
@@ -19,6 +20,8 @@ stage "check", or to "convert" if unsupported pixels are found while an image is
 """
 
 from __future__ import annotations
+
+import re
 
 
 class Reject(Exception):
@@ -41,3 +44,13 @@ class Reject(Exception):
 def unsupported(what: str) -> Reject:
     """The Reject of a valid file whose type is not supported; `what` is e.g. "a PDF"."""
     return Reject("check", "unsupported", f"the file is {what}, which is not supported")
+
+
+def words_of(error: BaseException) -> str:
+    """An error's first line without the addresses that differ from run to run.
+
+    Quotations are cut off: they are bytes of the file, which may be any file on the machine.
+    """
+    text = re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the file", (str(error).splitlines() or [""])[0])
+    unquoted = re.split(r"""\bb?['"]|['"]""", text)[0].rstrip(" :(,")
+    return unquoted[:200] or type(error).__name__

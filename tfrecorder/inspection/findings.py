@@ -109,7 +109,7 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
     seen = counted(len(gathered.usable), "image")
-    unshown = len(gathered.all_seen) - len(gathered.usable)
+    unshown = len(gathered.unshown)
     if unshown:
         records = counted(len(gathered.all_seen), "record")
         verb = "has" if unshown == 1 else "have"

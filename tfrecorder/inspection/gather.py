@@ -100,6 +100,11 @@ class Gathered:
         """The decoded records whose image can be shown."""
         return [view for view in self.all_seen if view.width]
 
+    @cached_property
+    def unshown(self) -> list[RecordView]:
+        """The records looked at whose image cannot be shown."""
+        return [view for view in self.all_seen if view.fault and not view.width]
+
     @property
     def constants(self) -> int:
         """How many of the decoded records are near-constant."""
@@ -183,6 +188,8 @@ def look(record: Record, stored: StoredDataset, side: int | None = None) -> Reco
     features = record.features
     image = image_of(features, stored)
     view = view_of(record, stored, image)
+    if not stored.image_key:
+        return view
     try:
         pixels, (width, height) = read_picture(image, side or SIDE)
         grey = np.asarray(pixels.convert("L"), dtype=np.float32)

@@ -27,6 +27,7 @@ from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.stored_records import Record, open_stored, read_numbered
+from tfrecorder.schema.fields import file_fields
 from tfrecorder.storage.local import local_path, write_whole
 
 #: The name of the file that lists the records.
@@ -138,9 +139,10 @@ def _ending(data: bytes) -> str:
 
 
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
-    """The features except the images: one value as itself, several as a list."""
+    """The features except the images and files: one value as itself, several as a list."""
     plain: dict[str, Any] = {}
     images = {stored.image_key, MASK, *_image_keys(features, stored)}
+    images |= {field.encoded_key for field in file_fields(stored.fields)}
     for key, values in features.items():
         if key not in images:
             texts = [

@@ -130,7 +130,7 @@ def preview(
         compared=sum(duplicates.compared.values()),
         leaks=len(duplicates.leaks),
         repeats=len(duplicates.repeats),
-        undecodable=len(gathered.all_seen) - len(gathered.usable),
+        undecodable=len(gathered.unshown),
         near_constant=gathered.constants,
         sampling=looked_at(gathered),
     )

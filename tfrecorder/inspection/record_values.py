@@ -15,7 +15,7 @@ from tfrecorder.reading.info import class_name
 from tfrecorder.reading.stored_records import Record
 from tfrecorder.schema.fields import Field, image_of as image_field
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
-from tfrecorder.schema.kinds import Boxes, Mask
+from tfrecorder.schema.kinds import Boxes, File, Mask
 
 #: What the keys of TensorFlow's tools hold: the objects and masks that `stored.unread` mentions.
 _OBJECTS = Field("boxes", Boxes(), "image/object")
@@ -39,6 +39,7 @@ class RecordView:
         jpeg: a small picture, with any mask laid over it; empty if there is none.
         thumb: the picture's width and height.
         boxes: its objects, if it has a picture.
+        files: the name and the size in bytes of each file that is no image.
         fault: why there is no picture, or no boxes; empty if there is nothing to say.
     """
 
@@ -56,6 +57,7 @@ class RecordView:
     jpeg: bytes = b""
     thumb: tuple[int, int] = (0, 0)
     boxes: tuple[Box, ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
     fault: str = ""
 
     @property
@@ -85,6 +87,11 @@ def view_of(record: Record, stored: StoredDataset, image: bytes) -> RecordView:
         labels=_labels_of(features, stored),
         masked=bool(mask_of(features, stored)),
         size=len(image),
+        files=tuple(
+            (text_of(_first(features, field.uri_key)), len(_first(features, field.encoded_key)))
+            for field in stored.fields
+            if isinstance(field.kind, File)
+        ),
     )
 
 

@@ -174,7 +174,7 @@ def _decoded(
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:
-        batch = dataset.ragged_batch if spec.is_ragged else dataset.batch
+        batch = dataset.ragged_batch if spec.ragged else dataset.batch
         dataset = batch(options.batch_size, options.drop_remainder)
     return dataset
 
@@ -184,7 +184,7 @@ def _decodes_batches(
 ) -> bool:
     if options.batch_size is None or options.map_fn is not None or caches_pixels(options):
         return False
-    if spec.is_ragged or spec.has_boxes:  # placed and padded one record at a time
+    if spec.ragged or spec.has_boxes:  # placed and padded one record at a time
         return False
     return spec.is_raw or record_bytes(stored, split) <= SMALL_RECORD_BYTES
 

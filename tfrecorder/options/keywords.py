@@ -190,6 +190,7 @@ class BatchKeywords(_Epochs, total=False):
     drop_remainder: bool | None
     shuffle: bool | str | None
     num_threads: int | None
+    choose: Literal["random"] | None
     layout: str
 
 

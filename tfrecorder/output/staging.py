@@ -19,7 +19,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import parquet_options
 from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import SOURCE_ID
 
 #: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
@@ -70,7 +70,7 @@ def rows_plan(footer: Any) -> str:
 
 
 def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
-    first = primary_image(plan.fields)
+    first = primary_file(plan.fields)
     about = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
     table = planned.replace_schema_metadata(about)
 

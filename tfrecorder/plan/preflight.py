@@ -13,7 +13,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
-from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import URI_COLUMN
 from tfrecorder.sources.file_sums import in_threads
 from tfrecorder.validation.rules import Checked
@@ -100,7 +100,7 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     if URI_COLUMN not in checked.frame:
         return []
     rows = sample_rows(len(checked.frame), SAMPLE_ROWS, options.seed)
-    image = primary_image(checked.fields)
+    image = primary_file(checked.fields)
     assert image is not None
     column = next(uris for uris in checked.files if uris.name == image.column).iloc[rows]
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]

@@ -45,8 +45,8 @@ class BatchOptions(EpochOptions):
     seed: int | None = option(
         None,
         SEED,
-        "Seed of the order and of `augment`. Default: drawn at random, and kept by the position; "
-        "0 in several processes, which all need the same.",
+        "Seed of the order, `augment` and `choose`. Default: drawn at random, and kept by the "
+        "position; 0 in several processes, which all need the same.",
     )
     num_threads: int | None = option(
         None,
@@ -58,6 +58,13 @@ class BatchOptions(EpochOptions):
         0,
         Whole(0),
         "Worker processes of a `DataLoader` that decode, in place of threads. Default: none.",
+    )
+    choose: str | None = option(
+        None,
+        OneOf("random", None),
+        "Of each list of texts, such as the captions of an image: random gives one, drawn anew in "
+        "each epoch by `seed` and the record's number; an empty text if there is none. Default: "
+        "whole lists, for `map_fn`.",
     )
     layout: str = option("NHWC", OneOf("NHWC", "NCHW"), "Axes of images and masks: NHWC or NCHW.")
 

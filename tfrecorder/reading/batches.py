@@ -91,17 +91,17 @@ class Batches:
         found = self._chosen(members, split)
         stored = found.stored
         spec = refuse_sizes(stored, options, options.batch_size)
-        if spec.is_ragged and options.map_fn is None:
-            raise OptionError(
-                f"elements of {stored.directory} hold lists of different lengths; give "
-                "`max_boxes`, choose other columns with `inputs` and `targets`, or pad the lists "
-                "in `map_fn`."
-            )
         seed = seed_of(options.seed, world=1)
         self._has_own_seed = options.seed is None  # which no other process knows
         any_size = of_any_size(stored, options) if self._following else stored
         of_that = replace(found, stored=any_size)
-        self._elements = Elements(of_that, options, seed, options.layout)
+        self._elements = Elements(of_that, options, seed, options.layout, options.choose)
+        if spec.ragged - self._elements.chosen and options.map_fn is None:
+            raise OptionError(
+                f"elements of {stored.directory} hold lists of different lengths; give "
+                "`max_boxes`, or `choose='random'` for texts, choose other columns with `inputs` "
+                "and `targets`, or pad the lists in `map_fn`."
+            )
         self._position = Position("", found.split, found.mode(options.shuffle), seed)
         self._loop: object = None
         self._ahead: tuple[AheadReader, Position, RecordReader, Share, int] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from tfrecorder.display.tables import one_line
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field, image_of
-from tfrecorder.schema.kinds import Boxes, Bytes, Image, Labels, Mask, Number, Text
+from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Labels, Mask, Number, Text
 
 #: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
@@ -21,8 +21,8 @@ class ColumnInfo:
 
     Attributes:
         kind: its word in a schema file, such as "image" or "number".
-        dtype: "uint8" for pixels, "int64" for classes, "float32" for boxes, "string" for texts and
-            bytes; for numbers as in the schema.
+        dtype: "uint8" for pixels, "int64" for classes, "float32" for boxes, "string" for texts,
+            bytes and files; for numbers as in the schema.
         shape: () is one value, (None,) a list of any length; for images and masks height, width
             and channels, None where they differ.
         num_classes: of labels and of boxes with labels; None for others.
@@ -54,6 +54,8 @@ def _column(field: Field, stored: StoredDataset) -> ColumnInfo:
         shape = (None,)
     elif isinstance(kind, Number):
         dtype, shape = kind.dtype, kind.shape
+    elif isinstance(kind, File):
+        dtype = "string"
     elif isinstance(kind, (Text, Bytes)):
         dtype, shape = "string", kind.shape
     count = None if field.label_key is None else field.num_classes

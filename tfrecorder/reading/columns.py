@@ -9,7 +9,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Label, Labels, Mask, Number, Text
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 
@@ -19,8 +19,9 @@ def chosen_columns(
 ) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
     """The input columns and the target columns.
 
-    By default, inputs are the images or, if there are none, all numbers, texts and bytes that are
-    not targets.  Targets are labels, boxes, masks and the numbers that the schema marks as targets.
+    By default, inputs are the images; if there are none, the files; without these, all numbers,
+    texts and bytes that are not targets.  Targets are labels, boxes, masks and the numbers that the
+    schema marks as targets.
 
     Raises:
         OptionError: there is no such column.
@@ -31,9 +32,10 @@ def chosen_columns(
         raise DatasetError(unread_words(stored))
     fields = stored.fields
     images = [field for field in fields if isinstance(field.kind, Image)]
+    files = [field for field in fields if isinstance(field.kind, File)]
     values = [field for field in fields if isinstance(field.kind, (Number, Text, Bytes))]
     wanted = [field for field in values if isinstance(field.kind, Number) and field.kind.target]
-    inputs = images or [field for field in values if field not in wanted]
+    inputs = images or files or [field for field in values if field not in wanted]
     targets = [field for field in fields if isinstance(field.kind, _CLASSES) or field in wanted]
     if options.targets is not None:
         targets = _named(stored, "targets", options.targets)

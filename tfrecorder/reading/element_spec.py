@@ -17,7 +17,7 @@ from tfrecorder.reading.columns import chosen_columns, refuse_empty
 from tfrecorder.reading.dataset import Shape, StoredDataset
 from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.keys import Feature
-from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.kinds import FILES, Boxes, Image, Label, Labels, Mask, Number
 
 #: The dtypes of stored numbers by the kind of their feature; all others are bytes.
 NUMBERS = {"int64": "int64", "label": "int64", "bool": "int64", "float": "float32"}
@@ -86,14 +86,15 @@ class ElementSpec:
         return (*self.inputs, *self.targets)
 
     @property
-    def is_ragged(self) -> bool:
-        """True if elements hold lists of different lengths, so that batches are ragged."""
+    def ragged(self) -> frozenset[str]:
+        """The keys of lists of different lengths, which make batches ragged."""
         if self.options.is_whole:
-            return any(None in feature.shape for feature in self.parsed)
-        kinds = [field.kind for field in self.columns if not field.of_boxes]
-        lists = (kind for kind in kinds if isinstance(kind, (Number, Text, Bytes)))
-        return (self.has_boxes and self.options.max_boxes is None) or any(
-            kind.shape == (None,) for kind in lists
+            return frozenset(feature.key for feature in self.parsed if None in feature.shape)
+        all_boxes = self.options.max_boxes is None
+        return frozenset(
+            field.key
+            for field in self.columns
+            if (all_boxes if field.of_boxes else getattr(field.kind, "shape", ()) == (None,))
         )
 
     @property
@@ -145,7 +146,7 @@ class ElementSpec:
         kind = field.kind
         if isinstance(kind, Boxes):
             return self._boxes(field, values, drawn, engine)
-        if isinstance(kind, (Image, Mask)):  # not decoded
+        if isinstance(kind, FILES):  # not decoded
             return values[field.encoded_key]
         if field.of_boxes:
             return self._beside_boxes(field, values, drawn, engine)
@@ -312,7 +313,7 @@ def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[st
             sizes = image.size_keys[:2] or (image.encoded_key,)
         edges = field.edges if field.box_key is None else (field.box_key,)
         return (*edges, *labels, *masks, *sizes)
-    if isinstance(field.kind, (Image, Mask)):
+    if isinstance(field.kind, FILES):
         return (field.encoded_key, *(field.size_keys[:2] if picture.size is not None else ()))
     return tuple(feature.key for feature in field.features)
 

@@ -22,7 +22,7 @@ from tfrecorder.reading.frame_columns import Cells, Row, cells_of, frame_of, nam
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Image, Mask, Text, columns_of
+from tfrecorder.schema.kinds import FILES, Boxes, Text, columns_of
 
 IMAGES = ("uri", "bytes")
 
@@ -87,7 +87,7 @@ def read_rows(
     """The split and the values of each record, without the pixels where only uris are wanted."""
     wanted = set(stored.features)
     if images == "uri":
-        pixels = (field for field in stored.fields if isinstance(field.kind, (Image, Mask)))
+        pixels = (field for field in stored.fields if isinstance(field.kind, FILES))
         wanted -= {field.encoded_key for field in pixels}
     own = f"`{command('verify', stored.directory)}` says where."
     remedy = own if stored.form == "tfrecorder" else "Copy it again."

@@ -17,7 +17,7 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
-from tfrecorder.schema.kinds import Boxes, Bytes, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.kinds import FILES, Boxes, Bytes, Image, Label, Labels, Number, Text
 from tfrecorder.schema.schema_file import kind_of
 
 #: Keys where tools keep an image's file name, other than the image's own key with `/filename`.
@@ -67,8 +67,8 @@ def frame_of(
 
 
 def name_key(stored: StoredDataset, field: Field) -> str | None:
-    """The key with the file name of an image or a mask; None if there is none."""
-    if not isinstance(field.kind, (Image, Mask)):
+    """The key with the file name of an image, a mask or a file; None if there is none."""
+    if not isinstance(field.kind, FILES):
         return None
     usual = _FILENAMES if isinstance(field.kind, Image) else ()
     names = (f"{field.encoded_key.removesuffix('/encoded')}/filename", *usual)
@@ -84,7 +84,7 @@ def cells_of(
         OptionError: images="uri", and the records do not name their image files.
     """
     kind = field.kind
-    if isinstance(kind, (Image, Mask)):
+    if isinstance(kind, FILES):
         key: str | None = field.encoded_key
         read: Callable[[bytes], Any] = bytes
         if images == "uri":
@@ -108,7 +108,7 @@ def cells_of(
 
 def table_keys(field: Field) -> list[str]:
     """What the tables of shards hold of a column, in the order in which `cells_in` needs it."""
-    if isinstance(field.kind, (Image, Mask)):
+    if isinstance(field.kind, FILES):
         return [field.uri_key]
     classes = field.label_key if field.integer else field.text_key
     edges = field.edges if isinstance(field.kind, Boxes) else ()

@@ -128,12 +128,21 @@ def draws(seed: int, epochs: Any, numbers: Any) -> np.ndarray:
     Returns:
         float32 of [n, DRAWS], as `crop_draws` gives them.
     """
-    keys = [derive_seed(seed, epoch, "augment") for epoch in np.ravel(epochs).tolist()]
-    counters = np.asarray(numbers, np.uint64)[:, None] * np.uint64(DRAWS)
-    each = np.arange(DRAWS, dtype=np.uint64)
+    return crop_draws(_uniform(seed, epochs, numbers, "augment", DRAWS), np)
+
+
+def choices(seed: int, epochs: Any, numbers: Any) -> np.ndarray:
+    """What `choose` draws for records: float32 of [n], from 0 to 1, excluding 1; as `draws`."""
+    return _uniform(seed, epochs, numbers, "choose", 1)[:, 0]
+
+
+def _uniform(seed: int, epochs: Any, numbers: Any, purpose: str, count: int) -> np.ndarray:
+    """Random numbers from 0 to 1, excluding 1: float32 of [n, count]."""
+    keys = [derive_seed(seed, epoch, purpose) for epoch in np.ravel(epochs).tolist()]
+    counters = np.asarray(numbers, np.uint64)[:, None] * np.uint64(count)
+    each = np.arange(count, dtype=np.uint64)
     mixed = mix(mix(counters + each + np.array(keys, np.uint64)[:, None]))
-    uniform = (mixed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
-    return crop_draws(uniform, np)
+    return (mixed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
 
 
 def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tfrecorder.core.threads import UnwantedError, is_unwanted
+from tfrecorder.errors import OptionError
 from tfrecorder.format import example
 from tfrecorder.format.feature_places import find_features, find_only
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
@@ -26,11 +27,11 @@ from tfrecorder.reading.decoding import (
     write_pixels,
 )
 from tfrecorder.reading.element_spec import NUMBERS, Engine, Values, spec_of
-from tfrecorder.reading.order import draws
+from tfrecorder.reading.order import choices, draws
 from tfrecorder.reading.record_set import RecordSet
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
-from tfrecorder.schema.kinds import Mask
+from tfrecorder.schema.kinds import Mask, Text
 
 
 class Elements:
@@ -38,14 +39,26 @@ class Elements:
 
     Attributes:
         spec: what they hold.
-        seed: of `augment`.
+        seed: of `augment` and `choose`.
+        chosen: the keys of lists of texts, of each of which one text is drawn.
     """
 
     def __init__(
-        self, records: RecordSet, options: ReadOptions, seed: int, layout: str = "NHWC"
+        self,
+        records: RecordSet,
+        options: ReadOptions,
+        seed: int,
+        layout: str = "NHWC",
+        choose: str | None = None,
     ) -> None:
         stored, self._records = records.stored, records
         self.spec, self.seed = spec_of(stored, options), seed
+        lists = (field for field in stored.fields if not field.of_boxes)
+        texts = {field.key for field in lists if isinstance(field.kind, Text)}
+        self.chosen = self.spec.ragged & texts if choose else frozenset()
+        if choose and not self.chosen:
+            words = f"no column that is read from {stored.directory} holds lists of texts; leave"
+            raise OptionError.of("choose", choose, f"{words} it out.")
         self._channels_first = layout == "NCHW"
         self._is_ours = stored.form == "tfrecorder"
         self._parsed = self.spec.parsed
@@ -71,7 +84,7 @@ class Elements:
         Args:
             reader: a `RecordReader`, or what reads as it does.
             numbers: of the records.
-            epochs: for `augment`, from 0: an integer for all records or one for each.
+            epochs: for `augment` and `choose`, from 0: an integer for all records or one for each.
             pixels: the `arrays` of a batch, to be filled from `begin` on; without them each image
                 gets an array of its own.
             begin: the place of the first of these records in the batch.
@@ -82,6 +95,7 @@ class Elements:
         """
         options, drawn = self.spec.options, [None] * len(numbers)
         members: Any = itertools.repeat(None)
+        picks = choices(self.seed, epochs, numbers) if self.chosen else np.zeros(0)
         if options.augment:
             drawn = list(draws(self.seed, epochs, numbers))
         if self.spec.class_maps:
@@ -95,6 +109,9 @@ class Elements:
                 raise UnwantedError
             slots = {key: array[begin + place] for key, array in images.items()}
             values, (drawn, member) = self._parse(framed), beside[place]
+            for key in self.chosen:
+                texts = values[key]
+                values[key] = texts[int(picks[place] * len(texts))] if len(texts) else b""
             filled = {
                 field.key: self._pixels(field, values, drawn, slots.get(field.key))
                 for field in self.spec.decoded

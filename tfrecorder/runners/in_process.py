@@ -11,6 +11,7 @@ from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.runners import local_workers
+from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.shards import default_threads
 from tfrecorder.writing.worker import Task, Worker, finish
 
@@ -67,4 +68,7 @@ def write(
 
 def _task(plan: Plan, output_dir: str, options: ConvertOptions, notes: bool = False) -> Task:
     threads = options.num_threads or 0
-    return Task(output_dir, plan.digest, plan.commit, threads, progress=notes)
+    validators = validators_of(plan.fields)
+    return Task(
+        output_dir, plan.digest, plan.commit, threads, progress=notes, validators=validators
+    )

@@ -22,6 +22,7 @@ from tfrecorder.errors import RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.worker import Task, Worker
 
 #: The cores that the threads of one process keep busy: with more, they wait for Python's lock.
@@ -51,15 +52,27 @@ def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
     """How many processes write a plan here: as asked for, else by the cores and the rows.
 
     One where files are elsewhere, whose stores limit it sooner than the lock does; where records
-    are only copied; and where the threads, Beam's options or a limit of memory were chosen for one.
+    are only copied; where files are checked by a function that only this process has; and where the
+    threads, Beam's options or a limit of memory were chosen for one.
     """
     asked = options.num_workers
+    checks = validators_of(plan.fields).values()
+    if any(check.__module__ == "__main__" or not _travels(check) for check in checks):
+        return 1
     if asked is None:
         is_here = storage.is_local(output_dir) and not plan.remote and bool(sys.executable)
         loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
         chosen = options.num_threads or options.runner_options or address_space_left()
         asked = worker_count(cores(), plan.rows) if is_here and loads and not chosen else 1
     return max(1, min(asked, len(plan.shards)))
+
+
+def _travels(check: object) -> bool:
+    """True for a function that another process can import."""
+    try:
+        return bool(pickle.dumps(check))
+    except (AttributeError, TypeError, pickle.PicklingError):
+        return False
 
 
 def write(task: Task, shards: int, workers: int) -> list[DoneRecord]:

@@ -8,6 +8,7 @@ Schema(photo=Image(), age=Number(default=0), species=Label())
 from tfrecorder.schema.kinds import (
     Boxes,
     Bytes,
+    File,
     Ignore,
     Image,
     Label,
@@ -22,6 +23,7 @@ from tfrecorder.schema.kinds import (
 __all__ = [
     "Boxes",
     "Bytes",
+    "File",
     "Ignore",
     "Image",
     "Label",

@@ -7,8 +7,8 @@ of TensorFlow's own tools; with several, each key starts with the name of its co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -68,8 +68,9 @@ class Field:
         if self.held is not None:
             return self.held
         key, kind = self.key, self.kind
-        if isinstance(kind, (kinds.Image, kinds.Mask)):
-            words = {"encoded": kind.word, "format": "text", "filename": "text"}
+        if isinstance(kind, kinds.FILES):
+            encoded = "bytes" if isinstance(kind, kinds.File) else kind.word
+            words = {"encoded": encoded, "format": "text", "filename": "text"}
             if isinstance(kind, kinds.Image):
                 words |= dict.fromkeys(("height", "width", "channels"), "int64")
             return tuple(Feature(f"{key}/{name}", word) for name, word in words.items())
@@ -137,8 +138,8 @@ class Field:
 
     @cached_property
     def encoded_key(self) -> str:
-        """For an image or a mask, the key of its bytes."""
-        return next(self._keys("image", "mask"))
+        """For an image, a mask or a file, the key of its bytes."""
+        return next(self._keys("image", "mask", "bytes"))
 
     @property
     def of_boxes(self) -> bool:
@@ -149,12 +150,12 @@ class Field:
 
     @property
     def uri_key(self) -> str:
-        """For an image or a mask, the key of its uri."""
+        """For an image, a mask or a file, the key of its uri."""
         return f"{self.key}/filename"
 
     @cached_property
     def spool_key(self) -> str:
-        """For an image or mask, the column of a plan with the file of each that came as bytes."""
+        """For such a column, the column of a plan with the file of each that came as bytes."""
         return f"{SPOOLED}{self.uri_key}"
 
     @cached_property
@@ -199,6 +200,8 @@ def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
         elif isinstance(kind, (kinds.Label, kinds.Labels)):
             alone = len(classes) == 1 and len(images) == 1
             made.append(Field(name, kind, "image/class" if alone else name))
+        elif isinstance(kind, kinds.File):
+            made.append(Field(name, kind, _stem(name)))
         elif isinstance(kind, kinds.Boxes):
             made.append(Field(name, kind, "image/object"))
         elif isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)):
@@ -224,13 +227,43 @@ def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
 
 
 def primary_image(fields: Iterable[Field]) -> Field | None:
-    """The image that sizes, rejects and suspects refer to: the first; None without images."""
+    """The image that sizes and suspects refer to: the first; None without images."""
     return next((field for field in fields if isinstance(field.kind, kinds.Image)), None)
 
 
+def primary_file(fields: Sequence[Field]) -> Field | None:
+    """The file that rejects refer to: the first image, or else the first file; None without."""
+    files = (field for field in fields if isinstance(field.kind, kinds.File))
+    return primary_image(fields) or next(files, None)
+
+
 def file_fields(fields: Iterable[Field]) -> list[Field]:
-    """The columns whose cells are files: images and masks."""
-    return [field for field in fields if isinstance(field.kind, (kinds.Image, kinds.Mask))]
+    """The columns whose cells are files."""
+    return [field for field in fields if isinstance(field.kind, kinds.FILES)]
+
+
+def with_validators(
+    fields: Sequence[Field], validators: Mapping[str, Callable[[bytes], Any]] | None = None
+) -> tuple[Field, ...]:
+    """Columns with the functions that check their files, of which JSON has only the names.
+
+    Args:
+        validators: by column, as `validators_of` gives them; None leaves all out.
+    """
+
+    def replaced(field: Field) -> Field:
+        if not isinstance(field.kind, kinds.File):
+            return field
+        own = None if validators is None else validators.get(field.column, field.kind.validator)
+        return replace(field, kind=replace(field.kind, validator=own))
+
+    return tuple(map(replaced, fields))
+
+
+def validators_of(fields: Iterable[Field]) -> dict[str, Callable[[bytes], Any]]:
+    """The functions that check files, by column."""
+    made = {field.column: getattr(field.kind, "validator", None) for field in fields}
+    return {column: check for column, check in made.items() if callable(check)}
 
 
 def class_field(fields: Iterable[Field]) -> Field | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfrecorder.core.checks import OneOf, Whole, class_names, name_of_dtype
+from tfrecorder.core.checks import OneOf, Size, Whole, class_names, name_of_dtype, parse_size
 from tfrecorder.core.option import faults_of, option
 from tfrecorder.errors import OptionError
 from tfrecorder.schema.keys import BACKGROUND
@@ -18,6 +18,8 @@ DTYPES = ("float32", "int64", "bool")
 #: From here on, a finite number rounds to no float32.
 BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 UNITS = ("fraction", "pixel")
+#: The largest file that a record may be asked to hold: TensorFlow parses records below 2 GiB.
+MOST_BYTES = 2**30
 BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
 
 #: Sizes of the axes of a value: () is a single value, (None,) a list of any length.
@@ -67,6 +69,17 @@ def _check_shape(shape: Any) -> str | None:
         "give () for one value, (None,) for a list of any length, or the sizes of an array, such "
         "as (3,) or (4, 4)."
     )
+
+
+def _check_max_bytes(size: Any) -> str | None:
+    if fault := Size((1, "1 byte"), "100MB")(size):
+        return fault
+    return None if parse_size(size) <= MOST_BYTES else "give at most 1GiB, which a record can hold."
+
+
+def _check_validator(value: Any) -> str | None:
+    is_one = callable(value) or isinstance(value, str)
+    return None if is_one else "give a function of bytes that raises an error for an unusable file."
 
 
 def _check_dtype(value: Any) -> str | None:
@@ -249,6 +262,31 @@ class Bytes(_Values):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class File(Kind):
+    """The uri of a file of any kind, such as a sound or a PDF: its bytes are the value.
+
+    Attributes:
+        max_bytes: a larger file is a reject; a number, or text such as "100MB".
+        validator: a function of the file's bytes that raises an exception for an unusable file,
+            which becomes a reject.  Datasets and schema files hold only its name, which nothing
+            imports.
+
+    >>> File(max_bytes="100MB").max_bytes
+    100000000
+    """
+
+    max_bytes: int | str = option(2**28, _check_max_bytes, normal=parse_size)
+    validator: Callable[[bytes], Any] | str | None = option(
+        None, _check_validator, normal=lambda value: value
+    )
+    word = "file"
+
+
+#: The kinds whose cells are files.
+FILES = (Image, Mask, File)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Ignore(Kind):
     """A column that is left out without being reported."""
 
@@ -257,7 +295,7 @@ class Ignore(Kind):
 
 KINDS: dict[str, type[Kind]] = {
     kind.word: kind
-    for kind in (Split, Image, Mask, Label, Labels, Boxes, Number, Text, Bytes, Ignore)
+    for kind in (Split, Image, Mask, Label, Labels, Boxes, Number, Text, Bytes, File, Ignore)
 }
 
 
@@ -321,7 +359,7 @@ def _check_together(schema: Schema) -> None:
     for cls in (Split, Boxes):
         if len(several := schema.of(cls)) > 1:
             raise OptionError(f"schema: {several} are all {cls.__name__}(); there can be only one.")
-    if not schema.of(Image, Mask, Label, Labels, Boxes, Number, Text, Bytes):
+    if not schema.of(*FILES, Label, Labels, Boxes, Number, Text, Bytes):
         raise OptionError("schema: no column makes a feature; name at least one, such as Image().")
     images = schema.of(Image)
     for name in schema.of(Boxes):

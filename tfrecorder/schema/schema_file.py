@@ -33,6 +33,8 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         # The only value that JSON cannot express: the default of a column of bytes.
         return {"hex": value.hex()}
+    if callable(value):
+        return f"{value.__module__}:{getattr(value, '__qualname__', type(value).__qualname__)}"
     return list(map(_plain_value, value)) if isinstance(value, tuple) else value
 
 

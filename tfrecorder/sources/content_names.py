@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.kinds import FILES
 from tfrecorder.sources.cells import Content, content_in, is_data_uri
 from tfrecorder.sources.contents import AHEAD, TOGETHER, Cells, Contents, FrameCells
 from tfrecorder.sources.table import Source, as_texts
@@ -29,7 +29,7 @@ _NO_CONTENT = Content("", "", -1, -1)
 def with_contents(source: Source) -> Source:
     """A source in which each image that came as bytes has its content's name as its uri."""
     frame, contents = source.frame, {}
-    for name in source.schema.of(Image, Mask):
+    for name in source.schema.of(*FILES):
         if name not in frame:
             continue
         cells = source.cells.get(name)

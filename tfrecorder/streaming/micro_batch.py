@@ -24,7 +24,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
@@ -187,7 +187,7 @@ def _with_rejects(
         frame = pd.concat([checked.frame[[SPLIT_COLUMN]], frame])
         types = {key: column.type for key, column in checked.values.items()}
     order = np.argsort([*good, *bad], kind="stable")
-    image = primary_image(fields)
+    image = primary_file(fields)
     values = {}
     for key, kind in types.items():
         is_uri = image is not None and key == image.uri_key

@@ -29,7 +29,7 @@ from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.runners import in_process
 from tfrecorder.schema.fields import from_json
-from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Image, Mask
+from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import Target, plan_batch
 from tfrecorder.streaming.reached import Reached, reached, saved
@@ -90,7 +90,7 @@ class StreamedDataset:
 
     def new_batch(self) -> Batch:
         schema, columns = self.options.schema or DEFAULT_SCHEMA, self.options.columns or {}
-        images = schema.of(Image)
+        images = schema.of(Image, File)
         theirs = {name: given for given, name in columns.items()}
         named = [theirs.get(name, name) for name in (*images, *schema.of(Mask))]
         number = 0 if self.newest is None else self.newest.number + 1

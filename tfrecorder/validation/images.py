@@ -1,4 +1,4 @@
-"""What a conversion would reject, found before it runs: images, masks, boxes outside images."""
+"""What a conversion would reject, found before it runs: files, and boxes outside images."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.files import check_file
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of
-from tfrecorder.schema.kinds import Boxes, Image, Mask, columns_of
+from tfrecorder.schema.kinds import Boxes, File, Image, Mask, columns_of
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
 from tfrecorder.validation.report import Finding
@@ -33,7 +34,7 @@ _Outcome = tuple[dict[str, str], tuple[int, int] | None]
 def unusable_files(
     table: Source, checked: Checked, options: ConvertOptions, advance: Advance
 ) -> Iterator[Finding]:
-    """What would make a row a reject: the file in each column of images and masks, and its boxes.
+    """What would make a row a reject: the file in each column of files, and its boxes.
 
     Every file is opened, except those whose uris already have a fault; `advance` counts rows.
     """
@@ -54,7 +55,7 @@ def unusable_files(
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:
-    """The uris of images and masks by column, None for faulty ones; a row for each record."""
+    """The uris of files by column, None for faulty ones; a row for each record."""
     rows = checked.frame.index
     uris = pd.DataFrame({files.name: files for files in checked.files}, index=rows, dtype=object)
     for finding in checked.findings:
@@ -103,6 +104,7 @@ def _row_check(
         for name, field in fields.items()
         if isinstance(field.kind, Mask)
     }
+    files = {name: field.kind for name, field in fields.items() if isinstance(field.kind, File)}
     budget = Budget(spare_bytes(DECODING_BYTES))
 
     def check(row: tuple[Any, ...]) -> _Outcome:
@@ -118,7 +120,10 @@ def _row_check(
                 if contents is not None and contents.holds(number):
                     data = contents.file(number)
                 else:
-                    data, _ = read_image(uri, table.base)
+                    data, _ = read_image(uri, table.base, file=files.get(name))
+                if name in files:
+                    check_file(name, files[name], data)
+                    continue
                 file = check_image(data, options.check, options.max_pixels, budget.room)
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
                     stored_mask(fields[name], file, Placed(of, of, None), budget.room)
@@ -127,7 +132,7 @@ def _row_check(
                 # A report on several columns is also read line by line, as messages.
                 shown = repr(uri) if len(uris) == 1 else f"{name} {uri!r}"
                 faults[name] = f"{shown}: {reject}"
-        first = read.get(images[0])
+        first = read.get(images[0]) if images else None
         return faults, None if first is None else (first.width, first.height)
 
     return check

@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.display.tables import counted, cut
-from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import Image, Label, Mask
+from tfrecorder.schema.kinds import FILES, Label
 from tfrecorder.schema.splits import UNASSIGNED
 from tfrecorder.sources.places import place_numbers
 from tfrecorder.sources.table import Source
@@ -48,7 +48,7 @@ def check_rows(
     split = frame[SPLIT_COLUMN]
     if len(frame) and not split.isin(["TRAIN", UNASSIGNED]).any():
         yield Finding("no_train", [None], SPLIT_COLUMN, [None], "no row is in TRAIN")
-    if (image := primary_image(fields)) is not None and URI_COLUMN in frame:
+    if (image := primary_file(fields)) is not None and URI_COLUMN in frame:
         places = place_numbers(source, image.column).loc[frame.index]
         # Without a hash table of all rows.
         counts = np.bincount(places[places >= 0], minlength=1)
@@ -71,7 +71,7 @@ def _with_all(
     places = {}
     for field in fields:
         keys = [feature.key for feature in field.features if feature.key in values]
-        if isinstance(field.kind, (Image, Mask)):
+        if isinstance(field.kind, FILES):
             places[field.column] = place_numbers(source, field.column).loc[rows.index]
         elif keys and not (isinstance(field.kind, Label) and LABEL_COLUMN in rows):
             cells = zip(*(values[key].to_pylist() for key in keys), strict=True)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, class_field, fields_of, primary_image
+from tfrecorder.schema.fields import Field, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
@@ -188,8 +188,7 @@ def check_source(
         files=tuple(
             outcome.column
             for outcome in outcomes
-            if isinstance(outcome.field.kind, (kinds.Image, kinds.Mask))
-            and outcome.column is not None
+            if isinstance(outcome.field.kind, kinds.FILES) and outcome.column is not None
         ),
         source_rows=len(source.frame),
         assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
@@ -269,7 +268,7 @@ def _check_field(
     names = kinds.columns_of(field.column, field.kind)
     if not {*names} <= {*table.columns}:
         return unlabelled(field, len(table))
-    if isinstance(field.kind, (kinds.Image, kinds.Mask)):
+    if isinstance(field.kind, kinds.FILES):
         return _check_files(field, table[names[0]], source.contents.get(names[0]))
     if isinstance(field.kind, kinds.Label):
         return check_label(field, table[names[0]])
@@ -300,7 +299,7 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     """The first image and the only label of each row, if it has them; not split yet."""
     frame = pd.DataFrame(index=table.index)
     column_of = {outcome.field.column: outcome.column for outcome in outcomes}
-    image = primary_image(outcome.field for outcome in outcomes)
+    image = primary_file([outcome.field for outcome in outcomes])
     if image is not None:
         frame[URI_COLUMN] = column_of[image.column]
     labels = [outcome.column for outcome in outcomes if isinstance(outcome.field.kind, kinds.Label)]

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Bytes, Image, Mask
+from tfrecorder.schema.kinds import BOX_COLUMNS, FILES, Boxes, Bytes
 from tfrecorder.schema.splits import SPLITS
 
 #: The name of what is described, all its values, and the row of each.
@@ -42,7 +42,7 @@ def describe_columns(
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
     statistics: dict[str, dict[str, Any]] = {}
     for field in fields:
-        if isinstance(field.kind, (Image, Mask, Bytes)) or field.is_unlabelled:
+        if isinstance(field.kind, (*FILES, Bytes)) or field.is_unlabelled:
             continue
         absent = missing.get(field.column, np.zeros(len(splits), bool))
         for name, cells, rows in _described(field, values, len(splits)):

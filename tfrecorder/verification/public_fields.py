@@ -57,7 +57,7 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
             column = f"{stem}_uri"
             form = forms[key].get("image", {})
             mask = kinds.Mask(tfds_features="useColormap" in form)
-            kind = mask if "encodingFormat" in form else kinds.Image()
+            kind = mask if "encodingFormat" in form else kinds.Image() if form else kinds.File()
         elif last == "label" and f"{stem}/text" in features:
             kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
         elif key in (boxes, *_BOXES.edges):
@@ -91,9 +91,9 @@ def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
 def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
     """The keys of a record that come from the table."""
     for column in fields:
-        is_image = isinstance(column.kind, (kinds.Image, kinds.Mask))
+        is_file = isinstance(column.kind, kinds.FILES)
         for feature in column.features:
-            if feature.key == column.uri_key if is_image else feature.key != column.tfds_boxes_key:
+            if feature.key == column.uri_key if is_file else feature.key != column.tfds_boxes_key:
                 yield feature
 
 

@@ -33,7 +33,7 @@ from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, primary_image
+from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
@@ -199,7 +199,7 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     """
     fields, stands = made.fields, shard not in made.damaged
     images = [field for field in fields if isinstance(field.kind, kinds.Image)]
-    wanted, first = list(planned_features(fields)), primary_image(fields)
+    wanted, first = list(planned_features(fields)), primary_file(fields)
     known: list[Row] = []
     if stands and (
         table := read_columns(made.expected.directory, shard.table, lambda schema: schema.names)

@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,9 +30,9 @@ from tfrecorder.output.directory import claim, refuse_foreign
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.shard_tables import read_columns
-from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.fields import primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.kinds import FILES
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
@@ -296,20 +296,22 @@ def _plan_aside(
     rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
         for field in Plan.of(manifest).fields:
-            if isinstance(field.kind, (Image, Mask)):
+            if isinstance(field.kind, FILES):
                 uris = table.column(field.uri_key).to_pylist()
                 paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
                 rows = rows.append_column(field.spool_key, paths)
     place: dict[str, Any] = {"kept": {}, "previous": "", "follows": None, "stands_for": ""}
     place |= {"split_rows": {shard.split: len(rows)}, "split_shards": {shard.split: 1}}
     place |= {"starts": {shard.split: shard.index}, "base": bases[0], "kind": PlanKind.BATCH}
-    return Plan.of({**manifest, **place}), rows
+    plan = Plan.of({**manifest, **place})
+    # What passed the validator has the same bytes, which are compared, or is refused.
+    return replace(plan, fields=with_validators(plan.fields)), rows
 
 
 def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
     """Why a shard comes out different: the first row that became a reject, if one did."""
     now = read_columns(folder, shard.table, lambda schema: schema.names)
-    image = primary_image(plan.fields)
+    image = primary_file(plan.fields)
     pairs = zip(before.to_pylist(), now.to_pylist() if now is not None else (), strict=True)
     for old, new in pairs:
         if (reason := new[REJECT_OF.reason]) and not old[REJECT_OF.reason]:

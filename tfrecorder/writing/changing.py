@@ -24,8 +24,9 @@ from tfrecorder.reading.commits import all_done, commits, newest_commit
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
+from tfrecorder.schema.fields import with_validators
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import Image, Mask
+from tfrecorder.schema.kinds import FILES, File, Image
 from tfrecorder.writing.copying import loaded, record_copier, record_reader
 from tfrecorder.writing.rows import (
     Dated,
@@ -54,7 +55,9 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
     copy, record_of = record_copier(replace(plan, base=directory)), record_reader(directory)
     load = without_facts(row_loader(plan, room, read))
     images = [field for field in plan.fields if isinstance(field.kind, Image)]
-    plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, (Image, Mask)))]
+    kept = [field for field in plan.fields if isinstance(field.kind, (Image, File))]
+    checked = replace(plan, fields=with_validators(plan.fields))  # what is kept was checked before
+    plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, FILES))]
     arrays = array_dtypes(plan.fields)
     keys = {feature.key for field in plain for feature in field.features}
 
@@ -77,13 +80,13 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
         return _made(row, features)
 
     def _made(row: PlannedRow, features: dict[str, Any]) -> Loaded:
-        held = {row.values[one.uri_key]: bytes(features[one.encoded_key][0]) for one in images}
+        held = {row.values[one.uri_key]: bytes(features[one.encoded_key][0]) for one in kept}
 
-        def held_or_read(uri: str, file: str, note: Callable[[], None]) -> Dated:
-            return (held[uri], None) if uri in held else read(uri, file, note)
+        def held_or_read(uri: str, file: str, note: Callable[[], None], kind: File | None) -> Dated:
+            return (held[uri], None) if uri in held else read(uri, file, note, kind)
 
-        made = _sound(without_facts(row_loader(plan, room, held_or_read))(row))
-        stored = {one.key for one in images}
+        made = _sound(without_facts(row_loader(checked, room, held_or_read))(row))
+        stored = {one.key for one in kept}
         facts = {key: fact for key, fact in made.sources.items() if key not in stored}
         return made._replace(sources=facts)
 

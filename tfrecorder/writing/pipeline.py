@@ -18,6 +18,7 @@ from apache_beam.utils.shared import Shared
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.worker import Task, Worker, finish
 
 #: What is counted from each shard's done-record, for the runner to add up.
@@ -74,7 +75,8 @@ def build(
     """
     numbers = range(len(plan.shards))
     elements = [tuple(numbers)] if together else [(number,) for number in numbers]
-    task = Task(output_dir, plan.digest, plan.commit, threads, progress, launch)
+    validators = validators_of(plan.fields)
+    task = Task(output_dir, plan.digest, plan.commit, threads, progress, launch, validators)
     (
         pipeline
         | "ShardNumbers" >> beam.Create(elements)

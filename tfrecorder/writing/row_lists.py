@@ -19,7 +19,7 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import read_tables
-from tfrecorder.schema.fields import primary_image
+from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import SOURCE_ID
 
 _HEADERS = {
@@ -112,7 +112,7 @@ def _rows(
     plan: Plan, shards: Sequence[Shard], output_dir: str, columns: Sequence[str]
 ) -> list[Row]:
     """The rows of a list in some shards: those that have something in its last column."""
-    image = primary_image(plan.fields)
+    image = primary_file(plan.fields)
     uri = [] if image is None else [image.uri_key]
     table = read_tables(output_dir, shards, lambda _: [SOURCE_ID, *uri, *columns])
     if table is None:

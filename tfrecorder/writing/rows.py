@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -15,13 +16,14 @@ from tfrecorder.format.plan_columns import REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.files import check_file, format_of
 from tfrecorder.images.memory import Room
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
-from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_image
-from tfrecorder.schema.kinds import Boxes, Image, Mask
+from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_file
+from tfrecorder.schema.kinds import Boxes, File, Image, Mask
 from tfrecorder.writing.outcomes import Sources
 
 
@@ -58,9 +60,11 @@ class Rejected(NamedTuple):
 #: A file, and when it was written, as `storage.read_source` gives both.
 Dated = tuple[bytes, int | None]
 
-#: How an image is read: from its uri; from its file in the spool if it came as bytes, else ""; and
-#: with a function to call before each further attempt.
-Read = Callable[[str, str, Callable[[], None]], Dated]
+#: How a file is read: from its uri; from its file in the spool if it came as bytes, else ""; with a
+#: function to call before each further attempt; and of a column of files, with its kind.
+Read = Callable[[str, str, Callable[[], None], File | None], Dated]
+
+T = TypeVar("T")
 
 #: What a worker does with a row.
 LoadRow = Callable[[PlannedRow], Loaded | Rejected]
@@ -109,26 +113,31 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         if isinstance(field.kind, Image)
     ]
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
+    files = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
     beside = [field.key for field in fields if field.of_boxes and field not in boxes]
     arrays = array_dtypes(fields)
     check, max_pixels = plan.options["check"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
-    first = primary_image(fields)
+    first = primary_file(fields)
+
+    def of_image(data: bytes) -> CheckedImage:
+        return check_image(data, check, max_pixels, room)
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         retried: list[None] = []
         sources: dict[str, tuple[int, int, int | None]] = {}
 
-        def checked(field: Field, uri: str, file: str) -> CheckedImage:
+        def accepted(field: Field, uri: str, file: str, judge: Callable[[bytes], T]) -> T:
+            kind = field.kind if isinstance(field.kind, File) else None
             try:
-                data, modified = read(uri, file, lambda: retried.append(None))
+                data, modified = read(uri, file, lambda: retried.append(None), kind)
                 sources[field.key] = len(data), google_crc32c.value(data), modified
-                return check_image(data, check, max_pixels, room)
+                return judge(data)
             except Reject as reject:
                 if field is first:
                     raise
-                # The list of rejects names the row's first image.
+                # The list of rejects names the row's first file.
                 detail = f"{field.column} {uri!r}: {reject.detail}"
                 raise Reject(reject.stage, reject.code, detail) from None
 
@@ -140,7 +149,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         try:
             for field, (uri, spool, encoded, kind, height, width, channels) in images:
                 file = features.pop(spool, "")
-                source = image = checked(field, features[uri], file)
+                source = image = accepted(field, features[uri], file, of_image)
                 geometry = None
                 if transform is not None:
                     image, geometry = transform_image(source, transform, room)
@@ -152,9 +161,14 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features[channels] = image.channels
             for field, of in masks:
                 file = features.pop(field.spool_key, "")
-                mask = checked(field, features[field.uri_key], file)
+                mask = accepted(field, features[field.uri_key], file, of_image)
                 features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
                 features[f"{field.key}/format"] = "png"
+            for field, of_file in files:
+                uri, spool = features[field.uri_key], features.pop(field.spool_key, "")
+                data = accepted(field, uri, spool, partial(check_file, field.column, of_file))
+                features[field.encoded_key] = data
+                features[f"{field.key}/format"] = format_of(uri, data)
             for field in boxes:
                 primary = placed[images[0][0].key]
                 features |= placed_boxes(field, features, primary.source, primary.geometry, beside)

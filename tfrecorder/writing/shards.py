@@ -30,7 +30,7 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import Label
+from tfrecorder.schema.kinds import File, Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.changing import old_of, row_changer, write_again
 from tfrecorder.writing.copying import record_copier
@@ -123,14 +123,14 @@ def write_shard(
 
     spool = os.path.join(output_dir, layout.SPOOL)
 
-    def read(uri: str, file: str, note_retry: Callable[[], None]) -> Dated:
+    def read(uri: str, file: str, note_retry: Callable[[], None], kind: File | None) -> Dated:
         def note() -> None:
             note_retry()
             tally.note()
 
         if file:
             return _read_spooled(uri, storage.resolve(file, spool), note), None
-        return read_image(uri, plan.base, note, pool.folders)
+        return read_image(uri, plan.base, note, pool.folders, kind)
 
     if plan.kind is PlanKind.COMPACTION:
         load = record_copier(plan)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
@@ -19,6 +20,7 @@ from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
 from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.schema.fields import with_validators
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.changing import done_before
 from tfrecorder.writing.commit import commit, complete
@@ -40,6 +42,7 @@ class Task:
         threads: how many load images in each process; 0 decides by the plan and the cores.
         progress: leave notes of the rows that are through.
         launch: marks the failures that the workers of this launch leave in the directory.
+        validators: as `validators_of` gives them.
         access: how Google Cloud is accessed, wherever the worker runs.
     """
 
@@ -49,6 +52,7 @@ class Task:
     threads: int = 0
     progress: bool = False
     launch: str = ""
+    validators: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
     access: storage.Access = field(default_factory=storage.access)
 
 
@@ -68,7 +72,8 @@ class Worker:
         self._task = task
         with storage.accessing(task.access), _failure_noted(task):
             self._staged = StagedPlan(task.output_dir, task.digest)
-            self._plan = self._staged.read()
+            plan = self._staged.read()
+            self._plan = replace(plan, fields=with_validators(plan.fields, task.validators))
             self._shards = self._plan.shards
             self._footer = read_footer(task.output_dir)
             self._before = done_before(task.output_dir, self._plan)
