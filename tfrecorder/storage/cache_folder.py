@@ -263,6 +263,11 @@ def read_part(path: str, offset: int, size: int) -> bytes:
     return b""
 
 
+def read_whole(path: str) -> bytes:
+    """All bytes of a local file; none if it is not there."""
+    return read_part(path, 0, _size(path))
+
+
 def _write_part(path: str, offset: int, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
@@ -302,7 +307,7 @@ def _used(folder: str) -> int:
 
 def _states(path: str) -> np.ndarray:
     """The states in a map; none if it is not there."""
-    data = read_part(path, 0, _size(path))
+    data = read_whole(path)
     return np.frombuffer(data[: len(data) // _STATE.itemsize * _STATE.itemsize], _STATE)
 
 

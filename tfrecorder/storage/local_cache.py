@@ -21,6 +21,7 @@ from tfrecorder.storage.cache_folder import (
     CacheFolder,
     close_all,
     read_part,
+    read_whole,
 )
 from tfrecorder.storage.store import Description
 
@@ -111,7 +112,7 @@ class LocalCache:
         if file is None:
             return read()
         with self._said_once():
-            data = read_part(f"{file.path}.index", 0, 2**31)
+            data = read_whole(f"{file.path}.index")
             kept = np.frombuffer(data[: len(data) // 16 * 16], np.int64).reshape(-1, 2)
             if data and fits(kept):
                 return kept
