@@ -57,7 +57,9 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
             column = f"{stem}_uri"
             form = forms[key].get("image", {})
             mask = kinds.Mask(tfds_features="useColormap" in form)
-            kind = mask if "encodingFormat" in form else kinds.Image() if form else kinds.File()
+            is_image = form or f"{stem}/height" in features  # raw pixels have no form of TFDS's
+            plain = kinds.Image() if is_image else kinds.File()
+            kind = mask if "encodingFormat" in form else plain
         elif last == "label" and f"{stem}/text" in features:
             kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
         elif key in (boxes, *_BOXES.edges):
