@@ -30,7 +30,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.runners.dataflow import DataflowJob
 from tfrecorder.schema import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
-from tfrecorder.schema.kinds import BOX_COLUMNS
+from tfrecorder.schema.keys import BOX_COLUMNS
 
 pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
 

@@ -23,6 +23,8 @@ SPLIT_COLUMN = "split"
 URI_COLUMN = "image_uri"
 LABEL_COLUMN = "label"
 COLUMNS = (SPLIT_COLUMN, URI_COLUMN, LABEL_COLUMN)
+#: The edges of boxes, where a source names them in no other way.
+BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tfrecorder.core.checks import OneOf, Size, Whole, class_names, name_of_dtype, parse_size
+from tfrecorder.core.checks import OneOf, class_names, name_of_dtype, parse_size
 from tfrecorder.core.option import faults_of, option
 from tfrecorder.errors import OptionError
-from tfrecorder.schema.keys import BACKGROUND
+from tfrecorder.schema.keys import BACKGROUND, BOX_COLUMNS
+from tfrecorder.schema.kind_checks import (
+    check_columns,
+    check_dtype,
+    check_edges,
+    check_label,
+    check_max_bytes,
+    check_name,
+    check_shape,
+    check_validator,
+)
 
-DTYPES = ("float32", "int64", "bool")
 #: From here on, a finite number rounds to no float32.
 BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 UNITS = ("fraction", "pixel")
-#: The largest file that a record may be asked to hold: TensorFlow parses records below 2 GiB.
-MOST_BYTES = 2**30
-BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
 
 #: Sizes of the axes of a value: () is a single value, (None,) a list of any length.
 Shape = tuple[int | None, ...]
@@ -36,59 +42,6 @@ def _sides(shape: Sequence[int | None]) -> Shape:
 
 def _texts(names: Collection[Any]) -> tuple[str, ...]:
     return tuple(map(str, names))
-
-
-def _check_name(value: Any) -> str | None:
-    return None if value is None or isinstance(value, str) else "give the name of a column."
-
-
-def _check_label(value: Any) -> str | None:
-    is_label = isinstance(value, (str, int)) and not isinstance(value, bool)
-    return None if is_label else "give text or an integer."
-
-
-def _check_columns(columns: Any) -> str | None:
-    is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
-    if not is_list or not all(isinstance(name, str) for name in columns):
-        return "give a list of columns."
-    return None if columns else "give at least one."
-
-
-def _check_edges(columns: Any) -> str | None:
-    if fault := _check_columns(columns):
-        return fault
-    words = "give 4: the columns of the left, upper, right and lower edge."
-    return None if len(columns) == len(BOX_COLUMNS) else words
-
-
-def _check_shape(shape: Any) -> str | None:
-    is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
-    if is_list and (tuple(shape) == (None,) or not any(map(Whole(1), shape))):
-        return None
-    return (
-        "give () for one value, (None,) for a list of any length, or the sizes of an array, such "
-        "as (3,) or (4, 4)."
-    )
-
-
-def _check_max_bytes(size: Any) -> str | None:
-    if fault := Size((1, "1 byte"), "100MB")(size):
-        return fault
-    return None if parse_size(size) <= MOST_BYTES else "give at most 1GiB, which a record can hold."
-
-
-def _check_validator(value: Any) -> str | None:
-    is_one = callable(value) or isinstance(value, str)
-    return None if is_one else "give a function of bytes that raises an error for an unusable file."
-
-
-def _check_dtype(value: Any) -> str | None:
-    if name_of_dtype(value) == "float64":
-        return (
-            "records of TensorFlow have no float64; give 'float32', 'int64' for whole numbers up "
-            "to 64 bits, or Text() to keep all digits."
-        )
-    return OneOf(*DTYPES)(name_of_dtype(value))
 
 
 class Kind:
@@ -135,7 +88,7 @@ class Mask(Kind):
             image and its mask if the dataset has no classes.
     """
 
-    of: str | None = option(None, _check_name)
+    of: str | None = option(None, check_name)
     tfds_features: bool = option(False)
     word = "mask"
 
@@ -151,7 +104,7 @@ class Label(Kind):
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
-    default: str | int | None = option(None, _check_label)
+    default: str | int | None = option(None, check_label)
     required: bool = option(True)
     word = "label"
 
@@ -168,7 +121,7 @@ class Labels(Kind):
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
-    columns: tuple[str, ...] | None = option(None, _check_columns, normal=tuple)
+    columns: tuple[str, ...] | None = option(None, check_columns, normal=tuple)
     separator: str | None = None
     word = "labels"
 
@@ -194,8 +147,8 @@ class Boxes(Kind):
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
-    columns: tuple[str, ...] = option(BOX_COLUMNS, _check_edges, normal=tuple)
-    label: str | None = option("label", _check_name)
+    columns: tuple[str, ...] = option(BOX_COLUMNS, check_edges, normal=tuple)
+    label: str | None = option("label", check_name)
     unit: str = option("fraction", OneOf(*UNITS))
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     background_class: bool = option(False)
@@ -219,9 +172,9 @@ class _Values(Kind):
             box is a row; None for a value of the row itself.
     """
 
-    shape: Shape = option((), _check_shape, normal=_sides)
+    shape: Shape = option((), check_shape, normal=_sides)
     default: Any = option(None, lambda value: None, normal=_as_tuples)
-    of: str | None = option(None, _check_name)
+    of: str | None = option(None, check_name)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,7 +195,7 @@ class Number(_Values):
         target: True if it is what a model learns to predict, such as a steering angle.
     """
 
-    dtype: str = option("float32", _check_dtype, normal=name_of_dtype)
+    dtype: str = option("float32", check_dtype, normal=name_of_dtype)
     target: bool = option(False)
     word = "number"
 
@@ -275,9 +228,9 @@ class File(Kind):
     100000000
     """
 
-    max_bytes: int | str = option(2**28, _check_max_bytes, normal=parse_size)
+    max_bytes: int | str = option(2**28, check_max_bytes, normal=parse_size)
     validator: Callable[[bytes], Any] | str | None = option(
-        None, _check_validator, normal=lambda value: value
+        None, check_validator, normal=lambda value: value
     )
     word = "file"
 

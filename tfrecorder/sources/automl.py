@@ -15,8 +15,8 @@ import pandas as pd
 
 from tfrecorder.errors import SourceError
 from tfrecorder.options.text_form import TextForm
-from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Image, Labels, Schema, Split
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from tfrecorder.schema import kinds
-from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.table import as_objects, is_list
 
 MASK_COLUMN = "mask_uri"
@@ -37,7 +37,7 @@ def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
     names = {str(name) for name in table.columns}
     known = {SPLIT_COLUMN: kinds.Split(), URI_COLUMN: kinds.Image(), MASK_COLUMN: kinds.Mask()}
     found: dict[str, kinds.Kind] = {name: kind for name, kind in known.items() if name in names}
-    if names.issuperset(kinds.BOX_COLUMNS):
+    if names.issuperset(BOX_COLUMNS):
         label = LABEL_COLUMN if LABEL_COLUMN in names else None
         found["boxes"] = kinds.Boxes(unit=_box_unit(table), label=label)
     elif LABEL_COLUMN in names:
@@ -47,7 +47,7 @@ def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
 
 def _box_unit(table: pd.DataFrame) -> str:
     """ "pixel" if any edge is beyond 1."""
-    for name in kinds.BOX_COLUMNS:
+    for name in BOX_COLUMNS:
         cells = as_objects(table[name]).dropna()
         flat = [value for cell in cells for value in (cell if is_list(cell) else [cell])]
         numbers = pd.to_numeric(pd.Series(flat, dtype=object), errors="coerce")

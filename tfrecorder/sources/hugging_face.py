@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import BOX_COLUMNS, Schema, Split
+from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
 from tfrecorder.sources.table import RawTable

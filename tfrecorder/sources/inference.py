@@ -14,10 +14,9 @@ import pandas as pd
 from tfrecorder.errors import SourceError
 from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import LABEL_COLUMN
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN
 from tfrecorder.schema.kinds import (
     BEYOND_FLOAT32,
-    BOX_COLUMNS,
     DEFAULT_SCHEMA,
     Bytes,
     Ignore,

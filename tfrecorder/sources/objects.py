@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.schema.keys import LABEL_COLUMN, URI_COLUMN
-from tfrecorder.schema.kinds import BOX_COLUMNS
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, URI_COLUMN
 from tfrecorder.sources.file_sums import in_threads
 from tfrecorder.sources.table import Fault, in_lists
 

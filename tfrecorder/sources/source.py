@@ -17,8 +17,8 @@ from tfrecorder import storage
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import COLUMNS
-from tfrecorder.schema.kinds import BOX_COLUMNS, Boxes, Ignore, Label, Schema, Split
+from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS
+from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.content_names import with_contents

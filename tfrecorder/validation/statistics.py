@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import BOX_COLUMNS, FILES, Boxes, Bytes
+from tfrecorder.schema.keys import BOX_COLUMNS
+from tfrecorder.schema.kinds import FILES, Boxes, Bytes
 from tfrecorder.schema.splits import SPLITS
 
 #: The name of what is described, all its values, and the row of each.
