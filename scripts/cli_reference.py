@@ -6,30 +6,34 @@ python scripts/cli_reference.py --check    # exit code 1 if it is not what would
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from tfrecorder.cli.main import main
 from tfrecorder.cli.options import SharedOption, SharingCommand
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import names_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/cli.md"
+
 
 HEAD = """# The command line
 
 <!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it again. -->
 
-`tfrecorder COMMAND --help` shows what is on this page. The exit code is 0 if all is well, 1 if \
+`tfrecorder COMMAND --help` explains each option in full. The exit code is 0 if all is well, 1 if \
 not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
 argument or an option is wrong, and 130 after Ctrl-C. Errors are one line on standard error, in \
-colour in a terminal unless `NO_COLOR` is set.
+colour in a terminal unless `NO_COLOR` is set. To continue an interrupted command, repeat it.
 
 | command | |
 |---|---|
 {table}
-
-The options of `convert` in more detail: [Every option of convert](options.md).
 
 ## In a script
 
@@ -43,33 +47,48 @@ tfrecorder convert flowers.csv other --dry-run
 
 ## Completion
 
-To complete commands, options and their values with the Tab key, add one line to your shell's \
-start-up file.
-
-Bash (4.4 or newer), in `~/.bashrc`:
+The Tab key completes commands, options and values after one line in your shell's start-up file:
 
 <!-- not run: changes the shell that it is typed in -->
 ```sh
-eval "$(_TFRECORDER_COMPLETE=bash_source tfrecorder)"
+eval "$(_TFRECORDER_COMPLETE=bash_source tfrecorder)"       # ~/.bashrc (Bash 4.4 or newer)
+eval "$(_TFRECORDER_COMPLETE=zsh_source tfrecorder)"        # ~/.zshrc
+_TFRECORDER_COMPLETE=fish_source tfrecorder | source        # ~/.config/fish/config.fish
 ```
 
-Zsh, in `~/.zshrc`:
-
-<!-- not run: changes the shell that it is typed in -->
-```sh
-eval "$(_TFRECORDER_COMPLETE=zsh_source tfrecorder)"
-```
-
-Fish, in `~/.config/fish/completions/tfrecorder.fish`:
-
-<!-- not run: changes the shell that it is typed in -->
-```sh
-_TFRECORDER_COMPLETE=fish_source tfrecorder | source
-```
-
-Each line starts `tfrecorder` once, which takes half a second. To save it, write the script that \
-it prints to a file and source that file.
+Each line starts `tfrecorder` once, in half a second. To save it, source a file with what it prints.
 """
+
+_SHARED = "## Options of several commands"
+#: Where a sentence of a help text ends.
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9`']|[a-z]+: )|(?<=[a-z]): (?=DirectRunner)")
+#: What the page keeps of a help text; the guides have the rest.
+_KEPT = re.compile(r"[A-Z]+ is .*|.*exit code.*")
+_GUIDES = {
+    "convert": "convert.md",
+    "append": "append.md",
+    "update": "correct.md",
+    "remove": "correct.md#remove-a-picture",
+    "compact": "append.md#many-small-shards",
+    "undo": "correct.md#undo-an-append",
+    "stream": "stream.md",
+    "validate": "convert.md#validation",
+    "stage": "machines.md",
+    "work": "machines.md",
+    "commit": "machines.md",
+    "status": "runners.md#progress",
+    "verify": "reliability.md#verify-a-dataset",
+    "repair": "reliability.md#repair-a-dataset",
+    "info": "look.md",
+    "benchmark": "read.md#how-fast-is-it",
+    "cache": "train-from-a-bucket.md",
+    "inspect": "look.md",
+    "preview": "look.md",
+    "card": "share.md",
+    "export": "share.md",
+    "schema": "schema.md",
+}
+_CONVERT_OPTIONS = frozenset(names_of(ConvertOptions))
 
 
 def usage(name: str, command: click.Command) -> str:
@@ -82,41 +101,79 @@ def _is_argument(parameter: click.Parameter) -> bool:
     return isinstance(parameter, click.Argument)
 
 
-def option_row(option: click.Option) -> str:
-    """A row of the table: the option as it is written, what it does, and its default."""
+def _spelled(option: click.Option) -> str:
+    """The option as it is written."""
     flags = ", ".join(option.opts)
     if option.secondary_opts:
-        flags += f" / {', '.join(option.secondary_opts)}"
-    elif not option.is_flag:
-        choices = option.type.choices if isinstance(option.type, click.Choice) else ()
-        flags += f" {'|'.join(map(str, choices)) or option.metavar or option.type.name.upper()}"
-    words = option.help or ""
+        return f"{flags} / {', '.join(option.secondary_opts)}"
+    if option.is_flag:
+        return flags
+    choices = option.type.choices if isinstance(option.type, click.Choice) else ()
+    return f"{flags} {'|'.join(map(str, choices)) or option.metavar or option.type.name.upper()}"
+
+
+def _row(option: click.Option) -> str:
+    """A row of a table: the option, the first sentence of its help, and its default."""
+    words, _, default = (option.help or "").partition(" Default: ")
+    words = f"{_SENTENCE.split(words)[0].rstrip('.')}."
     if option.show_default:
-        words += f" Default: {option.default}."
-    return f"| `{_cell(flags)}` | {_cell(words)} |"
+        default = f"{option.default}."
+    if default:
+        words += f" Default: {_SENTENCE.split(default)[0]}"
+    if option.multiple:
+        words += " Repeatable."
+    return "| `{}` | {} |".format(*(part.replace("|", "\\|") for part in (_spelled(option), words)))
 
 
-def _cell(words: str) -> str:
-    return words.replace("|", "\\|")
+def _table(rows: list[str]) -> str:
+    return "\n".join(["| option | |", "|---|---|", *rows]) if rows else ""
 
 
-def section(name: str, command: click.Command) -> str:
-    """What the help of one command says, as Markdown."""
-    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
-    every = [one for one in command.params if isinstance(one, click.Option)]
-    options = [one for one in every if not isinstance(one, SharedOption)]
-    table = ["| option | |", "|---|---|", *map(option_row, options)] if options else []
-    example = (command.epilog or "").removeprefix("Example: ")
-    return "\n\n".join(
-        [
-            f"## tfrecorder {name}",
-            f"```text\n{usage(name, command)}\n```",
-            *paragraphs,
-            "\n".join(table),
-            *([command.shared] if isinstance(command, SharingCommand) else []),
-            f"Example: `{example}`",
-        ]
-    )
+def _options(command: click.Command) -> list[click.Option]:
+    """The options that the help of a command explains."""
+    every = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    return [one for one in every if not isinstance(one, SharedOption)]
+
+
+def _rows(command: click.Command) -> list[str]:
+    return list(map(_row, _options(command)))
+
+
+def _paragraphs(command: click.Command) -> list[str]:
+    """What its help says of its arguments and its exit code."""
+    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
+    return list(filter(_KEPT.fullmatch, paragraphs))
+
+
+def _repeated(parts: Callable[[click.Command], list[str]]) -> list[str]:
+    """What several commands say in the same words."""
+    counted = Counter(part for command in main.commands.values() for part in parts(command))
+    return [part for part, count in counted.items() if count > 1]
+
+
+def section(name: str, command: click.Command, repeated: list[str]) -> str:
+    """What the help of one command says, as Markdown, without what other commands say too."""
+    own, shared, of_convert = [], [], []
+    for option in _options(command):
+        if _row(option) in repeated:
+            shared.append(f"`{option.opts[0]}`")
+        elif name == "convert" and option.name in _CONVERT_OPTIONS:
+            of_convert.append(f"`{_spelled(option)}`")
+        else:
+            own.append(_row(option))
+    examples = (command.epilog or "").replace("\b", "").replace("Example:", "").splitlines()
+    lines = [f"`{line.strip()}`" for line in examples if line.strip()]
+    parts = [
+        f"## tfrecorder {name}",
+        f"`{usage(name, command)}` ([guide]({_GUIDES[name]}))",
+        *(part for part in _paragraphs(command) if part not in repeated),
+        _table(own),
+        of_convert and f"[Explained with those of Python](options.md): {', '.join(of_convert)}.",
+        shared and f"[As in several commands](#options-of-several-commands): {', '.join(shared)}.",
+        command.shared if isinstance(command, SharingCommand) else "",
+        f"For example: {', '.join(lines)}.",
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def page() -> str:
@@ -126,8 +183,11 @@ def page() -> str:
         f"| [`{name}`](#tfrecorder-{name}) | {command.get_short_help_str(200)} |"
         for name, command in commands
     )
-    sections = (section(name, command) for name, command in commands)
-    return "\n\n".join([HEAD.strip().format(table="\n".join(rows)), *sections]) + "\n"
+    words, options = _repeated(_paragraphs), _repeated(_rows)
+    shared = [_SHARED, *words, _table(options)]
+    sections = (section(name, command, [*words, *options]) for name, command in commands)
+    head = HEAD.strip().format(table="\n".join(rows))
+    return "\n\n".join([head, *shared, *sections]) + "\n"
 
 
 if __name__ == "__main__":
