@@ -53,7 +53,9 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
 
 
 def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> np.ndarray:
-    mask = np.array(where(frame.copy()))
+    # pandas 3 copies what the function writes to, and no more.
+    writes_through = int(pd.__version__.partition(".")[0]) < 3
+    mask = np.array(where(frame.copy(deep=writes_through)))
     if mask.dtype != bool or mask.shape != (len(frame),):
         raise OptionError(
             f"`where`: the function returned {mask.dtype} of shape {mask.shape}; it must return "

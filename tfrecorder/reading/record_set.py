@@ -150,7 +150,7 @@ class RecordSet:
         parts = np.zeros(self.records, np.int64)
         if self.shares is not None:
             parts = self.members_of(np.arange(self.records))
-        weights, groups = np.ones(self.records), parts
+        groups = parts
         if isinstance(balance, (str, Mapping)):
             frame = self.table(_needed(None, balance)) if frame is None else frame
             label = class_field(self.stored.fields)
@@ -162,6 +162,8 @@ class RecordSet:
             if weights.shape != (self.records,):
                 words = f"it has the shape {weights.shape}, and there are {self.records:,} records."
                 raise OptionError(f"`balance`: {words}")
+        else:
+            weights = np.ones(self.records)
         weights = checked(weights)
         if self.shares is not None:
             totals = np.bincount(parts, weights, len(self.members))
@@ -261,7 +263,12 @@ def record_set(
         if not len(numbers):
             raise OptionError("`where` and `classes` together leave no record; change one of them.")
         text = f"{fingerprint} where:{_digest(numbers.data)}"
-        found, frame = replace(found, chosen=numbers, fingerprint=text), frame.iloc[numbers]
+        found = replace(found, chosen=numbers, fingerprint=text)
+        # Texts of a million records are tens of megabytes: only what is weighed by goes on.
+        needed = {*(_needed(None, balance) or ()), *([label.column] if label else ())}
+        if needed <= {*frame.columns}:
+            frame = frame[[name for name in frame if name in needed]]
+        frame = frame.iloc[numbers]
     return found.sampled(balance, epoch_size, frame)
 
 

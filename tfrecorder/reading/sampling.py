@@ -161,7 +161,8 @@ def _codes(column: pd.Series, parts: np.ndarray) -> tuple[np.ndarray, pd.Index]:
     """
     try:
         codes, values = pd.factorize(column, use_na_sentinel=False)
-        return codes + parts * len(values), values
+        codes += parts * len(values)
+        return codes, values
     except TypeError:
         words = "its cells are lists or arrays; give a weight for each record."
         raise OptionError.of("balance", column.name, words) from None
