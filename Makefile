@@ -47,6 +47,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
+	$(BIN)/python scripts/word_count.py
 	$(BIN)/hadolint scripts/Dockerfile
 
 format: $(VENV)/installed-dev

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -26,8 +25,8 @@ HEAD = """# The command line
 
 <!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it again. -->
 
-`tfrecorder COMMAND --help` explains each option in full. The exit code is 0 if all is well, 1 if \
-not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
+`tfrecorder COMMAND --help` explains each option in full, with examples. The exit code is 0 if \
+all is well, 1 if not (`validate` found errors, `verify` faults, a conversion failed), 2 if an \
 argument or an option is wrong, and 130 after Ctrl-C. Errors are one line on standard error, in \
 colour in a terminal unless `NO_COLOR` is set. To continue an interrupted command, repeat it.
 
@@ -55,15 +54,13 @@ eval "$(_TFRECORDER_COMPLETE=bash_source tfrecorder)"       # ~/.bashrc (Bash 4.
 eval "$(_TFRECORDER_COMPLETE=zsh_source tfrecorder)"        # ~/.zshrc
 _TFRECORDER_COMPLETE=fish_source tfrecorder | source        # ~/.config/fish/config.fish
 ```
-
-Each line starts `tfrecorder` once, in half a second. To save it, source a file with what it prints.
 """
 
 _SHARED = "## Options of several commands"
 #: Where a sentence of a help text ends.
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z0-9`']|[a-z]+: )|(?<=[a-z]): (?=DirectRunner)")
 #: What the page keeps of a help text; the guides have the rest.
-_KEPT = re.compile(r"[A-Z]+ is .*|.*exit code.*")
+_KEPT = re.compile(r"CONDITION is .*|.*exit code.*")
 _GUIDES = {
     "convert": "convert.md",
     "append": "append.md",
@@ -80,7 +77,7 @@ _GUIDES = {
     "verify": "reliability.md#verify-a-dataset",
     "repair": "reliability.md#repair-a-dataset",
     "info": "look.md",
-    "benchmark": "read.md#how-fast-is-it",
+    "benchmark": "read.md#speed",
     "cache": "train-from-a-bucket.md",
     "inspect": "look.md",
     "preview": "look.md",
@@ -94,7 +91,7 @@ _CONVERT_OPTIONS = frozenset(names_of(ConvertOptions))
 def usage(name: str, command: click.Command) -> str:
     """The first line of the help: arguments in capitals."""
     arguments = [one.human_readable_name for one in command.params if _is_argument(one)]
-    return " ".join(["tfrecorder", name, "[OPTIONS]", *(word.upper() for word in arguments)])
+    return " ".join(["tfrecorder", name, *(word.upper() for word in arguments)])
 
 
 def _is_argument(parameter: click.Parameter) -> bool:
@@ -140,15 +137,16 @@ def _rows(command: click.Command) -> list[str]:
 
 
 def _paragraphs(command: click.Command) -> list[str]:
-    """What its help says of its arguments and its exit code."""
+    """What its help says of conditions, and of its exit code."""
     paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
-    return list(filter(_KEPT.fullmatch, paragraphs))
+    kept = filter(_KEPT.fullmatch, paragraphs)
+    return [part[max(part.find("The exit code"), 0) :] for part in kept]
 
 
-def _repeated(parts: Callable[[click.Command], list[str]]) -> list[str]:
-    """What several commands say in the same words."""
-    counted = Counter(part for command in main.commands.values() for part in parts(command))
-    return [part for part, count in counted.items() if count > 1]
+def _repeated() -> list[str]:
+    """The rows of options that several commands explain in the same words."""
+    counted = Counter(row for command in main.commands.values() for row in _rows(command))
+    return [row for row, count in counted.items() if count > 1]
 
 
 def section(name: str, command: click.Command, repeated: list[str]) -> str:
@@ -161,17 +159,14 @@ def section(name: str, command: click.Command, repeated: list[str]) -> str:
             of_convert.append(f"`{_spelled(option)}`")
         else:
             own.append(_row(option))
-    examples = (command.epilog or "").replace("\b", "").replace("Example:", "").splitlines()
-    lines = [f"`{line.strip()}`" for line in examples if line.strip()]
     parts = [
         f"## tfrecorder {name}",
         f"`{usage(name, command)}` ([guide]({_GUIDES[name]}))",
-        *(part for part in _paragraphs(command) if part not in repeated),
+        *_paragraphs(command),
         _table(own),
-        of_convert and f"[Explained with those of Python](options.md): {', '.join(of_convert)}.",
-        shared and f"[As in several commands](#options-of-several-commands): {', '.join(shared)}.",
+        of_convert and f"[As in Python](options.md): {', '.join(of_convert)}.",
+        shared and f"[Shared](#options-of-several-commands): {', '.join(shared)}.",
         command.shared if isinstance(command, SharingCommand) else "",
-        f"For example: {', '.join(lines)}.",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -183,9 +178,9 @@ def page() -> str:
         f"| [`{name}`](#tfrecorder-{name}) | {command.get_short_help_str(200)} |"
         for name, command in commands
     )
-    words, options = _repeated(_paragraphs), _repeated(_rows)
-    shared = [_SHARED, *words, _table(options)]
-    sections = (section(name, command, [*words, *options]) for name, command in commands)
+    options = _repeated()
+    shared = [_SHARED, _table(options)]
+    sections = (section(name, command, options) for name, command in commands)
     head = HEAD.strip().format(table="\n".join(rows))
     return "\n\n".join([head, *shared, *sections]) + "\n"
 
