@@ -20,7 +20,6 @@ from tfrecorder.options.option import names_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/cli.md"
 
-
 HEAD = """# The command line
 
 <!-- Made by scripts/cli_reference.py from the commands' own help: `make docs` writes it again. -->
