@@ -98,7 +98,7 @@ def test_several_classes_by_json_lines_and_by_csv() -> None:
     ("line", "words"),
     [
         ("{", "line 2 is not sound JSON"),
-        ('{"image": 1}', "line 2 has no imageGcsUri"),
+        ('{"image": 1}', "line 2 has neither imageGcsUri"),
         (vertex(CAT, boundingBoxAnnotations=1), "line 2: boundingBoxAnnotations is not a list"),
     ],
 )

@@ -37,8 +37,8 @@ def status(directory: str, as_json: bool) -> None:
 @click.command(
     help="""Print a schema for SOURCE as YAML, one line per column, for you to check and edit.
 
-    SOURCE is a CSV (- for one on standard input), Vertex AI's JSON Lines, COCO's JSON, or a folder
-    of images. Give the edited file to `tfrecorder convert --schema`.""",
+    SOURCE is a CSV (- for one on standard input), Vertex AI's JSON Lines, Parquet, COCO's JSON, or
+    a folder of images. Give the edited file to `tfrecorder convert --schema`.""",
     epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
 )
 @click.argument("source")
@@ -53,9 +53,9 @@ def schema(source: str, **options: Any) -> None:
 
 
 SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
-    CSV in the order of AutoML or Vertex AI without a header; COCO's JSON, or a folder with it; a
-    folder of YOLO or of Pascal VOC; a folder of images, split/label/file or label/file; or - for a
-    CSV on standard input."""
+    CSV in the order of AutoML or Vertex AI without a header; a Parquet file, or a folder of them;
+    COCO's JSON, or a folder with it; a folder of YOLO or of Pascal VOC; a folder of images,
+    split/label/file or label/file, or with a table metadata.*; or - for a CSV on standard input."""
 
 
 def opened(source: str) -> Any:

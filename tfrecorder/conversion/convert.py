@@ -44,9 +44,10 @@ def convert(
 
     Args:
         source: a frame with the columns image_uri and, if known, split and label; a Hugging Face
-            `Dataset` or `DatasetDict`; the path of such a CSV; a folder `split/label/file` or
-            `label/file`; COCO's JSON, several files of it, or a folder with them; a folder of YOLO
-            or of Pascal VOC; or an open file to read a CSV from.  An image_uri may also be the
+            `Dataset` or `DatasetDict`; the path of such a CSV or Parquet file, or
+            several; a folder `split/label/file` or `label/file`, or with a table `metadata.*`;
+            COCO's JSON, several files of it, or a folder with them; a folder of YOLO or of Pascal
+            VOC; or an open file to read a CSV from.  An image_uri may also be the
             image itself: the bytes of its file, {"bytes": …, "path": …}, a Pillow image, or a
             `data:` uri.
         output_dir: a new or empty directory, or that of the conversion to continue.  With the

@@ -22,6 +22,8 @@ BACKGROUND = "background"
 SPLIT_COLUMN = "split"
 URI_COLUMN = "image_uri"
 LABEL_COLUMN = "label"
+#: What the tables of other tools call the uri.
+FILE_NAME = "file_name"
 COLUMNS = (SPLIT_COLUMN, URI_COLUMN, LABEL_COLUMN)
 #: The edges of boxes, where a source names them in no other way.
 BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")

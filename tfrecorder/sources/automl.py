@@ -15,11 +15,15 @@ import pandas as pd
 
 from tfrecorder.errors import SourceError
 from tfrecorder.options.text_form import TextForm
-from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import BOX_COLUMNS, FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS
 
 _ML_USE = "aiplatform.googleapis.com/ml_use"
+
+#: What an object of JSON Lines calls its image: Vertex AI's name, and those of columns.
+_IMAGE = "imageGcsUri"
+_NAMES = {_IMAGE, FILE_NAME, URI_COLUMN}
 
 #: How many values follow the label in a row with a box: two or four corners, x before y.
 _BOX_VALUES = (6, 8)
@@ -117,7 +121,7 @@ def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.Da
 
 
 def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
-    """Vertex AI's JSON Lines: one image per line, with one class, several, or boxes.
+    """JSON Lines: Vertex AI's, an image per line with one class, several, or boxes; or of columns.
 
     Returns:
         The table, and its schema if its form has one.
@@ -126,8 +130,10 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
         SourceError: a line is not JSON of this form.
     """
     lines = list(_json_lines(path, copy))
+    if not any(_IMAGE in line for _, line in lines):
+        return pd.DataFrame([line for _, line in lines], dtype=object), None
     splits = [_ml_use(line) for _, line in lines]
-    uris = [line.get("imageGcsUri", "") for _, line in lines]
+    uris = [line.get(_IMAGE, "") for _, line in lines]
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=object)
     if any("boundingBoxAnnotations" in line for _, line in lines):
         keys = ("displayName", "xMin", "yMin", "xMax", "yMax")
@@ -154,10 +160,10 @@ def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 line = json.loads(text, object_pairs_hook=_distinct)
             except ValueError as error:
                 raise SourceError(f"{path}: line {number} is not sound JSON: {error}.") from error
-            if not isinstance(line, dict) or "imageGcsUri" not in line:
+            if not isinstance(line, dict) or _NAMES.isdisjoint(line):
                 raise SourceError(
-                    f"{path}: line {number} has no imageGcsUri; give Vertex AI's form of JSON "
-                    "Lines, an object a line, or read it with pandas and convert the frame."
+                    f"{path}: line {number} has neither imageGcsUri, as Vertex AI's JSON Lines, "
+                    "nor file_name or image_uri; read any other with pandas, and convert the frame."
                 )
             yield number, line
 

@@ -20,8 +20,13 @@ from tfrecorder.sources.coco_files import (
     read_file,
     start_of,
 )
-from tfrecorder.sources.default_schema import with_classes
-from tfrecorder.sources.located import Located, common_folder, refuse_table_options, split_in
+from tfrecorder.sources.located import (
+    Located,
+    common_folder,
+    refuse_table_options,
+    split_in,
+    uri_below,
+)
 from tfrecorder.sources.objects import Objects, as_numbers, joined, object_columns
 from tfrecorder.sources.table import Fault, RawTable, in_lists
 
@@ -62,9 +67,8 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         captions += ((rows[n], every.captions[n]) for n in np.flatnonzero(is_text & (rows >= 0)))
     columns, kinds = _columns(images, joined(found), captions, faults)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
-    if names:
-        schema = with_classes(schema, {LABEL_COLUMN: names})
-    return RawTable(pd.DataFrame(columns), base, schema, {}, faults=faults)
+    classes = {LABEL_COLUMN: names} if names else {}
+    return RawTable(pd.DataFrame(columns), base, schema, {}, faults=faults, classes=classes)
 
 
 def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:
@@ -90,7 +94,7 @@ def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) ->
     of_ids: dict[Any, int] = {}
     for image in file.images:
         name, number = name_of(image), image["id"]
-        uri = name if name.startswith("/") or storage.scheme(name) else f"{start}{name}"
+        uri = uri_below(start, name)
         row = images.rows.setdefault((split, uri), len(images.rows))
         if row == len(images.ids):
             images.ids.append(number)

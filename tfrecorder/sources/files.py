@@ -25,7 +25,7 @@ from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import read_headerless, read_json_lines, wide_fields
 from tfrecorder.sources.cells import is_data_uri
-from tfrecorder.sources.located import Located, refuse_form
+from tfrecorder.sources.located import Located, refuse_form, with_named_splits
 from tfrecorder.sources.table import RawTable, Source, TextFile
 
 #: Files in a folder with these extensions are its images; all other files are skipped and counted.
@@ -57,8 +57,8 @@ def _joined(files: Sequence[str], options: ConvertOptions) -> RawTable:
     Raises:
         SourceError: their columns differ, or they are in several folders and `base` is not given.
     """
-    tables = [read_files(Located(file, (file,)), options) for file in files]
-    first, *others = filter(None, tables)
+    tables = [*filter(None, (read_files(Located(file, (file,)), options) for file in files))]
+    first, *others = tables
     for file, table in zip(files[1:], others, strict=True):
         if list(table.frame.columns) != list(first.frame.columns) or table.schema != first.schema:
             raise SourceError(
@@ -69,7 +69,8 @@ def _joined(files: Sequence[str], options: ConvertOptions) -> RawTable:
             raise SourceError(
                 f"{file} and {files[0]} are in two folders; `base` says where relative uris start."
             )
-    frame = pd.concat([first.frame, *(table.frame for table in others)], ignore_index=True)
+    frame = pd.concat([table.frame for table in tables], ignore_index=True)
+    frame = with_named_splits(frame, files, [len(table.frame) for table in tables])
     return replace(first, frame=frame, text=None)
 
 
@@ -94,7 +95,9 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
     form, columns = options.text_form, options.columns or {}
     needed = (options.schema or DEFAULT_SCHEMA).source_columns()
     names = {*COLUMNS, *columns, *needed}
-    json_lines = path.lower().endswith((".jsonl", ".ndjson"))
+    # Vertex AI writes training-00001-of-00004, which has no ending.
+    is_named = bool(os.path.splitext(path)[1])
+    json_lines = path.lower().endswith((".jsonl", ".ndjson")) if is_named else _is_json(copy)
     headed, stated = False, None
     try:
         if json_lines:
@@ -212,6 +215,11 @@ def _first_lines(file: TextIO, text: TextFile) -> Iterator[int]:
         if any(cells) or (text.headed and cells):
             yield before + 1
         before = reader.line_num
+
+
+def _is_json(copy: str) -> bool:
+    with open(copy, "rb") as file:
+        return file.read(1) == b"{"
 
 
 def _first_row(path: str, form: TextForm) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,41 +19,52 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.located import Located, refuse_table_options
+from tfrecorder.sources.metadata import TABLES, read_metadata
+from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.table import RawTable
 
 
 def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
-    """A folder of images."""
+    """A folder of images, perhaps with a table of them; or of Parquet files."""
     if not isinstance(source, Located) or not source.folder:
         return None
-    refuse_table_options(options, "a folder")
     if storage.exists(os.path.join(source.folder, layout.COMMIT)):
         raise SourceError(
             f"source {source.path!r} is already a dataset; `{command('info', source.path)}` shows "
             f"it, and `tfrecorder.load({source.path!r})` reads it."
         )
-    frame, passed_over = _images_in(source.folder)
+    folder = source.folder
+    if storage.is_local(folder):
+        files, tables, passed_over = _sorted_out(walk(folder))
+    else:
+        listed = storage.files_below(folder)
+        files, tables, passed_over = _sorted_out(tuple(file.split("/")) for file in listed)
+    if named := [name for name in tables if name.rpartition("/")[2] in TABLES]:
+        images = [*map("/".join, files)]
+        if raw := read_metadata(folder, named, images, passed_over, options):
+            return raw
+    if tables and not files:
+        paths = tuple(f"{folder}/{name}" for name in tables if name.lower().endswith(".parquet"))
+        if raw := read_parquet(Located(source.path, paths), options):
+            return raw
+    refuse_table_options(options, "a folder")
+    passed_over["not images"] += len(tables)
+    frame = _images_in(source.folder, files, passed_over)
     return RawTable(frame, source.folder, options.schema, {}, passed_over=passed_over)
 
 
-def _images_in(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
+def _images_in(
+    folder: str, files: Sequence[tuple[str, ...]], passed_over: Mapping[str, int]
+) -> pd.DataFrame:
     """A folder `split/label/file`, `label/file` or `file`, in the order of the relative paths.
 
     The first level is splits if every folder in it has a split's name.  Images directly in the
     folder have no labels.  Folder names are class names, so they stay text even if they are digits,
     as in Keras and TFDS.  An image's uri is its path relative to the folder.
 
-    Returns:
-        The images, and how many hidden files and how many other files were skipped.
-
     Raises:
-        SourceError: an image is at another depth, or no image was found.
+        SourceError: an image is at another depth, or there is none.
     """
-    if storage.is_local(folder):
-        files, passed_over = _sorted_out(walk(folder))
-    else:
-        listed = storage.files_below(folder)
-        files, passed_over = _sorted_out(tuple(file.split("/")) for file in listed)
     if not files:
         seen = sum(passed_over.values())
         raise SourceError(
@@ -61,7 +72,7 @@ def _images_in(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
             f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
         )
     if all(len(parts) == 1 for parts in files):
-        return pd.DataFrame({URI_COLUMN: _texts(name for (name,) in files)}), passed_over
+        return pd.DataFrame({URI_COLUMN: _texts(name for (name,) in files)})
     tops = {parts[0] for parts in files if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
     with_split = bool(tops) and not no_splits
@@ -81,7 +92,7 @@ def _images_in(folder: str) -> tuple[pd.DataFrame, dict[str, int]]:
     }
     if with_split:
         data = {SPLIT_COLUMN: _texts(parts[0] for parts in files), **data}
-    return pd.DataFrame(data), passed_over
+    return pd.DataFrame(data)
 
 
 def _texts(names: Iterable[str]) -> pd.Series:
@@ -95,19 +106,22 @@ def _texts(names: Iterable[str]) -> pd.Series:
 
 def _sorted_out(
     files: Iterable[tuple[str, ...]],
-) -> tuple[list[tuple[str, ...]], dict[str, int]]:
-    """The path parts of all images, sorted, and counts of the other files."""
+) -> tuple[list[tuple[str, ...]], list[str], dict[str, int]]:
+    """The path parts of all images, the paths of tables, both sorted; and counts of others."""
     images: list[tuple[str, ...]] = []
+    tables: list[str] = []
     hidden = others = 0
     for parts in files:
         if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:
             hidden += 1
         elif parts[-1].lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
+        elif parts[-1] in TABLES or parts[-1].lower().endswith(".parquet"):
+            tables.append("/".join(parts))
         else:
             others += 1
     images.sort()
-    return images, {"hidden": hidden, "not images": others}
+    return images, sorted(tables), {"hidden": hidden, "not images": others}
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:

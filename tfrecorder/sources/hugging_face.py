@@ -21,7 +21,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
+from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
 from tfrecorder.sources.table import RawTable
 
 if TYPE_CHECKING:
@@ -88,23 +88,25 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
                 f"split {split!r} of the dataset has different features from {parts[0][0]!r}: "
                 f"{dict(part.features)}, not {dict(features)}."
             )
-    columns = _columns_by_type(features) if schema is None else {}
+    kinds = {name: _kind(feature) for name, feature in features.items()}
+    columns = columns_by_type(kinds, schema)
     dataset = concatenate_datasets([dataset for _, dataset in parts])
     ours = {name: columns.get(name, name) for name in features}
     wanted = {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN} if schema is None else schema.source_columns()
     kept = [name for name in features if ours[name] in wanted or name == options.split_by]
     classes = {name: names for name in kept if (names := _classes(features[name]))}
-    images = [name for name in kept if _kind(features[name]) == "Image"]
+    images = [name for name in kept if kinds[name] == "Image"]
     frame: dict[str, pd.Series] = {}
     for name in features:
         if name in images:
             frame[name] = pd.Series("", index=range(len(dataset)))
         elif name in kept:
-            frame[name] = _plain(dataset, name, classes.get(name))
+            column = _arrow(dataset, name)[:].column(0)
+            named = classes.get(name)
+            frame[name] = column.to_pandas() if named is None else class_texts(column, named)
         else:
             frame[name] = pd.Series(np.zeros(len(dataset), dtype=bool))
     schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours))
-    kinds = with_classes(schema, {ours[name]: names for name, names in classes.items()}).columns
     if isinstance(source, Mapping):
         split_column = next(iter(schema.of(Split)), SPLIT_COLUMN)
         if split_column in ours.values():
@@ -114,9 +116,16 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
             )
         splits = np.repeat([split for split, _ in parts], [len(part) for _, part in parts])
         frame[split_column] = pd.Series(pd.Categorical(splits))
-        kinds = kinds if split_column in kinds else {split_column: Split(), **kinds}
-    cells = {ours[name]: DatasetCells(dataset, name) for name in images}
-    return RawTable(pd.DataFrame(frame), os.getcwd(), Schema(kinds), columns, cells=cells)
+        if split_column not in schema.columns:
+            schema = Schema({split_column: Split(), **schema.columns})
+    return RawTable(
+        pd.DataFrame(frame),
+        os.getcwd(),
+        schema,
+        columns,
+        cells={ours[name]: DatasetCells(dataset, name) for name in images},
+        classes={ours[name]: names for name, names in classes.items()},
+    )
 
 
 def _parts(source: Any) -> list[tuple[str, Any]]:
@@ -140,20 +149,29 @@ def _parts(source: Any) -> list[tuple[str, Any]]:
     return [(str(split), dataset) for split, dataset in source.items()]
 
 
-def _columns_by_type(features: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that stand for ours, based on the types of their values."""
-    columns: dict[str, str] = {}
+def columns_by_type(
+    kinds: Mapping[str, str], schema: Schema | None, given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The columns that stand for ours: those that are given, and the only one of a type.
+
+    Args:
+        kinds: the name of each column's type in Hugging Face.
+        schema: its columns keep their names.
+        given: the source's names for our columns.
+    """
+    stated, columns = schema.source_columns() if schema else [], dict(given or {})
     for wanted, kind, noun in (
         (URI_COLUMN, "Image", "images"),
         (LABEL_COLUMN, "ClassLabel", "class labels"),
     ):
-        names = [name for name in features if _kind(features[name]) == kind]
-        if wanted in features or not names:
+        names = [name for name in kinds if kinds[name] == kind and name not in stated]
+        is_wanted = schema is None or wanted in stated
+        if wanted in (*kinds, *columns.values()) or not names or not is_wanted:
             continue
         if len(names) > 1:
             raise SourceError(
-                f"the columns {names} of the dataset are all {noun}: rename one, as in "
-                f"`dataset.rename_column({names[0]!r}, {wanted!r})`; or give a schema."
+                f"the columns {names} of the dataset are all {noun}: rename one to {wanted!r}, or "
+                "give a schema."
             )
         columns[names[0]] = wanted
     return columns
@@ -174,16 +192,13 @@ def _classes(feature: Any) -> tuple[str, ...]:
     return tuple(feature.names) if _kind(feature) == "ClassLabel" else ()
 
 
-def _plain(dataset: Dataset, name: str, classes: Sequence[str] | None) -> pd.Series:
-    """A column without images."""
-    whole = _arrow(dataset, name)[:].column(0)
-    if classes is None:
-        return whole.to_pandas()
+def class_texts(column: pa.ChunkedArray, classes: Sequence[str]) -> pd.Series:
+    """A column of integers, or of lists of them, as the names of classes."""
     texts = np.array([*classes, None], dtype=object)  # -1 means no class
-    if pa.types.is_integer(whole.type):
-        return pd.Series(texts[whole.fill_null(-1).to_numpy()])
+    if pa.types.is_integer(column.type):
+        return pd.Series(texts[column.fill_null(-1).to_numpy()])
     lists = [
         None if numbers is None else [texts[number] for number in numbers]
-        for numbers in whole.to_pylist()
+        for numbers in column.to_pylist()
     ]
     return pd.Series(lists, dtype=object)

@@ -31,7 +31,7 @@ from tfrecorder.schema.kinds import (
     Text,
 )
 from tfrecorder.sources.cells import is_data_uri
-from tfrecorder.sources.default_schema import kinds_by_name
+from tfrecorder.sources.default_schema import kinds_by_name, with_classes
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_raw, refuse_twice, with_integers
@@ -48,8 +48,8 @@ def infer_schema(source: pd.DataFrame | str | os.PathLike[str] | IO[Any]) -> Sch
     by their names, other columns by what they hold.  Columns that a record cannot hold are ignored.
 
     Args:
-        source: a frame; the path of a CSV, of JSON Lines, of COCO's JSON or of a folder; or an open
-            file.
+        source: a frame; the path of a CSV, of JSON Lines, of Parquet, of COCO's JSON or of a
+            folder; or an open file.
 
     Raises:
         SourceError: the source cannot be read, or no column could make a feature.
@@ -73,11 +73,12 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
             "`tfrecorder.validate` as it is, or some of its rows as a frame: `source.to_pandas()`."
         )
     raw = read_raw(source, options)
-    names = [str(name) for name in raw.frame.columns]
+    names = [str(raw.columns.get(name, name)) for name in raw.frame.columns]
     refuse_twice(names)
     if raw.schema is not None:
-        return raw.schema
-    table = raw.frame if raw.typed else with_integers(raw.frame, DEFAULT_SCHEMA)
+        return with_classes(raw.schema, raw.classes)
+    table = raw.frame.set_axis(names, axis=1)
+    table = table if raw.typed else with_integers(table, DEFAULT_SCHEMA)
     kinds: dict[str, Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     known = kinds_by_name(table)
@@ -87,6 +88,8 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
             kinds["boxes"] = known["boxes"]
         elif name in numbered and len(numbered) > 1:
             kinds.setdefault("labels", Labels(columns=tuple(numbered)))
+        elif name in raw.cells:
+            kinds[name] = Image()
         elif name in (LABEL_COLUMN, "labels"):
             kinds[name] = Labels() if column.dropna().map(is_list).any() else Label()
         else:
@@ -97,7 +100,7 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     images = [name for name, kind in kinds.items() if isinstance(kind, Image)]
     if masks and len(images) > 1:
         kinds |= {name: Mask(of=images[0]) for name in masks}
-    return Schema(kinds)
+    return with_classes(Schema(kinds), raw.classes)
 
 
 def _guess(column: pd.Series) -> Kind:

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from tfrecorder import storage
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.text_form import TextForm
+from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 
 #: What makes a path a pattern, where there is no file of that name.
@@ -89,12 +92,32 @@ def split_in(name: str) -> str:
     return next((word for word in words if word in SPLITS), None) or ""
 
 
+def with_named_splits(frame: pd.DataFrame, paths: Sequence[str], counts: list[int]) -> pd.DataFrame:
+    """A table without splits gets those that the names of its files state, if these differ.
+
+    Args:
+        counts: how many rows each file has.
+    """
+    names = [path.rpartition("/") for path in paths]
+    stated = [split_in(name) or split_in(folder.rpartition("/")[2]) for folder, _, name in names]
+    if len({*stated} - {""}) < 2 or (SPLIT_COLUMN in frame and (frame[SPLIT_COLUMN] != "").any()):
+        return frame
+    splits = pd.Series(stated, dtype="category").repeat(counts).set_axis(frame.index)
+    return frame.assign(**{SPLIT_COLUMN: splits})
+
+
 def common_folder(folders: Sequence[str]) -> str:
     """The folder that all of these are, or are in."""
     # Not commonpath, which would take "gs://" for a path.
     parts = zip(*(folder.split("/") for folder in folders), strict=False)
     same = itertools.takewhile(lambda names: len({*names}) == 1, parts)
     return "/".join(names[0] for names in same)
+
+
+def uri_below(start: str, name: Any) -> str:
+    """A name in a file as a uri: one that is relative gets what comes before it."""
+    uri = str(name)
+    return uri if uri.startswith("/") or storage.scheme(uri) else f"{start}{uri}"
 
 
 def refuse_form(form: TextForm, reason: str) -> None:

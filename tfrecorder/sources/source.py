@@ -17,16 +17,17 @@ from tfrecorder import storage
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS
+from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.content_names import with_contents
-from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
+from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import read_dataset
 from tfrecorder.sources.located import Located, located
+from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.table import RawTable, Source
 from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import read_yolo
@@ -46,10 +47,10 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
 
     Args:
         source: a frame (left unmodified); a `Dataset` or `DatasetDict` of Hugging Face; the path of
-            a CSV, with a header or in AutoML's or Vertex AI's own order without one; the path of
-            Vertex AI's JSON Lines; the path of a folder `split/label/file` or `label/file`; that
-            of COCO's JSON, or of a folder of it; a folder of YOLO or of Pascal VOC; or an open
-            file, from which a CSV is read.
+            a CSV, with a header or in AutoML's or Vertex AI's own order without one; of Vertex
+            AI's JSON Lines; of a Parquet file; of a folder `split/label/file` or `label/file`, or
+            with a table `metadata.*`; of COCO's JSON, or of a folder of it; of a folder of YOLO or
+            of Pascal VOC; several such files; or an open file, from which a CSV is read.
 
     Raises:
         OptionError: columns, base or split_by do not fit the source.
@@ -64,7 +65,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     if base is not None and raw.passed_over:
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
     frame, names = raw.frame, _our_names(raw, options.split_by)
-    schema = raw.schema or schema_of(frame.set_axis(names, axis=1))
+    schema = with_classes(raw.schema or schema_of(frame.set_axis(names, axis=1)), raw.classes)
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
     picked = {
@@ -105,7 +106,7 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
                 return table
     raise SourceError(
         f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
-        "or the path of a CSV file or of a folder of images."
+        "or the path of a CSV or Parquet file, or of a folder of images."
     )
 
 
@@ -123,6 +124,7 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
     read_coco,
     read_yolo,
     read_voc,
+    read_parquet,
     read_folder,
     read_files,
 )
@@ -130,10 +132,12 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     """The names of a table's columns, renamed to ours; refused if one would be lost."""
-    frame, columns, have = raw.frame, raw.columns, [str(name) for name in raw.frame.columns]
+    frame, columns, have = raw.frame, dict(raw.columns), [str(name) for name in raw.frame.columns]
     if bad := [name for name in have if escaped(name) != name]:
         raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     stated = raw.schema.source_columns() if raw.schema else []
+    if URI_COLUMN not in (*have, *columns.values()) and FILE_NAME not in (*columns, *stated):
+        columns |= {FILE_NAME: URI_COLUMN} if FILE_NAME in have else {}
     ours = {*COLUMNS, *columns, *stated}
     if hidden := [name for name in frame.index.names if name in ours and name not in have]:
         raise SourceError(

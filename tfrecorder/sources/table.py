@@ -100,6 +100,8 @@ class RawTable:
         schema: what the columns hold, as given, or as the form of the source states it.
         columns: the source's names for our columns.
         passed_over, text, cells, typed, faults: as in `Source`.
+        classes: class names in the order of their integers, by our name of the column, for those
+            that the schema has none for.
     """
 
     frame: pd.DataFrame
@@ -111,6 +113,7 @@ class RawTable:
     text: TextFile | None = None
     cells: Mapping[str, Cells] = field(default_factory=dict)
     faults: Sequence[Fault] = ()
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

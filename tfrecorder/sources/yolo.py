@@ -14,7 +14,6 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
-from tfrecorder.sources.default_schema import with_classes
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.located import Located, refuse_table_options
 from tfrecorder.sources.objects import Objects, object_columns, texts_of
@@ -59,9 +58,14 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     objects, faults = _objects(images, names, "kpt_shape" in config)
     of_boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), _SLACK)
-    schema = with_classes(options.schema or _SCHEMA, {LABEL_COLUMN: names})
-    frame = pd.DataFrame({**columns, **of_boxes})
-    return RawTable(frame, root, schema, {}, faults=[*faults, *wrong])
+    return RawTable(
+        pd.DataFrame({**columns, **of_boxes}),
+        root,
+        options.schema or _SCHEMA,
+        {},
+        faults=[*faults, *wrong],
+        classes={LABEL_COLUMN: names},
+    )
 
 
 def _config_of(source: Located) -> str | None:

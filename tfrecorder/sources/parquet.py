@@ -1,0 +1,153 @@
+"""Parquet files: images as uris, or as bytes in the form of Hugging Face, read when needed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tfrecorder import storage
+from tfrecorder.errors import SourceError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema.keys import FILE_NAME
+from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
+from tfrecorder.sources.hugging_face import PIECE, class_texts, columns_by_type
+from tfrecorder.sources.located import Located, common_folder, refuse_form, with_named_splits
+from tfrecorder.sources.table import RawTable
+
+#: The fields of an image as Hugging Face stores it.
+_IMAGE = {"bytes", "path"}
+
+
+class _Group(NamedTuple):
+    """A row group of a file."""
+
+    path: str
+    number: int
+    rows: int
+
+
+def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
+    """One file, or several of one form; with a schema, only its columns are read."""
+    paths = source.files if isinstance(source, Located) else ()
+    if not paths or not all(path.lower().endswith(".parquet") for path in paths):
+        return None
+    refuse_form(options.text_form, "Parquet has its own form")
+    with _opened(paths[0]) as file:
+        head: pa.Schema = file.schema_arrow
+    classes = _class_names(head.metadata or {})
+    types = {field.name: "Image" if _is_image(field.type) else "" for field in head}
+    types |= dict.fromkeys({*types} & {*classes}, "ClassLabel")
+    columns = columns_by_type(types, options.schema, options.columns)
+    ours = {name: columns.get(name, name) for name in head.names}
+    files = (options.schema or DEFAULT_SCHEMA).of(*FILES)
+    images = [field.name for field in head if _is_image(field.type, ours[field.name] in files)]
+    needed = {
+        FILE_NAME,
+        options.split_by,
+        *(options.schema.source_columns() if options.schema else ours),
+    }
+    plain = [
+        name
+        for name, our in ours.items()
+        if name not in images and not needed.isdisjoint({name, our})
+    ]
+    tables, groups, counts = list[pa.Table](), list[_Group](), list[int]()
+    for path in paths:
+        with _opened(path) as file:
+            if {*file.schema_arrow.names} != {*ours}:
+                words = f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has"
+                raise SourceError(f"{words} {head.names}; give files of one form.")
+            tables.append(file.read(columns=plain, use_threads=False))
+            counts.append(file.metadata.num_rows)
+            sizes = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            groups += (_Group(path, number, of.num_rows) for number, of in enumerate(sizes))
+    try:
+        whole = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise SourceError(f"{source.path}: the types of its columns differ: {error}.") from error
+    # Of images there are empty texts, of columns that are not needed False.
+    frame: dict[str, Any] = {name: "" if name in images else False for name in ours}
+    frame |= {name: _series(whole.column(name), classes.get(name)) for name in plain}
+    return RawTable(
+        with_named_splits(pd.DataFrame(frame, index=range(sum(counts))), paths, counts),
+        common_folder([storage.parent(path) for path in paths]),
+        options.schema,
+        columns,
+        cells={ours[name]: ParquetCells(groups, name) for name in images},
+        classes={ours[name]: names for name, names in classes.items()},
+    )
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    """A file.
+
+    Raises:
+        SourceError: it is not sound; also if that turns out in the block.
+    """
+    try:
+        with storage.open_seekable(path) as opened, pq.ParquetFile(opened) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(f"{path} is not sound Parquet: {error}.") from error
+
+
+def _is_image(of: pa.DataType, may_be_bytes: bool = False) -> bool:
+    """True for the type of images that are in their cells."""
+    if pa.types.is_struct(of):
+        return {of.field(number).name for number in range(of.num_fields)} == _IMAGE
+    return may_be_bytes and (pa.types.is_binary(of) or pa.types.is_large_binary(of))
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:
+    """The names of classes by column, as Hugging Face states them."""
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        of_values = {name: of.get("feature", of) for name, of in features.items()}
+        return {name: of["names"] for name, of in of_values.items() if "names" in of}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def _series(column: pa.ChunkedArray, classes: Sequence[str] | None) -> pd.Series:
+    if classes is not None:
+        return class_texts(column, classes)
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.large_string())
+    return pa.chunked_array([column.combine_chunks()]).to_pandas(integer_object_nulls=True)
+
+
+class ParquetCells:
+    """The cells of a column of images, of which a few are in memory at a time."""
+
+    def __init__(self, groups: Sequence[_Group], column: str) -> None:
+        self._groups, self._column = groups, column
+        self._starts = [0, *itertools.accumulate(group.rows for group in groups)]
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
+        within = np.searchsorted(self._starts, rows, "right") - 1
+        pairs = zip(within.tolist(), map(int, rows), strict=True)
+        for number, of_group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+            group, wanted = (
+                self._groups[number],
+                {row - self._starts[number] for _, row in of_group},
+            )
+            with _opened(group.path) as file:
+                batches = file.iter_batches(
+                    PIECE, row_groups=[group.number], columns=[self._column], use_threads=False
+                )
+                every = itertools.chain.from_iterable(batch.column(0) for batch in batches)
+                for row, cell in enumerate(itertools.islice(every, max(wanted) + 1)):
+                    if row in wanted:
+                        yield cell.as_py()
