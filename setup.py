@@ -35,6 +35,7 @@ BASE = [
 #: What some calls need; errors that name these extras: tfrecorder/errors.py.
 PARTS = {
     "az": ["obstore>=0.10"],
+    "coco": ["pycocotools>=2.0.8"],
     # Not beyond the last version whose inner names were tried: tfrecorder/runners/beam_patches.py.
     "beam": ["apache-beam[gcp]>=2.70,<2.78", "urllib3>=2"],
     "kafka": ["confluent-kafka>=2.6"],
@@ -74,7 +75,6 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "ruff>=0.9",
         "tensorflow-datasets>=4.9.7",
-        "pycocotools>=2.0.8",  # reads what export writes, in a test; and webdataset
         "webdataset>=0.2.100",
         "types-tqdm",
         "build>=1.2",

@@ -114,6 +114,15 @@ def test_the_workers_get_simplejpeg_for_their_own_platform(tmp_path: Path, machi
     assert f"cpython-{sys.version_info.major}{sys.version_info.minor}-" in library
 
 
+def test_what_draws_masks_goes_with_a_job_that_draws_them(tmp_path: Path) -> None:
+    paths = stage_wheels(str(tmp_path), platform.machine(), masks=True)
+    assert [Path(path).name.partition("-")[0] for path in paths] == [
+        *("simplejpeg", "pycocotools", "tfrecorder")
+    ]
+    with zipfile.ZipFile(paths[1]) as wheel:
+        assert any(name.startswith("pycocotools/_mask") for name in wheel.namelist())
+
+
 def test_a_simplejpeg_that_is_given_is_taken(tmp_path: Path) -> None:
     [path] = stage_wheels(str(tmp_path), "aarch64", ["/mirror/simplejpeg-1.9.0-cp311.whl"])
     assert "tfrecorder-" in path

@@ -111,6 +111,7 @@ _EXTRAS = {
     "confluent_kafka": "kafka",
     "keras": "tensorflow",
     "obstore": "s3",
+    "pycocotools": "coco",
     "tensorflow": "tensorflow",
     "torch": "torch",
 }

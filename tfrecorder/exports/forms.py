@@ -159,6 +159,10 @@ def _coco(stored: StoredDataset, table: pd.DataFrame, placed: Sequence[Placed]) 
             box = [x, y, round(right - x, 3), round(lower - y, 3)]
             where = {"id": len(made) + 1, "image_id": number, "category_id": ids[str(label)]}
             made.append({**where, "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
+    if kind.masks:
+        masks = (cell for of_record in table[kind.masks] for cell in of_record)
+        for one, cell in zip(made, masks, strict=True):
+            one["segmentation"] = json.loads(cell)
     for name, key in _OF_BOXES.items():
         for one, value in zip(made, _of_each_box(stored, table, name), strict=False):
             one[key] = value
@@ -189,7 +193,9 @@ def _csv(stored: StoredDataset, frame: pd.DataFrame, placed: Sequence[Placed]) -
     kinds: dict[str, Kind] = {str(split): Split(), **{f.column: _named(f) for f in fields}}
     names = [name for kind in kinds.items() for name in columns_of(*kind)]
     frame = frame.assign(**{str(name): files[name] for name in files})[names]
-    frame = one_row_a_box(frame, stored.fields)
+    # A CSV has a row for each box, also where the source had lists.
+    long = (dataclasses.replace(f, gathered=isinstance(f.kind, Boxes)) for f in stored.fields)
+    frame = one_row_a_box(frame, [*long])
     for name, column in frame.items():
         if any(isinstance(cell, (list, np.ndarray)) for cell in column):
             frame = frame.assign(**{str(name): [as_json(cell).decode() for cell in column]})

@@ -224,8 +224,8 @@ class Plan:
 
     def image_of_mask(self, key: str) -> str:
         """The key of the image that the mask under a key belongs to."""
-        mask = next(field for field in self.fields if key == f"{field.key}/encoded")
-        return image_of(mask, self.fields).encoded_key
+        masks = (field for field in self.fields if key in (f"{field.key}/encoded", field.masks_key))
+        return image_of(next(masks), self.fields).encoded_key
 
     def shard_rows(self, shard: Shard) -> int:
         """How many rows a shard was given."""

@@ -11,13 +11,24 @@ import pyarrow as pa
 
 from tfrecorder.errors import OptionError
 from tfrecorder.format.example import Values, text_of
+from tfrecorder.images.object_masks import as_segmentation
 from tfrecorder.reading.boxes import stored_corners
 from tfrecorder.reading.commits import opened_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
-from tfrecorder.schema.kinds import FILES, Boxes, Bytes, Image, Label, Labels, Number, Text
+from tfrecorder.schema.kinds import (
+    FILES,
+    Boxes,
+    Bytes,
+    Image,
+    Label,
+    Labels,
+    Number,
+    Text,
+    columns_of,
+)
 from tfrecorder.schema.schema_file import kind_of
 
 #: Keys where tools keep an image's file name, other than the image's own key with `/filename`.
@@ -112,7 +123,8 @@ def table_keys(field: Field) -> list[str]:
         return [field.uri_key]
     classes = field.label_key if field.integer else field.text_key
     edges = field.edges if isinstance(field.kind, Boxes) else ()
-    return [*edges, *filter(None, [classes])] or [field.key]
+    masks = field.masks_key if edges and field.held is None else None
+    return [*edges, *filter(None, [classes, masks])] or [field.key]
 
 
 def cells_in(fields: Iterable[Field], rows: pa.Table) -> dict[str, Cells]:
@@ -133,7 +145,7 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
     if isinstance(kind, Labels):
         yield from _several(field, kind, values[0].to_pylist())
     elif isinstance(kind, Boxes):
-        columns = [*kind.columns, *filter(None, [kind.label])]
+        columns = columns_of(field.column, kind)
         yield from zip(columns, (lists.to_pylist() for lists in values), strict=True)
     elif isinstance(kind, (Number, Text, Bytes)) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
@@ -177,7 +189,11 @@ def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> Iterator[tuple[str
     if kind.label is not None:
         yield kind.label, [_classes(field, row) for row in rows]
     if field.masks_key is not None:
-        yield field.masks_key, [list(row.get(field.masks_key, ())) for row in rows]
+        masks = [list(row.get(field.masks_key, ())) for row in rows]
+        if kind.masks:
+            yield kind.masks, [[*map(as_segmentation, map(bytes, of_row))] for of_row in masks]
+        else:
+            yield field.masks_key, masks
 
 
 def _sides(row: Row) -> list[int]:

@@ -79,7 +79,8 @@ class Field:
             return Feature(f"{key}/label", "label", shape), Feature(f"{key}/text", "text", shape)
         if isinstance(kind, kinds.Boxes):
             # Whole boxes first, because boxes are counted by the last key: the class or an edge.
-            made = dict.fromkeys([*filter(None, [self.tfds_boxes_key]), *self.edges], "float")
+            made = {f"{key}/mask": "mask"} if kind.masks else {}
+            made |= dict.fromkeys([*filter(None, [self.tfds_boxes_key]), *self.edges], "float")
             if kind.label is not None:
                 made |= {f"{key}/class/label": "label", f"{key}/class/text": "text"}
             return tuple(Feature(name, word, (None,)) for name, word in made.items())
@@ -133,8 +134,7 @@ class Field:
     @cached_property
     def masks_key(self) -> str | None:
         """For boxes with a mask for each object, the key of the masks; None if there are none."""
-        masks = (feature.key for feature in self.held or () if feature.kind == "mask")
-        return next(masks, None) if isinstance(self.kind, kinds.Boxes) else None
+        return next(self._keys("mask"), None) if isinstance(self.kind, kinds.Boxes) else None
 
     @cached_property
     def encoded_key(self) -> str:
@@ -273,10 +273,9 @@ def class_field(fields: Iterable[Field]) -> Field | None:
 
 
 def image_of(mask: Field, fields: Sequence[Field]) -> Field:
-    """The image that a mask belongs to."""
-    assert isinstance(mask.kind, kinds.Mask)
+    """The image that a mask, or masks of objects, belong to."""
     images = [field for field in fields if isinstance(field.kind, kinds.Image)]
-    return next(field for field in images if mask.kind.of in (None, field.column))
+    return next(f for f in images if getattr(mask.kind, "of", None) in (None, f.column))
 
 
 def to_json(fields: Sequence[Field]) -> list[dict[str, Any]]:

@@ -144,6 +144,8 @@ class Boxes(Kind):
         names: all class names in the order of their integers; None takes the sorted ones found.
         background_class: if True, class 0 is "background", which no box has: the others count
             from 1.
+        masks: the column of the pixels of each object, as COCO states them: polygons or RLE, or
+            their JSON.  The record holds a PNG of each, drawn with pycocotools.
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
@@ -152,6 +154,7 @@ class Boxes(Kind):
     unit: str = option("fraction", OneOf(*UNITS))
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     background_class: bool = option(False)
+    masks: str | None = option(None, check_name)
     tfds_features: bool = option(False)
     word = "boxes"
 
@@ -304,7 +307,7 @@ def columns_of(name: str, kind: Kind) -> tuple[str, ...]:
     if isinstance(kind, Labels):
         return kind.columns or (name,)
     if isinstance(kind, Boxes):
-        return (*kind.columns, *([kind.label] if kind.label else []))
+        return (*kind.columns, *filter(None, [kind.label, kind.masks]))
     return (name,)
 
 

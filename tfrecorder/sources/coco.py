@@ -14,6 +14,7 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
 from tfrecorder.sources.coco_files import (
     BESIDE,
+    MASKS,
     File,
     files_in,
     name_of,
@@ -50,7 +51,8 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     if not paths or not all(path.lower().endswith(".json") for path in paths):
         return None
     refuse_table_options(options, "COCO's JSON")
-    files = [read_file(path) for path in paths]
+    masks = options.schema is not None and MASKS in options.schema.source_columns()
+    files = [read_file(path, masks) for path in paths]
     roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
     base = source.folder or common_folder(roots)
     starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
@@ -60,7 +62,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     for file, start in zip(files, starts, strict=True):
         of_ids, every = _add_images(images, file, start, faults), file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every.images], np.int64)
-        objects = _objects(file, rows, names)
+        objects = _objects(file, rows, names, masks)
         is_text = np.array([text is not None for text in every.captions], bool)
         faults += _of_no_use(file, rows, (objects.labels == "") & ~is_text)
         found.append(objects.only((rows >= 0) & (objects.labels != "") & ~is_text))
@@ -105,7 +107,7 @@ def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) ->
     return of_ids
 
 
-def _objects(file: File, rows: np.ndarray, names: Sequence[str]) -> Objects:
+def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> Objects:
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
     of_file = {one["id"]: str(one.get("name", one["id"])) for one in file.categories}
@@ -121,6 +123,7 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str]) -> Objects:
         beside={
             "is_crowd": np.array([int(bool(crowd)) for crowd in every.crowds], np.int64),
             "area": np.where(np.isnan(areas), boxes[:, 2] * boxes[:, 3], areas),
+            **({MASKS: np.array(every.masks, dtype=object)} if masks else {}),
         },
     )
 

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder.errors import refuse_missing
+from tfrecorder.images.object_masks import as_segmentation
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Kind, Number
+from tfrecorder.schema.kinds import Boxes, Kind, Number, columns_of
 from tfrecorder.sources.table import as_objects, in_lists, is_list
 from tfrecorder.validation.classes import Outcome, as_lists, flatten, number
 from tfrecorder.validation.columns import flag, has_faults, is_missing
@@ -51,10 +53,11 @@ def gather(
         The rows without the columns of the boxes, each with the number of its image's first row,
         and with lists of these other values; the boxes; and what is wrong.
     """
-    names = [*kind.columns, *([kind.label] if kind.label else [])]
+    names = [*columns_of("", kind)]
     boxes = pd.DataFrame({name: as_objects(source[name]) for name in names}, index=source.index)
     others = source.drop(columns=names)
-    if boxes[names].map(is_list).any(axis=None):
+    # Polygons are lists, also of a single box.
+    if boxes[[name for name in names if name != kind.masks]].map(is_list).any(axis=None):
         of_boxes, findings = _from_lists(boxes, names)
         if not has_faults(findings):
             findings += [_check_number(others[name], of_boxes.sizes) for name in beside]
@@ -134,6 +137,13 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
         field = classes.field
         values |= classes.values
         findings += classes.findings
+    if field.masks_key is not None:
+        refuse_missing("pycocotools")
+        masks = rows.frame[kind.masks].map(as_segmentation)
+        wrong = rows.frame[kind.masks][masks.isna()].map(str)
+        words = "the mask is neither COCO's polygons nor its RLE: {value}"
+        findings.append(flag("bad_box", np.ones(len(wrong), bool), wrong, words))
+        values[field.masks_key] = as_lists(rows.sizes, pa.array(masks, pa.large_string()))
     return Outcome(field, {} if has_faults(findings) else values, findings)
 
 

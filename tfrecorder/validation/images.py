@@ -14,6 +14,7 @@ from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
+from tfrecorder.images.object_masks import as_segmentation, segmentation_faults
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.options.convert import ConvertOptions
@@ -68,7 +69,7 @@ def _sound_uris(checked: Checked) -> pd.DataFrame:
 def _outside(
     table: Source, uris: pd.DataFrame, sizes: Sequence[tuple[int, int] | None]
 ) -> Iterator[Finding]:
-    """The boxes in pixels that reach outside their images, each under its own row.
+    """The boxes in pixels that reach outside their images, and masks of another size, by row.
 
     Args:
         sizes: (width, height) of each row's image; None for one that cannot be read.
@@ -76,18 +77,21 @@ def _outside(
     for name in table.schema.of(Boxes):
         kind, (image,) = table.schema.columns[name], table.schema.of(Image)
         assert isinstance(kind, Boxes)
-        if kind.unit != "pixel" or not {image, *columns_of(name, kind)} <= {*table.frame.columns}:
+        pixels = kind.unit == "pixel"
+        if not (pixels or kind.masks) or not {image, *columns_of(name, kind)} <= {*table.frame}:
             continue
         others, rows, _ = gather(table.frame, kind, image)
         if not others.index.equals(uris.index):  # if the whole table has a fault
             continue
         edges = sound_edges(kind, rows.frame).astype(np.float64)
-        places, messages, start = [], [], 0
+        masks = [*rows.frame[kind.masks].map(as_segmentation)] if kind.masks else []
+        places, messages, start = list[int](), list[str](), 0
         for uri, size, count in zip(uris[image], sizes, rows.sizes.tolist(), strict=True):
             if size is not None:
-                for number, reason in boxes_outside(edges[start : start + count], *size):
-                    places.append(start + number)
-                    messages.append(f"{uri!r}: {reason}")
+                faults = [*boxes_outside(edges[start : start + count], *size)] if pixels else []
+                faults += segmentation_faults(masks[start : start + count], *size)
+                places += (start + number for number, _ in faults)
+                messages += (f"{uri!r}: {reason}" for _, reason in faults)
             start += count
         shown = shown_edges(kind, rows.frame).iloc[places]
         yield Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)

@@ -18,6 +18,7 @@ from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file, format_of
 from tfrecorder.images.memory import Room
+from tfrecorder.images.object_masks import stored_object_masks
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow
@@ -116,6 +117,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     files = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
     beside = [field.key for field in fields if field.of_boxes and field not in boxes]
+    beside += filter(None, (field.masks_key for field in boxes))
     arrays = array_dtypes(fields)
     check, max_pixels = plan.options["check"], plan.options["max_pixels"]
     transform = transform_of(plan.options)
@@ -172,6 +174,9 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             for field in boxes:
                 primary = placed[images[0][0].key]
                 features |= placed_boxes(field, features, primary.source, primary.geometry, beside)
+                if (masks_key := field.masks_key) is not None:
+                    drawn = stored_object_masks(masks_key, features[masks_key], primary, room)
+                    features[masks_key] = drawn
         except Reject as reject:
             return Rejected(row, reject, len(retried), sources)
         except MemoryError as error:

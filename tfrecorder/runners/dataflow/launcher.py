@@ -47,7 +47,8 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         flags = flags_of(output_dir, options, settings)
         given = PipelineOptions(flags).get_all_options()
         machine = worker_machine(given["machine_type"])
-        wheels = stage_wheels(folder, machine, given["extra_packages"] or ())
+        masks = any(field.masks_key for field in plan.fields)
+        wheels = stage_wheels(folder, machine, given["extra_packages"] or (), masks)
         flags += [f"--extra_package={path}" for path in wheels]
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))

@@ -1,10 +1,10 @@
-"""The two wheels that are staged for the workers, for their platform, not this machine's.
+"""The wheels that are staged for the workers, for their platform, not this machine's.
 
-Beam's stock image has everything that writing imports except this package itself and simplejpeg,
-the strict check of JPEG files.  Both go with the job, so that workers need no internet access, and
-both are made here, so that nobody has to build a package by hand.  Ours is made from the code that
-runs in this process, however it was installed.  Simplejpeg's is rebuilt as its publisher built it,
-or downloaded.
+Beam's stock image has everything that writing imports except this package itself, simplejpeg, the
+strict check of JPEG files, and pycocotools, which draws masks.  They go with the job, so that
+workers need no internet access, and they are made here, so that nobody has to build a package by
+hand.  Ours is made from the code that runs in this process, however it was installed.  The others
+are rebuilt as their publishers built them, or downloaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _ARM = re.compile(r"(?:t2a|c4a|n4a)-")
 #: Platforms of wheels that Beam's image (Debian, glibc 2.36) can use, for pip to choose from.
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
-_SIMPLEJPEG = "simplejpeg"
+#: The packages that writing imports and Beam's image has not; of masks only if there are some.
+_NEEDED = ("simplejpeg",)
+_OF_MASKS = ("pycocotools",)
 
 #: The least that a wheel says about itself.  It declares no requirements: Beam's worker runs pip on
 #: each wheel twice, and the second time it would look for them on the network.
@@ -51,28 +53,31 @@ def worker_machine(machine_type: str | None) -> str:
     return "aarch64" if _ARM.match(machine_type or "") else "x86_64"
 
 
-def stage_wheels(folder: str, machine: str, given: Sequence[str] = ()) -> list[str]:
+def stage_wheels(
+    folder: str, machine: str, given: Sequence[str] = (), masks: bool = False
+) -> list[str]:
     """Put what the workers must install into a folder, in addition to what the user stages.
 
     Args:
         folder: where to put it.
         machine: of the workers, as `worker_machine` gives it.
-        given: packages that the user stages; a simplejpeg among them replaces ours.
+        given: packages that the user stages; they replace ours of the same name.
+        masks: whether masks of objects are drawn.
 
     Returns:
         The paths, for Beam's `extra_packages`.
 
     Raises:
-        RunnerError: no simplejpeg for the workers' platform could be downloaded.
+        RunnerError: a package for the workers' platform could not be downloaded.
     """
-    if any(os.path.basename(path).startswith(f"{_SIMPLEJPEG}-") for path in given):
-        return [build_wheel(folder)]
-    return [_simplejpeg(folder, machine), build_wheel(folder)]
+    theirs = {os.path.basename(path).partition("-")[0] for path in given}
+    names = [name for name in (*_NEEDED, *(_OF_MASKS if masks else ())) if name not in theirs]
+    return [*(_wheel_of(name, folder, machine) for name in names), build_wheel(folder)]
 
 
-def _simplejpeg(folder: str, machine: str) -> str:
-    """The wheel of the simplejpeg that is installed here, for another platform if need be."""
-    package = distribution(_SIMPLEJPEG)
+def _wheel_of(name: str, folder: str, machine: str) -> str:
+    """The wheel of a package that is installed here, for another platform if need be."""
+    package = distribution(name)
     lines = (package.read_text("WHEEL") or "").splitlines()
     tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
     fitting = [tag for tag in tags if "-manylinux" in tag and tag.endswith(machine)]
@@ -80,14 +85,14 @@ def _simplejpeg(folder: str, machine: str) -> str:
         # Slim images drop files that nobody imports: a licence, even the list of files.
         with contextlib.suppress(FileNotFoundError):
             return _rebuild(package, package.files, fitting[0], folder)
-    return _download(package.version, folder, machine)
+    return _download(name, package.version, folder, machine)
 
 
-def _download(version: str, folder: str, machine: str) -> str:
+def _download(name: str, version: str, folder: str, machine: str) -> str:
     # The workers run the same Python as the launcher: Beam picks the image by it.
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     platforms = [flag for name in _PLATFORMS for flag in ("--platform", f"{name}_{machine}")]
-    wanted = f"{_SIMPLEJPEG}=={version}"
+    wanted = f"{name}=={version}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps"]
     command += ["--disable-pip-version-check", "--only-binary", ":all:", "--dest", folder]
     command += ["--implementation", "cp", "--python-version", python, *platforms, wanted]
@@ -101,8 +106,8 @@ def _download(version: str, folder: str, machine: str) -> str:
             f"manylinux2014_{machine} {wanted}`, and give its path as "
             "`runner_options['extra_package']=…`."
         )
-    [name] = [name for name in os.listdir(folder) if name.startswith(f"{_SIMPLEJPEG}-")]
-    return os.path.join(folder, name)
+    [file] = [file for file in os.listdir(folder) if file.startswith(f"{name}-")]
+    return os.path.join(folder, file)
 
 
 def build_wheel(folder: str) -> str:
