@@ -115,7 +115,7 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
     codes = {number: number_of[name] for number, name in of_file.items()}
     labels = np.array([*names, ""], dtype=object)
     boxes = as_numbers(every.boxes, 4)
-    areas = as_numbers([[area] for area in every.areas], 1)[:, 0]
+    areas = as_numbers(every.areas)
     return Objects(
         rows=rows,
         labels=labels[np.array([codes.get(number, -1) for number in every.categories], np.int64)],

@@ -17,8 +17,8 @@ _FOLDERS = ("", "/train", "/valid", "/val", "/validation", "/test")
 
 
 class Annotations(NamedTuple):
-    """The annotations of a file as it has them, a list for each value; None for one that is not
-    there."""
+    """The annotations of a file as it has them, a column for each value; None for one that is not
+    there, and masks as JSON."""
 
     images: list[Any]
     categories: list[Any]
@@ -31,9 +31,6 @@ class Annotations(NamedTuple):
 
 #: The polygons or RLE of an object.
 MASKS = "segmentation"
-
-#: The names of these values in a file.
-_KEYS = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption", MASKS)
 
 
 class File(NamedTuple):
@@ -63,18 +60,16 @@ def read_file(path: str, masks: bool) -> File:
     Raises:
         SourceError: it is not COCO's.
     """
-    made = Annotations([], [], [], [], [], [], [])
-    keys = _KEYS if masks else _KEYS[:-1]
-    columns = [(column.append, key) for column, key in zip(made, keys, strict=False)]
+    made = list[Any]()  # of all annotations, flat: a container for each takes a second a million
+    values = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption")
 
     def slim(value: dict[str, Any]) -> Any:
-        """The object itself; or True for an annotation, whose values are kept in columns."""
+        """The object itself; or True for an annotation, of which some values are kept."""
         if "image_id" not in value:
             return value
-        for append, key in columns:
-            append(value.get(key))
-        if masks:  # as text, which takes a tenth of the memory
-            made.masks[-1] = json.dumps(made.masks[-1])
+        mask = json.dumps(value.get(MASKS)) if masks else None  # takes a tenth of the memory
+        made.extend(map(value.get, values))
+        made.append(mask)
         return True
 
     with storage.local_copy(path) as copy, open(copy, encoding="utf-8-sig") as file:
@@ -91,18 +86,21 @@ def read_file(path: str, masks: bool) -> File:
             "categories; read any other with pandas, and convert the frame."
         )
     images, annotations, categories = lists
+    columns = Annotations(*(made[place::7] for place in range(7)))
     wrong = [one for one in (*images, *categories) if not _is_named(one)]
     wrong += [one for one in images if "file_name" not in one]
     wrong += [one for one in annotations if one is not True]
     wrong += [
-        number for number in (*made.images, *made.categories) if isinstance(number, (list, dict))
+        number
+        for number in (*columns.images, *columns.categories)
+        if isinstance(number, (list, dict))
     ]
     if wrong:
         raise SourceError(
             f"{path}: {str(wrong[0])[:200]} is not as COCO has it: images have id and file_name, "
             "annotations image_id, categories id and name."
         )
-    return File(path, images, made, categories)
+    return File(path, images, columns, categories)
 
 
 def _is_named(value: Any) -> bool:

@@ -109,21 +109,21 @@ def texts_of(paths: Sequence[str]) -> list[str | None]:
     return [*in_threads(read, paths)]
 
 
-def as_numbers(values: Sequence[Any], count: int) -> np.ndarray:
-    """Lists of `count` numbers as float64 of [n, count]; NaN for a list that is not."""
+def as_numbers(values: Sequence[Any], *shape: int) -> np.ndarray:
+    """Numbers, or lists of as many as the shape says, as float64; NaN for what is not one."""
     try:
         made = np.array(values, np.float64)
-        if made.shape == (len(values), count):
+        if made.shape == (len(values), *shape):
             return made
     except (TypeError, ValueError, OverflowError):
         pass
-    return np.array([_numbers_of(value, count) for value in values]).reshape(-1, count)
+    nothing = np.full(shape, np.nan)
+    return np.array([_numbers_of(value, nothing) for value in values]).reshape(-1, *shape)
 
 
-def _numbers_of(value: Any, count: int) -> list[float]:
+def _numbers_of(value: Any, nothing: np.ndarray) -> np.ndarray:
     try:
-        numbers = [float(number) for number in value]
+        made = np.array(value, np.float64)
     except (TypeError, ValueError, OverflowError):
-        numbers = []
-    sound = len(numbers) == count and bool(np.isfinite(numbers).all())
-    return numbers if sound else [float("nan")] * count
+        return nothing
+    return made if made.shape == nothing.shape and np.isfinite(made).all() else nothing

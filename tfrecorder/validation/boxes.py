@@ -103,12 +103,11 @@ def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Findin
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
     lists = {name: boxes[name].map(_as_list) for name in names}
-    sizes = pd.DataFrame({name: column.map(len) for name, column in lists.items()})
-    uneven = (sizes.nunique(axis=1) > 1).to_numpy(dtype=bool)
-    shown = pd.Series(map(str, sizes.to_numpy().tolist()), boxes.index, object, names[0])
+    sizes = np.array([[*map(len, column)] for column in lists.values()], np.int64)
+    counts, uneven = sizes[0], (sizes != sizes[0]).any(axis=0)
+    shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
-    findings = [flag("bad_box", uneven, shown, message)]
-    counts = sizes[names[0]].to_numpy(dtype=np.int64)
+    findings = [flag("bad_box", np.ones(len(shown), bool), shown, message)]
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
     flat = {name: flatten(column, counts) for name, column in lists.items()}
@@ -126,8 +125,8 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     kind = field.kind
     assert isinstance(kind, Boxes)
     field = replace(field, gathered=rows.gathered)
-    findings = _check_edges(kind, rows.frame)
-    stored = _as_stored(_numbers(kind, rows.frame))
+    edges = _numbers(kind, rows.frame)
+    findings, stored = _check_edges(kind, rows.frame, edges), _as_stored(edges)
     values = {
         key: as_lists(rows.sizes, pa.array(edge))
         for key, edge in zip(field.edges, np.ascontiguousarray(stored.T), strict=True)
@@ -183,8 +182,8 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return wrong, outside, empty
 
 
-def _check_edges(kind: Boxes, boxes: pd.DataFrame) -> list[Finding]:
-    faults = np.stack(_faulty(kind, _numbers(kind, boxes)))
+def _check_edges(kind: Boxes, boxes: pd.DataFrame, edges: np.ndarray) -> list[Finding]:
+    faults = np.stack(_faulty(kind, edges))
     places = np.flatnonzero(faults.any(axis=0))
     shown, (wrong, outside, empty) = shown_edges(kind, boxes.iloc[places]), faults[:, places]
     words = ", ".join(kind.columns)

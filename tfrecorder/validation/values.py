@@ -61,9 +61,9 @@ def _check_cells(field: Field, column: pd.Series) -> tuple[pa.Array | None, list
     kind: Any = field.kind
     is_single = kind.shape == ()
     # A list: pandas' own text, which `map` would make of texts, cannot hold bad text.
-    cells: list[Any] = [
-        _single(value, kind) if is_single else _array(value, kind) for value in column
-    ]
+    cells: list[Any] | None = None if is_single else _of_arrays(column.tolist(), kind)
+    if cells is None:
+        cells = [_single(value, kind) if is_single else _array(value, kind) for value in column]
     wrong = np.array([cell is None for cell in cells], bool)
     findings = [_wrong(field, column, wrong)]
     if wrong.any():
@@ -84,6 +84,22 @@ def _check_cells(field: Field, column: pd.Series) -> tuple[pa.Array | None, list
             return None, findings
         values = pa.array(texts, pa.large_string() if isinstance(kind, Text) else pa.large_binary())
     return values if is_single else as_lists(sizes, values), findings
+
+
+def _of_arrays(cells: list[Any], kind: Any) -> list[np.ndarray] | None:
+    """Arrays of numbers of one type as those of the wanted one, all together.
+
+    None if they are anything else, or one of them does not fit: then each is looked at alone.
+    """
+    if not (cells and isinstance(kind, Number) and kind.shape == (None,)):
+        return None
+    if {(type(cell), getattr(cell, "ndim", 0)) for cell in cells} != {(np.ndarray, 1)}:
+        return None
+    if len({cell.dtype for cell in cells}) > 1:
+        return None
+    numbers = _numbers(np.concatenate(cells), kind.dtype)
+    ends = np.cumsum([len(cell) for cell in cells])[:-1]
+    return None if numbers is None else np.split(numbers, ends)
 
 
 def _single(value: Any, kind: Any) -> Any:
