@@ -28,7 +28,7 @@ WRITE, READ, ROW, PLAN, BEAM, OTHER = "write", "read", "bookkeeping", "plan", "B
 #: No pattern takes all that is left, so that files which have moved show as `OTHER`.
 PATTERNS = {
     LOCKS: r"tfrecorder/core/threads\.py|\((concurrent/futures|threading|queue)",
-    CHECK: r"\b_complaint \(",
+    CHECK: r"\b_decode \(",
     HEADER: r"\(tfrecorder/images/",
     CRC: r"\(tfrecorder/format/(tfrecord|crc32c)\.py",
     ENCODE: r"\(tfrecorder/format/(example|csv_cells)\.py|\brecord_features \(",

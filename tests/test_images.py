@@ -424,7 +424,7 @@ def test_size_is_checked_before_decoding(name: str, monkeypatch: pytest.MonkeyPa
     check_image(data, max_pixels=height * width)
     monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
     monkeypatch.setattr(zlib, "decompressobj", decoded)
-    monkeypatch.setattr(jpeg, "_complaint", decoded)
+    monkeypatch.setattr(jpeg, "_decode", decoded)
     for check in ("decode", "strict", "header"):
         reject = rejected(data, check, max_pixels=height * width - 1)
         assert (reject.stage, reject.code) == ("check", "too_large")

@@ -92,6 +92,7 @@ REFUSED = {
     "image_format": [("webp", "'keep', 'jpeg', 'png', 'raw'")],
     "image_quality": [(0, "from 1 to 100"), (101, "from 1 to 100"), (0.9, "from 1")],
     "apply_exif": [("yes", "True or False")],
+    "fingerprints": [("yes", "True or False")],
     "max_reject_fraction": [
         (-0.1, "from 0 to 1"),
         (1.1, "from 0 to 1"),

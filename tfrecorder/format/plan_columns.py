@@ -69,11 +69,15 @@ class SourceOf(NamedTuple):
     Attributes:
         bytes, crc32c: its size, and the CRC32C of its bytes as they were read.
         modified: when it had last been written then, in ns since 1970; null if not on a disk.
+        hash, mean, deviation: as in `Fingerprint`; also missing in tables of before these were.
     """
 
     bytes: str
     crc32c: str
     modified: str
+    hash: str
+    mean: str
+    deviation: str
 
 
 COPY_OF = CopyOf(*(f"{_PREFIX}copy/{name}" for name in CopyOf._fields))
@@ -107,8 +111,17 @@ def is_fact(name: str) -> bool:
 
 
 def is_of_place(name: str) -> bool:
-    """True for a column that says where sources were, or when: the same rows may have another."""
-    return name == BASE or name.startswith(f"{_PREFIX}source.modified/")
+    """True for a column that says where sources were, or when, or what their images look like.
+
+    The same rows may have another.
+    """
+    others = (f"{_PREFIX}source.{of}/" for of in SourceOf._fields[2:])
+    return name == BASE or name.startswith((*others,))
+
+
+def is_number_of_source(name: str) -> bool:
+    """True for a column of `SourceOf`, whose values are int64."""
+    return name.startswith(f"{_PREFIX}source.")
 
 
 def value_columns(names: Iterable[str]) -> list[str]:

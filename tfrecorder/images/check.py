@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfrecorder.images import formats, jpeg, png
+from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprint_of, gray_of
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import reencode
@@ -33,6 +34,7 @@ class CheckedImage(NamedTuple):
             4 for a PNG palette with transparency.
         orientation: the EXIF orientation of the source, 1 to 8.
         warning: the decoder's message if the image is suspect, else None.
+        fingerprint: of the source, if it was decoded to see it.
     """
 
     data: bytes
@@ -42,6 +44,7 @@ class CheckedImage(NamedTuple):
     channels: int
     orientation: int
     warning: str | None
+    fingerprint: Fingerprint = UNKNOWN
 
 
 def check_image(
@@ -49,6 +52,7 @@ def check_image(
     check: str = "decode",
     max_pixels: int = DEFAULT_MAX_PIXELS,
     room: Room = unlimited,
+    fingerprints: bool = False,
 ) -> CheckedImage:
     """Checks an image, and turns it into PNG if it is neither JPEG nor PNG.
 
@@ -61,6 +65,7 @@ def check_image(
         max_pixels: the largest height times width; a larger image is refused before decoding.
         room: `room(size)` is held while that many bytes of pixels are in memory, so that
             several threads can share what there is.
+        fingerprints: also decode what is not decoded for the check, for its fingerprint.
 
     Raises:
         Reject: the image cannot be used; `rejects.py` lists the codes.
@@ -72,16 +77,21 @@ def check_image(
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
     kind = formats.sniff(data)
-    warning = None
+    warning, gray = None, None
     if kind not in ("jpeg", "png"):
         data, header, warning = reencode(data, kind, max_pixels, room)
         kind = "png"
     elif check == "header":
         header = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
     elif kind == "jpeg":
-        header, warning = jpeg.check(data, max_pixels, room)
+        header, seen = jpeg.check(data, max_pixels, room)
+        warning, gray = (seen, None) if isinstance(seen, str) else (None, seen)
     else:
         header, warning = png.check(data, max_pixels)
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
-    return CheckedImage(data, kind, *header, warning)
+    if gray is None and fingerprints:
+        with room(header.height * header.width * 4):
+            gray = gray_of(data)
+    fingerprint = UNKNOWN if gray is None else fingerprint_of(gray)
+    return CheckedImage(data, kind, *header, warning, fingerprint)

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import simplejpeg
 from PIL import Image
 
+from tfrecorder.images.fingerprint import LEAST_SIDE
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.jpeg_scans import (
     FRAMES,
@@ -43,26 +45,31 @@ _MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, 
 _MARKER = re.compile(rb"\xff[^\xff]")
 
 
-def _complaint(data: bytes) -> str | None:
-    """What a strict decoder says against a JPEG whose frame is one of `FRAMES`; None if nothing.
+def _decode(data: bytes) -> np.ndarray | str:
+    """A small grey picture, or what a strict decoder says against a JPEG of a frame in `FRAMES`.
 
     It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
-    cheapest call that notices damage.  It releases the interpreter lock.
+    cheapest call that notices damage.  It releases the interpreter lock.  An image below 128 pixels
+    a side is transformed to more than 1/8, so that there is something to see.
 
     Never call it for other frames: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets
     it write past the end of the small buffer.
     """
     try:
-        simplejpeg.decode_jpeg(data, "GRAY", True, True, 1, 1)
+        gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
     except (ValueError, KeyError, RuntimeError) as error:
         if is_limited() and re.search("nsufficient memory|llocation failure", str(error)):
             raise MemoryError(str(error)) from None
         return str(error)
-    return None
+    return gray[:, :, 0]
 
 
-def check(data: bytes, max_pixels: int | None, room: Room = unlimited) -> tuple[Header, str | None]:
-    """The header of a JPEG that TensorFlow decodes, and the complaint if it is suspect.
+def check(
+    data: bytes, max_pixels: int | None, room: Room = unlimited
+) -> tuple[Header, np.ndarray | str]:
+    """The header of a JPEG that TensorFlow decodes; a grey picture, or the complaint of a suspect.
+
+    The picture is uint8 of [height, width], at 1/8 of the size, or more of a small image.
 
     Raises:
         Reject: TensorFlow would refuse it, or it is too large, or too expensive.
@@ -70,11 +77,11 @@ def check(data: bytes, max_pixels: int | None, room: Room = unlimited) -> tuple[
     header, components, at = _read_frame(data)
     check_size(header.height, header.width, components, max_pixels)
     check_scans(data, at)
-    complaint = _complaint(data)
-    if complaint is not None:
+    decoded = _decode(data)
+    if isinstance(decoded, str):
         with room(header.height * header.width * components):
-            _decode_in_full(data, header, components, complaint)
-    return header, complaint
+            _decode_in_full(data, header, components, decoded)
+    return header, decoded
 
 
 def read_header(data: bytes, max_pixels: int | None) -> Header:

@@ -208,4 +208,5 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         channels,
         1 if transform.upright else image.orientation,
         image.warning,
+        image.fingerprint,
     )

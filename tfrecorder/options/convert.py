@@ -190,6 +190,12 @@ class ConvertOptions(Options):
     apply_exif: bool = option(
         False, help="Turn images upright, following their EXIF orientation.", content=True
     )
+    fingerprints: bool = option(
+        False,
+        help="Also decode images that the check does not decode (PNG, and all with "
+        "`check='header'`), so that near copies of them are found.",
+        content=True,
+    )
     name: str | None = option(
         None,
         values.check_name,
@@ -337,7 +343,8 @@ class ConvertOptions(Options):
         if isinstance(self.image_size, tuple):
             chosen["image_size"] = list(self.image_size)
         # These only if they are used: most datasets name none of them.
-        unused = {name for name in (*_OF_DIVISION, "name", "schema") if not chosen[name]}
+        optional = (*_OF_DIVISION, "name", "schema", "fingerprints")
+        unused = {name for name in optional if not chosen[name]}
         unused |= set() if self.transforms else {*_OF_TRANSFORMS}
         return {name: value for name, value in chosen.items() if name not in unused}
 

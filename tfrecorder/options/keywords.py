@@ -47,6 +47,7 @@ class _Records(_Shards, _Rows, total=False):
     image_format: str
     image_quality: int
     apply_exif: bool
+    fingerprints: bool
 
 
 class _Runners(TypedDict, total=False):

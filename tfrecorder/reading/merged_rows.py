@@ -23,6 +23,7 @@ from tfrecorder.format.plan_columns import (
     POSITION_OF,
     REJECT_OF,
     SHARD_SPLIT,
+    is_number_of_source,
     parquet_options,
     source_of,
 )
@@ -47,7 +48,8 @@ _SCHEMA = b"tfrecorder.rows/schema"
 def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Some columns of all rows of a dataset, rejects included, some rows at a time.
 
-    A row may come twice.  Columns of texts that some shards do not have are "" there.
+    A row may come twice.  Columns of texts that some shards do not have are "" there, and
+    those of numbers of sources null.
 
     Raises:
         DatasetError: a table cannot be read.
@@ -144,8 +146,9 @@ def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """These columns of a table; those that it does not have are as `known_rows` says."""
     for name in names:
         if name not in table.column_names:
-            empty = pa.repeat(pa.scalar("", pa.large_string()), len(table))
-            table = table.append_column(name, empty)
+            is_number = is_number_of_source(name)
+            empty = pa.scalar(None, pa.int64()) if is_number else pa.scalar("", pa.large_string())
+            table = table.append_column(name, pa.repeat(empty, len(table)))
     return table.select(names)
 
 

@@ -116,7 +116,7 @@ def _files(
 ) -> Iterator[SourceFile]:
     """The files of all records of which the tables know what they were."""
     names = {
-        field.key: [*_OF_ROW, field.uri_key, *source_of(field), field.spool_key]
+        field.key: [*_OF_ROW, field.uri_key, *source_of(field)[:3], field.spool_key]
         for field in file_fields(fields)
     }
     wanted = those_of([RECORD_OF.size, *dict.fromkeys(itertools.chain(*names.values()))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tfrecorder.format.plan_columns import (
     COPY_OF,
     RECORD_OF,
     REJECT_OF,
+    SourceOf,
     parquet_options,
     source_of,
 )
@@ -33,7 +34,8 @@ COMMIT = "tfrecorder.table/commit"
 _OF_ROW = (*RECORD_OF, *REJECT_OF)
 
 #: What is known of the files of a row that were read, as `SourceOf`, by the keys of their columns.
-Sources = Mapping[str, tuple[int, int, int | None]]
+Sources = Mapping[str, Sequence[int | None]]
+_NOT_READ = (None,) * len(SourceOf._fields)
 
 
 class Outcomes:
@@ -71,7 +73,7 @@ class Outcomes:
 
     def _add_sources(self, sources: Sources) -> None:
         for key in self._keys:
-            self._facts += sources.get(key, (None, None, None))
+            self._facts += sources.get(key, _NOT_READ)
 
     def index(self) -> bytes:
         """A line `offset size` for each record."""

@@ -17,6 +17,7 @@ from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file, format_of
+from tfrecorder.images.fingerprint import UNKNOWN
 from tfrecorder.images.memory import Room
 from tfrecorder.images.object_masks import stored_object_masks
 from tfrecorder.images.rejects import Reject
@@ -120,22 +121,27 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     beside += filter(None, (field.masks_key for field in boxes))
     arrays = array_dtypes(fields)
     check, max_pixels = plan.options["check"], plan.options["max_pixels"]
+    fingerprints = plan.options.get("fingerprints", False)
     transform = transform_of(plan.options)
     first = primary_file(fields)
 
     def of_image(data: bytes) -> CheckedImage:
-        return check_image(data, check, max_pixels, room)
+        return check_image(data, check, max_pixels, room, fingerprints)
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         retried: list[None] = []
-        sources: dict[str, tuple[int, int, int | None]] = {}
+        sources: dict[str, tuple[int | None, ...]] = {}
 
         def accepted(field: Field, uri: str, file: str, judge: Callable[[bytes], T]) -> T:
             kind = field.kind if isinstance(field.kind, File) else None
             try:
                 data, modified = read(uri, file, lambda: retried.append(None), kind)
-                sources[field.key] = len(data), google_crc32c.value(data), modified
-                return judge(data)
+                of_file = len(data), google_crc32c.value(data), modified
+                sources[field.key] = *of_file, *UNKNOWN
+                judged = judge(data)
+                if isinstance(judged, CheckedImage):
+                    sources[field.key] = *of_file, *judged.fingerprint
+                return judged
             except Reject as reject:
                 if field is first:
                     raise
@@ -191,7 +197,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             images=_stored(placed),
             parts=parts,
             size=sum(map(len, parts)),
-            input_bytes=sum(size for size, *_ in sources.values()),
+            input_bytes=sum(size or 0 for size, *_ in sources.values()),
             retries=len(retried),
             sources=sources,
         )

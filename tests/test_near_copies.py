@@ -1,0 +1,102 @@
+"""What is known of how images look, and near copies found by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from growing_cases import QUIET
+from PIL import Image
+from support import PHOTOS
+
+import tfrecorder
+
+LOOKS = ("hash", "mean", "deviation")
+
+
+def looks_of(directory: str) -> pd.DataFrame:
+    """What the tables of a dataset know of how its images look, by file name."""
+    tables = map(pd.read_parquet, Path(directory, "_tfrecorder/tables").glob("*.parquet"))
+    rows = pd.concat(tables).set_index("image/filename").sort_index()
+    return rows[[f"tfrecorder.source.{name}/image" for name in LOOKS]].set_axis(LOOKS, axis=1)
+
+
+def saved(image: Image.Image, name: str, **options: int) -> str:
+    image.save(name, **options)
+    return name
+
+
+def copies_of(photo: Path) -> list[str]:
+    """A photograph, half its size, at quality 50, and as a PNG."""
+    with Image.open(photo) as opened:
+        image = opened.convert("RGB")
+    half = image.resize((image.width // 2, image.height // 2), Image.Resampling.LANCZOS)
+    images = [saved(image, "a.jpg", quality=90), saved(half, "b.jpg"), saved(image, "c.png")]
+    return [*images, saved(image, "d.jpg", quality=50)]
+
+
+def bits(one: float, other: float) -> int:
+    return (int(one) ^ int(other)).bit_count()
+
+
+@pytest.mark.parametrize(
+    ("options", "seen"),
+    [({}, ["a.jpg", "b.jpg", "d.jpg"]), ({"check": "header"}, [])],
+    ids=["decode", "header"],
+)
+def test_a_table_says_what_each_decoded_image_looks_like(
+    options: dict[str, str], seen: list[str]
+) -> None:
+    names = copies_of(PHOTOS[0])
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": names})
+    tfrecorder.convert(frame, "out", **options, **QUIET)
+    tfrecorder.convert(frame, "all", fingerprints=True, **options, **QUIET)
+    looks, every = looks_of("out"), looks_of("all")
+    assert looks.dropna().index.tolist() == seen
+    assert every.dropna().index.tolist() == names
+    assert max(bits(one, every["hash"]["a.jpg"]) for one in every["hash"]) <= 3
+    levels = np.asarray(Image.open("c.png").convert("L"))
+    assert (every["mean"] - 100 * levels.mean()).abs().max() < 100
+    assert every["deviation"].between(1, 100 * levels.std()).all()
+    public = {path.name for path in Path("out").iterdir()}
+    for name in public - {"_tfrecorder", "dataset_info.json"}:  # which names the plan
+        assert Path("out", name).read_bytes() == Path("all", name).read_bytes()
+
+
+def test_what_images_look_like_stays_known_after_changes() -> None:
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": list(map(str, PHOTOS[:6]))})
+    frame["label"] = list("aabbab")
+    tfrecorder.convert(frame[:4], "out", **QUIET)
+    tfrecorder.append(frame[4:], "out", **QUIET)
+    before = looks_of("out")
+    tfrecorder.update(frame.assign(label=list("babbaa")), "out", **QUIET)
+    tfrecorder.remove("out", {"image_uri": str(PHOTOS[0])}, **QUIET)
+    tfrecorder.compact("out", "compacted", **QUIET)
+    pd.testing.assert_frame_equal(looks_of("compacted"), before.drop(str(PHOTOS[0])))
+
+
+def test_the_smallest_images_and_odd_ones_have_a_look() -> None:
+    gray = Image.effect_noise((300, 300), 60)
+    sixteen = Image.fromarray(np.asarray(gray).astype(np.uint16) * 257)
+    sizes = [gray.crop((0, 0, *size)) for size in ((1, 1), (3, 200), (28, 28))]
+    names = [saved(image, f"{number}.jpg") for number, image in enumerate(sizes)]
+    names += [saved(sixteen, "16.png"), saved(gray.convert("1"), "bits.png")]
+    tfrecorder.convert(
+        pd.DataFrame({"split": "TRAIN", "image_uri": names}), "out", fingerprints=True, **QUIET
+    )
+    looks = looks_of("out")
+    assert looks.notna().all(axis=None)
+    assert abs(looks["mean"]["16.png"] / 100 - np.asarray(gray).mean()) < 2
+
+
+def test_a_suspect_has_a_look_if_asked() -> None:
+    data = PHOTOS[30].read_bytes()
+    half = len(data) // 2
+    Path("a.jpg").write_bytes(data[:half] + bytes(500) + data[half + 500 :])
+    frame = pd.DataFrame({"split": ["TRAIN"], "image_uri": ["a.jpg"]})
+    assert tfrecorder.convert(frame, "out", **QUIET).suspects == 1
+    assert looks_of("out").isna().all(axis=None)
+    tfrecorder.convert(frame, "all", fingerprints=True, **QUIET)
+    assert looks_of("all").notna().all(axis=None)
