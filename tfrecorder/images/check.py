@@ -93,5 +93,5 @@ def check_image(
     if gray is None and fingerprints:
         with room(header.height * header.width * 4):
             gray = gray_of(data)
-    fingerprint = UNKNOWN if gray is None else fingerprint_of(gray)
+    fingerprint = UNKNOWN if gray is None else fingerprint_of(gray, header[:2])
     return CheckedImage(data, kind, *header, warning, fingerprint)

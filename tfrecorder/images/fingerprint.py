@@ -42,19 +42,50 @@ class Fingerprint(NamedTuple):
 UNKNOWN = Fingerprint(None, None, None)
 
 
-@functools.lru_cache(maxsize=_MOST_SIDE)
-def _waves(length: int) -> np.ndarray:
-    """The first cosine waves over so many pixels, float32 of [_WAVES, length]."""
-    middles = (np.arange(length) + 0.5) * (math.pi / length)
-    return np.cos(np.outer(np.arange(_WAVES), middles)).astype(np.float32) / length
+@functools.lru_cache(maxsize=2**10)
+def _waves(length: int, extent: float) -> np.ndarray:
+    """The first cosine waves over so many pixels, the last of which may lie partly beyond the image.
+
+    Args:
+        length: how many pixels.
+        extent: the image's side, in these pixels.
+
+    Returns:
+        float32 of [_WAVES, length].
+    """
+    pixels = np.arange(length)
+    waves = np.cos(np.outer(np.arange(_WAVES), (pixels + 0.5) * (math.pi / extent)))
+    return (waves * np.clip(extent - pixels, 0, 1) / extent).astype(np.float32)
 
 
-def fingerprint_of(gray: np.ndarray) -> Fingerprint:
-    """The fingerprint of grey levels, uint8 of [height, width]."""
+def extent_of(shape: tuple[int, int], size: tuple[int, int]) -> tuple[float, float]:
+    """The sides of an image, in pixels of a smaller picture of it.
+
+    A JPEG is decoded at a number of eighths of its size, rounded up.
+
+    Args:
+        shape: of the picture.
+        size: of the image.
+    """
+    for eighths in range(1, 8):
+        extent = size[0] * eighths / 8, size[1] * eighths / 8
+        if (math.ceil(extent[0]), math.ceil(extent[1])) == shape:
+            return extent
+    return shape
+
+
+def fingerprint_of(gray: np.ndarray, size: tuple[int, int]) -> Fingerprint:
+    """The fingerprint of an image.
+
+    Args:
+        gray: a picture of its grey levels from 0 to 255, of [height, width].
+        size: height and width of the image.
+    """
+    extent = extent_of(gray.shape, size)
     step = (max(gray.shape) - 1) // _MOST_SIDE + 1
     pixels = gray[::step, ::step].astype(np.float32)
-    height, width = pixels.shape
-    amounts = _waves(height) @ pixels @ _waves(width).T
+    rows, columns = map(_waves, pixels.shape, (extent[0] / step, extent[1] / step))
+    amounts = rows @ pixels @ columns.T
     mean = float(amounts[0, 0])
     pixels -= mean
     deviation = math.sqrt(np.vdot(pixels, pixels) / pixels.size)
@@ -71,6 +102,8 @@ def gray_of(data: bytes) -> np.ndarray | None:
             if image.mode.startswith("I"):  # 16 bits
                 return np.asarray(image).astype(np.float32) / 257
             gray = image.convert("L")
+            least = min(gray.size) if image.format == "PNG" else 0
     except (OSError, ValueError, SyntaxError, *_BOMBS):
         return None
-    return np.asarray(gray.reduce(max(1, min(8, min(gray.size) // LEAST_SIDE))))
+    ratio = next((ratio for ratio in (8, 4, 2) if least >= ratio * LEAST_SIDE), 1)
+    return np.asarray(gray.reduce(ratio))
