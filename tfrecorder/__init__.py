@@ -36,6 +36,7 @@ Give it to others:
 Look at it and check it:
     info           splits, counts, classes, columns, sizes
     inspect        the first records as a table, and their images as files
+    duplicates     images that occur more than once, also as near copies
     preview        pictures, plots, findings, duplicates and leakage, on one page
     verify         every byte, against what was written
     repair         write the damaged files again
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from tfrecorder.exports.export import export as export
     from tfrecorder.format.example import parse_example as parse_example
     from tfrecorder.inspection.inspect import inspect as inspect
+    from tfrecorder.inspection.near_copies import duplicates as duplicates
     from tfrecorder.inspection.preview import preview as preview
     from tfrecorder.loading.load import load as load
     from tfrecorder.loading.throughput import benchmark as benchmark
@@ -113,6 +115,7 @@ _HOMES = {
     "batches": "reading.batches",
     "benchmark": "loading.throughput",
     "card": "exports.card",
+    "duplicates": "inspection.near_copies",
     "export": "exports.export",
     "compact": "conversion.compact",
     "convert": "conversion.convert",

@@ -14,10 +14,10 @@ from PIL import Image
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 #: How many cosine waves a picture is compared with along each side; their signs are the hash.
-_WAVES = 8
+WAVES = 8
 
 #: The fewest pixels a side that show them all, if the image has as many.
-LEAST_SIDE = 2 * _WAVES
+LEAST_SIDE = 2 * WAVES
 
 #: The most pixels a side that are looked at.  OpenBLAS multiplies matrices beyond this with threads
 #: of its own.
@@ -44,17 +44,17 @@ UNKNOWN = Fingerprint(None, None, None)
 
 @functools.lru_cache(maxsize=2**10)
 def _waves(length: int, extent: float) -> np.ndarray:
-    """The first cosine waves over so many pixels, the last of which may lie partly beyond the image.
+    """The first cosine waves over so many pixels; the last may lie partly beyond the image.
 
     Args:
         length: how many pixels.
         extent: the image's side, in these pixels.
 
     Returns:
-        float32 of [_WAVES, length].
+        float32 of [WAVES, length].
     """
     pixels = np.arange(length)
-    waves = np.cos(np.outer(np.arange(_WAVES), (pixels + 0.5) * (math.pi / extent)))
+    waves = np.cos(np.outer(np.arange(WAVES), (pixels + 0.5) * (math.pi / extent)))
     return (waves * np.clip(extent - pixels, 0, 1) / extent).astype(np.float32)
 
 
@@ -94,16 +94,20 @@ def fingerprint_of(gray: np.ndarray, size: tuple[int, int]) -> Fingerprint:
     return Fingerprint(signs & (2**63 - 1), round(100 * mean), round(100 * deviation))
 
 
-def gray_of(data: bytes) -> np.ndarray | None:
-    """A small grey picture of a JPEG or PNG that was accepted; None if Pillow refuses it."""
+def gray_of(data: bytes, side: int = LEAST_SIDE) -> np.ndarray | None:
+    """A grey picture of a JPEG or PNG that was accepted; None if Pillow refuses it.
+
+    Args:
+        side: the fewest pixels a side, if the image has as many.
+    """
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            image.draft("L", (LEAST_SIDE, LEAST_SIDE))
+            image.draft("L", (side, side))
             if image.mode.startswith("I"):  # 16 bits
                 return np.asarray(image).astype(np.float32) / 257
             gray = image.convert("L")
             least = min(gray.size) if image.format == "PNG" else 0
     except (OSError, ValueError, SyntaxError, *_BOMBS):
         return None
-    ratio = next((ratio for ratio in (8, 4, 2) if least >= ratio * LEAST_SIDE), 1)
+    ratio = next((ratio for ratio in (8, 4, 2) if least >= ratio * side), 1)
     return np.asarray(gray.reduce(ratio))

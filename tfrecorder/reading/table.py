@@ -46,7 +46,9 @@ def table_of(
     fields = [field for field in stored.fields if field not in nameless]
     if names is not None and {*names} <= {field.column for field in fields}:
         fields = [field for field in fields if field.column in names]
-    rows = _rows(stored, split, fields, [key for field in fields for key in table_keys(field)])
+    rows = record_rows(
+        stored, split, fields, [key for field in fields for key in table_keys(field)]
+    )
     if rows is None:
         splits, cells = gather(stored, fields, [split])
         count = len(splits)
@@ -71,7 +73,7 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
     """
     field = class_column(stored, column)
     key = str(field.label_key)
-    rows = _rows(stored, split, [field], [key])
+    rows = record_rows(stored, split, [field], [key])
     if rows is not None and isinstance(field.kind, Label):
         return np.asarray(rows.column(key))
     if rows is not None:
@@ -102,10 +104,15 @@ def class_column(stored: StoredDataset, column: str | None) -> Field:
     return fields[column]
 
 
-def _rows(
+def record_rows(
     stored: StoredDataset, split: str, fields: Iterable[Field], names: list[str]
 ) -> pa.Table | None:
-    """Values of a split's records from the tables; None if these do not have them all."""
+    """Values of a split's records from the tables; None if these do not have them all.
+
+    Args:
+        fields: the columns that they are of.
+        names: of the columns of the tables.
+    """
     if stored.commit is None:
         return None
     options = opened_commit(stored.directory, stored.commit).manifest["options"]
