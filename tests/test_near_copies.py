@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from growing_cases import QUIET
-from PIL import Image
+from PIL import Image, ImageChops, ImageDraw, ImageFont
 from support import PHOTOS
 
 import tfrecorder
@@ -125,7 +125,7 @@ def test_near_copies_are_found_with_their_groups(suffix: str) -> None:
     frame = variants("photos", PHOTOS[3::4], suffix)
     tfrecorder.convert(frame, "out", fingerprints=suffix == "png", **QUIET)
     found = tfrecorder.duplicates("out", progress=False)
-    assert found.columns.tolist() == ["group", "split", "image_uri", "label", "distance"]
+    assert found.columns.tolist() == [*("group", "split", "image_uri", "label", "row", "distance")]
     lost = {*frame["image_uri"]} - {*found["image_uri"]}
     assert all("cut" in name for name in lost)
     assert len(lost) <= 2
@@ -133,3 +133,44 @@ def test_near_copies_are_found_with_their_groups(suffix: str) -> None:
     assert (photo.groupby(found["group"]).nunique() == 1).all()
     assert found["group"].nunique() == len(PHOTOS[3::4])
     assert (found.groupby("group")["distance"].min() == 0).all()
+
+
+def test_images_that_all_look_alike_give_one_warning() -> None:
+    Path("digits").mkdir()
+    font, draw_of, rng = ImageFont.load_default(22), ImageDraw.Draw, np.random.default_rng(0)
+    names = []
+    for number in range(400):
+        image = Image.new("L", (28, 28))
+        draw_of(image).text((14, 14), str(number % 10), fill=255, font=font, anchor="mm")
+        turned = image.rotate(rng.normal(0, 10), Image.Resampling.BICUBIC)
+        grain = Image.fromarray(rng.integers(0, 9, (28, 28), np.uint8))
+        names.append(saved(ImageChops.add(turned, grain), f"digits/{number}.jpg", quality=90))
+    Path("digits/again.jpg").write_bytes(Path("digits/7.jpg").read_bytes())
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [*names, "digits/again.jpg"]})
+    tfrecorder.convert(frame, "out", **QUIET)
+    with pytest.warns(UserWarning, match="look so much alike"):
+        found = tfrecorder.duplicates("out", progress=False)
+    assert sorted(found["image_uri"]) == ["digits/7.jpg", "digits/again.jpg"]
+
+
+def test_images_that_nobody_decoded_are_said() -> None:
+    names = [saved(Image.open(photo), f"{number}.png") for number, photo in enumerate(PHOTOS[:3])]
+    tfrecorder.convert(pd.DataFrame({"split": "TRAIN", "image_uri": names}), "out", **QUIET)
+    with pytest.warns(UserWarning, match="3 images were not decoded"):
+        assert tfrecorder.duplicates("out", progress=False).empty
+
+
+def test_the_copies_are_removed_and_corrected_by_the_table() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    tfrecorder.convert(frame[:8], "out", **QUIET)
+    tfrecorder.append(frame[8:], "out", **QUIET)
+    found = tfrecorder.duplicates("out", progress=False)
+    assert found["group"].nunique() == 3
+    tfrecorder.update(found.assign(split="TRAIN", label="c9"), "out", **QUIET)
+    rows = tfrecorder.to_frame("out").set_index("image_uri").loc[found["image_uri"]]
+    assert set(rows["label"]) == {"c9"}
+    found = tfrecorder.duplicates("out", progress=False)
+    assert (found["split"] == "TRAIN").all()
+    tfrecorder.remove("out", found[found["group"].duplicated()], **QUIET)
+    assert tfrecorder.duplicates("out", progress=False).empty
+    assert tfrecorder.info("out").records == 3 + len(frame) - len(found)

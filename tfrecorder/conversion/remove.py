@@ -46,7 +46,7 @@ ROW = "row"
 @takes(RemoveKeywords, ConvertOptions)
 def remove(
     directory: str | os.PathLike[str],
-    where: Where,
+    where: Where | pd.DataFrame,
     *,
     stage_only: bool = False,
     dry_run: bool = False,
@@ -67,7 +67,8 @@ def remove(
             a tuple of two numbers, which is a range with both ends in it, or without an end where
             it is None: `{"image_uri": ["a.jpg", "b.jpg"]}`, `{"label": "cat", "age": (18, None)}`.
             Or a function from a frame of these columns to True or False for each row.  The columns
-            are those of the dataset, `split`, and `row`, a row's number in the source.
+            are those of the dataset, `split`, and `row`, a row's number in the source.  Or a table
+            with the column `row`, such as rows of what `tfrecorder.duplicates` returns.
         stage_only: as for `tfrecorder.append`.
         dry_run: only say what would go; nothing is written.
         **options: those about runners and progress, as for `tfrecorder.convert`.
@@ -87,6 +88,12 @@ def remove(
     Example:
         >>> tfrecorder.remove("out", {"image_uri": "cats/tom.jpg"})  # doctest: +SKIP
     """
+    if isinstance(where, pd.DataFrame):
+        if ROW not in where:
+            columns = ", ".join(map(repr, where))
+            words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
+            raise OptionError(f"`where`: a table with the columns {columns}; {words}")
+        where = {ROW: where[ROW].tolist()}
     rows = partial(_rows, where, dict(options))
     chosen = ConvertOptions.of(options, NOT_REMOVED)
     return run_on("removal", directory, chosen, rows, stage_only=stage_only, dry_run=dry_run)

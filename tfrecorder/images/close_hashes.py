@@ -55,7 +55,7 @@ def most_bits(hashes: np.ndarray) -> int:
     return min(MOST_BITS, int(np.floor(apart.mean() - sigmas * apart.std())))
 
 
-def close_pairs(hashes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+def close_pairs(hashes: np.ndarray, bits: int) -> np.ndarray:
     """The pairs of hashes that differ in few bits; beyond 5 bits nearly all of them.
 
     Args:
@@ -63,7 +63,7 @@ def close_pairs(hashes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
         bits: the most that may differ.
 
     Returns:
-        The places of each pair, int64 of [pairs, 2], ascending; and in how many bits they differ.
+        int64 of [pairs, 2]: the places of each pair, ascending.
     """
     agree = next(agree for agree, most in _AGREE.items() if len(hashes) <= most)
     groups = _groups_of(hashes)
@@ -85,8 +85,7 @@ def close_pairs(hashes: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
             close = bits_between(hashes[one], hashes[other]) <= bits
             one, other = one[close], other[close]
             found.append(np.minimum(one, other) * len(hashes) + np.maximum(one, other))
-    pairs = np.stack(np.divmod(np.unique(np.concatenate(found)), max(len(hashes), 1)), 1)
-    return pairs, bits_between(hashes[pairs[:, 0]], hashes[pairs[:, 1]])
+    return np.stack(np.divmod(np.unique(np.concatenate(found)), max(len(hashes), 1)), 1)
 
 
 def _groups_of(hashes: np.ndarray) -> list[np.ndarray]:

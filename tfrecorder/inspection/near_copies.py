@@ -7,7 +7,7 @@ alone are read and compared.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,25 +19,15 @@ from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.plan_columns import SourceOf, source_of
-from tfrecorder.images.close_hashes import bits_between, close_pairs, most_bits
-from tfrecorder.images.likeness import ALIKE, likeness, picture_of
+from tfrecorder.images.likeness import picture_of
+from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.inspection.record_values import image_of
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.stored_records import open_stored, read_numbered
 from tfrecorder.reading.table import record_rows, table_of
 from tfrecorder.schema.fields import primary_image
-
-#: How far the mean of the grey levels may differ between copies, and how many times larger one
-#: deviation may be, in hundredths of a level.  Below the least deviation there is nothing to see.
-_MEANS, _DEVIATIONS, _LEAST = 1000, 1.3, 100
-
-#: If the pairs that may be copies have more images than this, or this share of all, some are
-#: compared first.  If fewer than half of these are copies, all images look alike.
-_MANY, _SHARE, _SOME = 1000, 0.01, 200
-
-#: The columns of `duplicates`; those of the dataset stand between the first and the last.
-_GROUP, _DISTANCE = "group", "distance"
+from tfrecorder.schema.keys import SOURCE_ID
 
 
 def duplicates(
@@ -56,9 +46,10 @@ def duplicates(
 
     Returns:
         A row for each image of a group of copies, the largest groups first: `group` from 0, then
-        `split`, `image_uri`, `label` and the other columns of the dataset, and `distance`: in how
-        many of 63 bits its looks differ from the first image of its group.  `tfrecorder.remove`
-        takes some of these rows.
+        `split`, `image_uri`, `label` and the other columns of the dataset, `row`, the number of its
+        row in the source, and `distance`: in how many of 63 bits its looks differ from the first
+        image of its group.  `tfrecorder.remove` takes some of these rows, and `tfrecorder.update`
+        if you changed them.
 
     Raises:
         DatasetError: it was not written by this package, or a record is damaged.
@@ -76,16 +67,15 @@ def duplicates(
         table = table_of(stored, str(split)).iloc[rows["number"]]
         frames.append(table.set_axis(rows.index))
     table = pd.concat(frames or [table_of(stored, next(iter(stored.splits))).iloc[:0]])
-    table.insert(0, _GROUP, copies[_GROUP])
-    table[_DISTANCE] = copies[_DISTANCE]
-    return table.sort_index()
+    table.insert(0, "group", copies["group"])
+    return table.assign(row=copies["row"], distance=copies["distance"]).sort_index()
 
 
 def find_near_copies(stored: StoredDataset, stage: Stage) -> pd.DataFrame:
     """The records whose images occur more than once.
 
     Returns:
-        A row for each, by group: `split`, `number`, `group`, `distance`.
+        A row for each, by group: `split`, `number`, `row`, and what `groups_of` gives.
 
     Raises:
         DatasetError: nobody noted what its images look like, or a record is damaged.
@@ -95,22 +85,34 @@ def find_near_copies(stored: StoredDataset, stage: Stage) -> pd.DataFrame:
     first = looks[same].groupby(["bytes", "crc32c"])["place"].transform("min")
     pairs = np.stack([first, looks["place"][same]], 1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    is_known = looks["hash"].notna()
-    if unknown := int((~is_known).sum()):
+
+    def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
+        advance = stage("comparing images", len(places))
+        for split, rows in looks.loc[places].groupby("split", sort=False):
+            for record in read_numbered(stored, str(split), rows["number"]):
+                advance(1)
+                yield picture_of(image_of(record.features, stored))
+
+    near = near_pairs(looks[~looks["place"].isin(pairs[:, 1])], read)
+    if near is None:
+        warn(
+            f"{stored.directory}: its images look so much alike that near copies cannot be told "
+            "from others; only copies byte for byte were looked for."
+        )
+    elif unknown := int(looks["hash"].isna().sum()):
         warn(
             f"{stored.directory}: {counted(unknown, 'image was', 'images were')} not decoded when "
             "converted, so near copies of them are not found; convert with `fingerprints=True`."
         )
-    alone = looks[is_known & ~looks["place"].isin(pairs[:, 1])]
-    near = _confirmed(stored, looks, _candidates(alone[alone["deviation"] >= _LEAST]), stage)
-    return _in_groups(looks, np.concatenate([pairs, near]))
+    groups = groups_of(pairs if near is None else np.concatenate([pairs, near]), looks)
+    return looks[["split", "number", "row"]].join(groups, how="right").reset_index(drop=True)
 
 
 def _looks_of(stored: StoredDataset) -> pd.DataFrame:
-    """What is known of the looks of all images: `SourceOf`, and `split`, `number`, `place`."""
+    """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`."""
     image, tables = primary_image(stored.fields), []
     for split in stored.splits if image else ():
-        names = list(source_of(image))
+        names = [SOURCE_ID, *source_of(image)]
         rows = record_rows(stored, split, [], names)
         if rows is None:
             raise DatasetError(
@@ -118,92 +120,10 @@ def _looks_of(stored: StoredDataset) -> pd.DataFrame:
                 "dataset that this version converted has that. `tfrecorder.preview` finds images "
                 "that are the same byte for byte."
             )
-        rows = rows.select(names).rename_columns(SourceOf._fields)
+        rows = rows.select(names).rename_columns(["row", *SourceOf._fields])
         frame = rows.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
         tables.append(frame.assign(split=split, number=np.arange(len(frame))))
     if not tables:
         raise DatasetError(f"{stored.directory} has no column of images.")
     looks = pd.concat(tables, ignore_index=True)
     return looks.assign(place=np.arange(len(looks)))
-
-
-def _candidates(looks: pd.DataFrame) -> np.ndarray:
-    """Pairs of images that may be copies, as far as their looks say, the closest first."""
-    hashes, at = np.unique(looks["hash"].to_numpy(np.uint64), return_inverse=True)
-    most = most_bits(hashes)
-    if most < 0:
-        return np.empty((0, 2), np.int64)
-    pairs, apart = close_pairs(hashes, most)
-    # The first image of each hash stands for the others, which are compared with it.
-    first = np.full(len(hashes), len(at))
-    np.minimum.at(first, at, np.arange(len(at)))
-    others = np.flatnonzero(first[at] != np.arange(len(at)))
-    pairs = np.concatenate([np.stack([first[at[others]], others], 1), first[pairs]])
-    apart = np.concatenate([np.zeros(len(others)), apart])
-    means, deviations = (looks[name].to_numpy(float)[pairs] for name in ("mean", "deviation"))
-    alike = np.abs(means[:, 0] - means[:, 1]) <= _MEANS
-    alike &= deviations.max(1) <= _DEVIATIONS * deviations.min(1)
-    order = np.argsort(apart[alike], kind="stable")
-    return looks["place"].to_numpy()[np.sort(pairs[alike][order], axis=1)]
-
-
-def _confirmed(
-    stored: StoredDataset, looks: pd.DataFrame, pairs: np.ndarray, stage: Stage
-) -> np.ndarray:
-    """Those of some pairs whose images are copies."""
-    if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
-        some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
-        if 2 * len(_alike(stored, looks, some, stage)) < len(some):
-            warn(
-                f"{stored.directory}: its images look so much alike that near copies cannot be "
-                "told from others; only copies byte for byte were looked for."
-            )
-            return pairs[:0]
-    return _alike(stored, looks, pairs, stage)
-
-
-def _alike(
-    stored: StoredDataset, looks: pd.DataFrame, pairs: np.ndarray, stage: Stage
-) -> np.ndarray:
-    places = np.unique(pairs)
-    advance = stage("comparing images", len(places))
-    pictures: dict[int, np.ndarray] = {}
-    for split, rows in looks.loc[places].groupby("split", sort=False):
-        records = read_numbered(stored, str(split), rows["number"])
-        for place, record in zip(rows["place"], records, strict=True):
-            advance(1)
-            picture = picture_of(image_of(record.features, stored))
-            if picture is not None:
-                pictures[place] = picture
-    is_alike = [
-        one in pictures and other in pictures and likeness(pictures[one], pictures[other]) >= ALIKE
-        for one, other in pairs.tolist()
-    ]
-    return pairs[np.array(is_alike, bool)]
-
-
-def _in_groups(looks: pd.DataFrame, pairs: np.ndarray) -> pd.DataFrame:
-    """The images of all pairs, those that hang together in one group, the largest first."""
-    parent: dict[int, int] = {}
-
-    def first_of(place: int) -> int:
-        while (above := parent.get(place, place)) != place:
-            parent[place] = place = parent.get(above, above)
-        return place
-
-    for one, other in pairs.tolist():
-        low, high = sorted((first_of(one), first_of(other)))
-        parent[high] = low
-    places: Sequence[int] = np.unique(pairs).tolist()
-    first = pd.Series([first_of(place) for place in places], places, dtype=np.int64)
-    copies = looks.loc[places, ["split", "number"]]
-    sizes = first.map(first.value_counts())
-    order = pd.DataFrame({"size": -sizes, "first": first}).sort_values(["size", "first"])
-    copies = copies.loc[order.index]
-    copies[_GROUP] = pd.factorize(order["first"])[0]
-    hashes = [
-        looks["hash"].reindex(of).fillna(0).to_numpy(np.uint64)
-        for of in (order.index, order["first"])
-    ]
-    copies[_DISTANCE] = bits_between(*hashes).astype(np.int64)
-    return copies.reset_index(drop=True)

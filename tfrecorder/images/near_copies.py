@@ -1,0 +1,105 @@
+"""Which of many images are near copies: by what they look like, then by their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from tfrecorder.images.close_hashes import bits_between, close_pairs, most_bits
+from tfrecorder.images.likeness import ALIKE, likeness
+
+#: How far the mean of the grey levels may differ between copies, and how many times larger one
+#: deviation may be, in hundredths of a level.  Below the least deviation there is nothing to see.
+_MEANS, _DEVIATIONS, _LEAST = 1000, 1.3, 100
+
+#: If the pairs that may be copies have more images than this, or this share of all, some are
+#: compared first.  If fewer than half of these are copies, all images look alike.
+_MANY, _SHARE, _SOME = 1000, 0.01, 200
+
+#: Given the places of some images, a small grey picture of each, or None.
+Read = Callable[[Sequence[int]], Iterable[np.ndarray | None]]
+
+
+def near_pairs(looks: pd.DataFrame, read: Read) -> np.ndarray | None:
+    """The pairs of images that are near copies.
+
+    Args:
+        looks: `Fingerprint` of each image, by its place.
+        read: reads those that may be copies, in the order of their places, by `picture_of`.
+
+    Returns:
+        int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
+        alike that copies cannot be told from others.
+    """
+    known = looks[looks["hash"].notna()]
+    pairs = _candidates(known[known["deviation"] >= _LEAST])
+    if pairs is None:
+        return None
+    if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
+        some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
+        if 2 * len(_alike(some, read)) < len(some):
+            return None
+    return _alike(pairs, read)
+
+
+def _candidates(looks: pd.DataFrame) -> np.ndarray | None:
+    """Pairs of images that may be copies, as far as their looks say; None if all may."""
+    hashes, at = np.unique(looks["hash"].to_numpy(np.uint64), return_inverse=True)
+    if (most := most_bits(hashes)) < 0:
+        return None
+    # The first image of each hash stands for the others, which are compared with it.
+    first = np.full(len(hashes), len(at))
+    np.minimum.at(first, at, np.arange(len(at)))
+    others = np.flatnonzero(first[at] != np.arange(len(at)))
+    pairs = first[close_pairs(hashes, most)]
+    pairs = np.concatenate([np.stack([first[at[others]], others], 1), pairs])
+    means, deviations = (looks[name].to_numpy(float)[pairs] for name in ("mean", "deviation"))
+    alike = np.abs(means[:, 0] - means[:, 1]) <= _MEANS
+    alike &= deviations.max(1) <= _DEVIATIONS * deviations.min(1)
+    return np.sort(looks.index.to_numpy()[pairs[alike]], axis=1)
+
+
+def _alike(pairs: np.ndarray, read: Read) -> np.ndarray:
+    """Those of some pairs whose pictures are alike."""
+    places = np.unique(pairs).tolist()
+    read_all = zip(places, read(places), strict=True)
+    pictures = {place: picture for place, picture in read_all if picture is not None}
+    is_alike = [
+        one in pictures and other in pictures and likeness(pictures[one], pictures[other]) >= ALIKE
+        for one, other in pairs.tolist()
+    ]
+    return pairs[np.array(is_alike, bool)]
+
+
+def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
+    """The images of all pairs, those that hang together in one group, the largest first.
+
+    Args:
+        pairs: places of images.
+        looks: as for `near_pairs`.
+
+    Returns:
+        By the place of each image: `group` from 0; `first`, the place of the first of the group;
+        and `distance`, in how many bits its hash differs from the first.
+    """
+    parent: dict[int, int] = {}
+
+    def first_of(place: int) -> int:
+        while (above := parent.get(place, place)) != place:
+            parent[place] = place = parent.get(above, above)
+        return place
+
+    for one, other in pairs.tolist():
+        low, high = sorted((first_of(one), first_of(other)))
+        parent[high] = low
+    places: list[int] = np.unique(pairs).tolist()
+    groups = pd.DataFrame({"first": [first_of(place) for place in places]}, places, dtype=np.int64)
+    sizes = groups["first"].map(groups["first"].value_counts())
+    groups = groups.assign(size=-sizes).sort_values(["size", "first"], kind="stable")
+    groups["group"] = pd.factorize(groups["first"])[0]
+    hashes = looks["hash"].fillna(0)
+    own, of_first = (hashes[of].to_numpy(np.uint64) for of in (groups.index, groups["first"]))
+    groups["distance"] = bits_between(own, of_first).astype(np.int64)
+    return groups[["group", "first", "distance"]]
