@@ -174,3 +174,15 @@ def test_the_copies_are_removed_and_corrected_by_the_table() -> None:
     tfrecorder.remove("out", found[found["group"].duplicated()], **QUIET)
     assert tfrecorder.duplicates("out", progress=False).empty
     assert tfrecorder.info("out").records == 3 + len(frame) - len(found)
+
+
+def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    tfrecorder.convert(frame, "out", **QUIET)
+    page = tfrecorder.preview("out", progress=False).page
+    assert "3 TEST records are near copies of TRAIN records" in page
+    assert "Near copies" in page
+    assert "3 images have near copies" in page
+    others = frame[frame["image_uri"].str.contains("whole")]
+    tfrecorder.convert(others, "others", **QUIET)
+    assert "near copies of" not in tfrecorder.preview("others", progress=False).page

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tfrecorder.display.tables import counted
 from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
+from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
 
 #: A class this many times smaller than the largest is reported.
@@ -47,7 +48,13 @@ class Remark:
 
 def find(gathered: Gathered) -> list[Remark]:
     """The findings, errors first, then warnings."""
-    remarks = [*_leaks(gathered), *_rejects(gathered), *_pictures(gathered), *_labels(gathered)]
+    remarks = [
+        *_leaks(gathered),
+        *_near_copies(gathered),
+        *_rejects(gathered),
+        *_pictures(gathered),
+        *_labels(gathered),
+    ]
     return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
 
 
@@ -85,6 +92,31 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
         partly = f"the {compared} compared, of {duplicates.records:,}"
         among = f"all {compared}" if duplicates.complete else partly
         yield Remark(f"No image appears twice among {among}.", "duplicates", "note")
+
+
+def _near_copies(gathered: Gathered) -> Iterator[Remark]:
+    near = gathered.near
+    if near is None:
+        return
+    for other, split in itertools.combinations(gathered.info.splits, 2):
+        if count := near.leaked(split, other):
+            records = counted(count, f"{split} record is a", f"{split} records are")
+            shown = [
+                pair for pair in gathered.near_pairs if {v.split for v in pair} == {split, other}
+            ]
+            names = ": " + _first_few([_short(_named(pair[0])) for pair in shown]) if shown else ""
+            yield Remark(
+                f"Leakage: {records} near {'copy' if count == 1 else 'copies'} of {other} "
+                f"records (resized, encoded again or cut at the borders){names}.",
+                "duplicates",
+                "error",
+            )
+    if len(near.near):
+        groups = counted(near.near["group"].nunique(), "image has", "images have")
+        words = f"{groups} near copies; `tfrecorder.duplicates(…)` lists them."
+        yield Remark(words, "duplicates")
+    if near.note:
+        yield Remark(f"Near copies: {near.note}", "duplicates", "note")
 
 
 def _rejects(gathered: Gathered) -> Iterator[Remark]:
@@ -153,8 +185,11 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
 def _files(groups: Iterable[SameImage], *splits: str) -> str:
     """The first few images of some groups, those in the given splits."""
     firsts = [group.copies[0] for group in groups if set(splits) <= set(group.counts)]
-    names = [_name(copy.filename) or f"{copy.split} {source_row(copy)}" for copy in firsts]
-    return _first_few(list(map(_short, names)))
+    return _first_few([_short(_named(copy)) for copy in firsts])
+
+
+def _named(view: RecordView) -> str:
+    return _name(view.filename) or f"{view.split} {source_row(view)}"
 
 
 def _name(uri: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,8 +13,10 @@ import numpy as np
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Stage, counting
+from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
+from tfrecorder.inspection.near_copies import NearCopies, find_near_copies
 from tfrecorder.inspection.pictures import (
     SIDE,
     SMALL_SIDE,
@@ -56,6 +59,8 @@ class Gathered:
         sheet: random records, by split.
         darkest, brightest, constant: extremes among the decoded records, a few of each kind.
         duplicates: images with several records.
+        near: near copies; None if the dataset does not say what its images look like.
+        near_pairs: two records of each group of near copies that is shown.
         pictures: the first record of each duplicate that is shown, by its place.
         rejects, suspects: the first rows of the two lists; None if they are not known.
     """
@@ -68,6 +73,8 @@ class Gathered:
     brightest: Sequence[RecordView]
     constant: Sequence[RecordView]
     duplicates: Duplicates
+    near: NearCopies | None
+    near_pairs: Sequence[Sequence[RecordView]]
     pictures: Mapping[tuple[str, int], RecordView]
     rejects: Sequence[Sequence[str]] | None
     suspects: Sequence[Sequence[str]] | None
@@ -150,12 +157,16 @@ def gather(
         for view in views(drawn, "decoding"):
             seen[view.split].append(view)
         duplicates = find_duplicates(stored, options.seconds, stage)
+        near = None
+        with contextlib.suppress(DatasetError):
+            near = find_near_copies(stored, stage)
+        near_pairs = near.pairs(SHOWN_GROUPS) if near else []
         extremes = _extremes([view for of_split in seen.values() for view in of_split])
         sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
         firsts = [group.copies[0].place for group in groups]
         large = pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
-        small = pictures([*itertools.chain.from_iterable(extremes), *firsts], SMALL_SIDE)
+        small = pictures([*itertools.chain(*extremes, *near_pairs), *firsts], SMALL_SIDE)
     darkest, brightest, constant = ([small[place] for place in places] for places in extremes)
     return Gathered(
         info=info,
@@ -166,6 +177,8 @@ def gather(
         brightest=brightest,
         constant=constant,
         duplicates=duplicates,
+        near=near,
+        near_pairs=[[small[place] for place in pair] for pair in near_pairs],
         pictures={place: small[place] for place in firsts},
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),

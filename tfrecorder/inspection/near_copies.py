@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -61,8 +63,10 @@ def duplicates(
     require(flag_or_none, progress=progress)
     stored = open_stored(directory, at)
     with record_bar(is_shown(progress)) as stage:
-        copies = find_near_copies(stored, stage)
-    frames = []
+        found = find_near_copies(stored, stage)
+    if found.note:
+        warn(f"{stored.directory}: {found.note}")
+    copies, frames = found.copies, []
     for split, rows in copies.groupby("split", sort=False):
         table = table_of(stored, str(split)).iloc[rows["number"]]
         frames.append(table.set_axis(rows.index))
@@ -71,48 +75,86 @@ def duplicates(
     return table.assign(row=copies["row"], distance=copies["distance"]).sort_index()
 
 
-def find_near_copies(stored: StoredDataset, stage: Stage) -> pd.DataFrame:
+#: The place of a record: its split and its number.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class NearCopies:
     """The records whose images occur more than once.
 
-    Returns:
-        A row for each, by group: `split`, `number`, `row`, and what `groups_of` gives.
+    Attributes:
+        copies: a row for each, by group: `split`, `number`, `row`, what `groups_of` gives, and
+            `content`, which is the same for images with the same bytes.
+        note: what was not compared, in words; "" if nothing is missing.
+    """
+
+    copies: pd.DataFrame
+    note: str = ""
+
+    @cached_property
+    def near(self) -> pd.DataFrame:
+        """The records of groups that are not the same byte for byte."""
+        contents = self.copies.groupby("group")["content"].transform("nunique")
+        return self.copies[contents > 1]
+
+    def leaked(self, split: str, other: str) -> int:
+        """The records of a split of which another has near copies."""
+        groups, splits = self.near["group"], self.near["split"]
+        return int(groups[splits == split].isin(groups[splits == other]).sum())
+
+    def pairs(self, most: int) -> list[list[Place]]:
+        """Of some groups two images each, those in different splits first."""
+        pairs = []
+        for _, rows in self.near.groupby("group"):
+            others = rows[rows["content"] != rows["content"].iloc[0]]
+            elsewhere = others[others["split"] != rows["split"].iloc[0]]
+            two = rows.iloc[0], (elsewhere if len(elsewhere) else others).iloc[0]
+            pairs.append([(str(row["split"]), int(row["number"])) for row in two])
+        return sorted(pairs, key=lambda pair: pair[0][0] == pair[1][0])[:most]
+
+
+def find_near_copies(stored: StoredDataset, stage: Stage) -> NearCopies:
+    """Search all records for images that occur more than once, byte for byte or nearly.
 
     Raises:
         DatasetError: nobody noted what its images look like, or a record is damaged.
     """
     looks = _looks_of(stored)
-    same = looks["bytes"].notna() & looks.duplicated(["bytes", "crc32c"], keep=False)
-    first = looks[same].groupby(["bytes", "crc32c"])["place"].transform("min")
+    looks["content"] = looks.groupby(["bytes", "crc32c"], dropna=False).ngroup()
+    same = looks["bytes"].notna() & looks["content"].duplicated(keep=False)
+    first = looks[same].groupby("content")["place"].transform("min")
     pairs = np.stack([first, looks["place"][same]], 1)
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
 
     def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
         advance = stage("comparing images", len(places))
-        for split, rows in looks.loc[places].groupby("split", sort=False):
+        for split, rows in looks.loc[[*places]].groupby("split", sort=False):
             for record in read_numbered(stored, str(split), rows["number"]):
                 advance(1)
                 yield picture_of(image_of(record.features, stored))
 
-    near = near_pairs(looks[~looks["place"].isin(pairs[:, 1])], read)
+    near, note = near_pairs(looks[~looks["place"].isin(pairs[:, 1])], read), ""
     if near is None:
-        warn(
-            f"{stored.directory}: its images look so much alike that near copies cannot be told "
-            "from others; only copies byte for byte were looked for."
+        note = (
+            "the images look so much alike that near copies cannot be told from others; only "
+            "copies byte for byte were looked for."
         )
     elif unknown := int(looks["hash"].isna().sum()):
-        warn(
-            f"{stored.directory}: {counted(unknown, 'image was', 'images were')} not decoded when "
-            "converted, so near copies of them are not found; convert with `fingerprints=True`."
+        note = (
+            f"{counted(unknown, 'image was', 'images were')} not decoded when converted, so near "
+            "copies of them are not found; convert with `fingerprints=True`."
         )
     groups = groups_of(pairs if near is None else np.concatenate([pairs, near]), looks)
-    return looks[["split", "number", "row"]].join(groups, how="right").reset_index(drop=True)
+    copies = looks[["split", "number", "row", "content"]].join(groups, how="right")
+    return NearCopies(copies.reset_index(drop=True), note)
 
 
 def _looks_of(stored: StoredDataset) -> pd.DataFrame:
     """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`."""
     image, tables = primary_image(stored.fields), []
+    names = [SOURCE_ID, *source_of(image)] if image else []
     for split in stored.splits if image else ():
-        names = [SOURCE_ID, *source_of(image)]
         rows = record_rows(stored, split, [], names)
         if rows is None:
             raise DatasetError(
