@@ -1,4 +1,4 @@
-"""The commands about looking: `tfrecorder inspect`, `preview` and `card`."""
+"""The commands about looking: `inspect`, `duplicates`, `preview`, `card` and `export`."""
 
 from __future__ import annotations
 
@@ -89,6 +89,22 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
     # Without the prefix that all of them share.
     head = [_SHORT.get(name, name.removeprefix("image/")) for name in map(str, shown)]
     return [head, *([one_line(str(cell)) for cell in row] for row in shown.to_numpy().tolist())]
+
+
+@click.command(
+    help="""Print the images that occur more than once in the dataset in DIRECTORY, as CSV.
+
+    Also near copies: resized, encoded again, or cut by up to 3 % at the borders. Only images that
+    may be copies are read. Each group has a number; the distance is that from its first image.""",
+    epilog="Example: tfrecorder duplicates out",
+)
+@click.argument("directory")
+@at_option
+@option_of("progress")
+def duplicates(directory: str, **options: Any) -> None:
+    from tfrecorder.inspection.near_copies import duplicates as run
+
+    click.echo(csv_of(run(directory, **options)), nl=False)
 
 
 @click.command(

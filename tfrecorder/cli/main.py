@@ -11,7 +11,7 @@ import click
 
 from tfrecorder.cli.change import remove, update
 from tfrecorder.cli.convert import append, compact, convert, schema, status, undo, validate
-from tfrecorder.cli.look import card, export, inspect, preview
+from tfrecorder.cli.look import card, duplicates, export, inspect, preview
 from tfrecorder.cli.output import complain, error_in_shell_words, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
@@ -140,6 +140,7 @@ def main() -> None:
 
 for _command in (
     *(convert, append, update, remove, compact, undo, stream, validate, stage, work, commit),
-    *(status, verify, repair, info, benchmark, cache, inspect, preview, card, export, schema),
+    *(status, verify, repair, info, benchmark, cache, inspect, duplicates, preview, card, export),
+    schema,
 ):
     main.add_command(_command)
