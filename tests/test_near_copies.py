@@ -186,3 +186,18 @@ def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
     others = frame[frame["image_uri"].str.contains("whole")]
     tfrecorder.convert(others, "others", **QUIET)
     assert "near copies of" not in tfrecorder.preview("others", progress=False).page
+
+
+def test_validate_finds_near_copies_among_the_files() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    frame = pd.concat([frame, frame[:1]], ignore_index=True)  # the same file is no near copy
+    report = tfrecorder.validate(frame, check_images=True, progress=False)
+    leaks = report[report["code"] == "near_leakage"]
+    assert leaks["value"].str.contains("half").all()
+    assert len(leaks) == 3
+    assert "in TEST looks like 'photos/0-whole.jpg' in TRAIN" in leaks["message"].iloc[0]
+    assert leaks["other_row"].tolist() == [0, 4, 8]
+    near = report[report["code"] == "near_copy"]["value"]
+    assert {f"photos/{number}-low.jpg" for number in range(3)} <= {*near}
+    report = tfrecorder.validate(frame[::4], check_images=True, progress=False)
+    assert not report["code"].str.startswith("near").any()

@@ -44,8 +44,9 @@ def validate(
     Args:
         source: a frame, a Hugging Face dataset, a CSV, a folder or an open file, as for
             `tfrecorder.convert`.
-        check_images: also open and check every image and mask, as a conversion would, and compare
-            boxes in pixels with the size of their image.
+        check_images: also open and check every image and mask, as a conversion would, compare
+            boxes in pixels with the size of their image, and find near copies among the first
+            images of the rows.
         against: a dataset that the source is to be added to, by `tfrecorder.append`.  The report is
             then on the rows that it does not have: also on new classes, on the bytes of its images
             under other names, and on columns that do not fit.  Options are by default as they were

@@ -51,6 +51,8 @@ REMEDIES = {
         "empty_split": "Give it a larger share, try another seed, or assign rows to it.",
         "splits_ignored": "Leave that out, or drop the split column to divide all rows.",
         "leakage": "Keep each image in one split; otherwise the evaluation looks too good.",
+        "near_leakage": "Keep near copies in one split; otherwise the evaluation looks too good.",
+        "near_copy": "Drop one of them, or it counts nearly twice.",
         "duplicate_row": "Drop it, or it counts twice.",
         "conflicting_labels": "Keep one label for each image.",
         "similar_labels": "If they are one class, spell it the same way everywhere.",
@@ -68,6 +70,7 @@ REMEDIES = {
         "further record.",
     },
     NOTE: {
+        "too_alike": "Fine for drawings and digits. Near copies of such images are not found.",
         "image_again": "Fine if both are right. Otherwise keep one of these rows.",
         "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
         "label.",

@@ -1,4 +1,4 @@
-"""What a conversion would reject, found before it runs: files, and boxes outside images."""
+"""What a look at every file finds before a conversion: what it would reject, and near copies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file
+from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint
+from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
+from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.images.object_masks import as_segmentation, segmentation_faults
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of
+from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask, columns_of
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
@@ -28,8 +32,12 @@ from tfrecorder.validation.rules import Checked
 #: How many rows are under way at once.
 ROWS_AHEAD = 64
 
-#: What is wrong with a row's files, by column; (width, height) of its first image, if it is read.
-_Outcome = tuple[dict[str, str], tuple[int, int] | None]
+#: What is wrong with a row's files, by column; of its first image, if it is read, (width, height),
+#: and what it looks like.
+_Outcome = tuple[dict[str, str], tuple[int, int] | None, Fingerprint]
+
+#: The bytes of a file in a column, of the row with this number, whose cell is this uri.
+_ReadFile = Callable[[str, int, str], bytes]
 
 
 def unusable_files(
@@ -37,22 +45,35 @@ def unusable_files(
 ) -> Iterator[Finding]:
     """What would make a row a reject: the file in each column of files, and its boxes.
 
+    And which of the first images are near copies.
+
     Every file is opened, except those whose uris already have a fault; `advance` counts rows.
     """
     uris = _sound_uris(checked)
     if uris.empty:
         return
+
+    def read(name: str, number: int, uri: str) -> bytes:
+        contents = table.contents.get(name)
+        if contents is not None and contents.holds(number):
+            return contents.file(number)
+        kind = table.schema.columns[name]
+        return read_image(uri, table.base, file=kind if isinstance(kind, File) else None)[0]
+
     with ThreadPool() as pool:
         # Only messages and sizes are kept, so that no image outlives the check of its row.
-        check = _row_check(table, list(uris.columns), options)
+        check = _row_check(table, list(uris.columns), options, read)
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
-    faults = pd.DataFrame([of_row for of_row, _ in outcomes], uris.index, uris.columns, object)
+    faults = pd.DataFrame([of_row for of_row, *_ in outcomes], uris.index, uris.columns, object)
     for name in map(str, uris.columns):
         reasons = faults[name].dropna()
         rows, values = list(reasons.index), uris[name][reasons.index].tolist()
         yield Finding("unusable_image", rows, name, values, reasons.tolist())
-    yield from _outside(table, uris, [size for _, size in outcomes])
+    yield from _outside(table, uris, [size for _, size, _ in outcomes])
+    looks = pd.DataFrame([look for *_, look in outcomes], uris.index, dtype="Int64")
+    for first in table.schema.of(Image)[:1]:
+        yield from _near_copies(uris[first], looks, checked.frame[SPLIT_COLUMN], read)
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:
@@ -97,8 +118,45 @@ def _outside(
         yield Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
 
 
+def _near_copies(
+    uris: pd.Series, looks: pd.DataFrame, splits: pd.Series, read_file: _ReadFile
+) -> Iterator[Finding]:
+    """The images that look like an earlier one, if they are other files.
+
+    Args:
+        uris: of the first image of each row; the name is that of its column.
+        looks: `Fingerprint` of each.
+        splits: of each row.
+    """
+    name = str(uris.name)
+
+    def read(rows: Sequence[int]) -> Iterator[np.ndarray | None]:
+        for row in rows:
+            try:
+                yield picture_of(read_file(name, row, uris[row]))
+            except Reject:  # it was there when it was checked
+                yield None
+
+    looks = looks[~uris.duplicated()]
+    pairs = near_pairs(looks, read)
+    if pairs is None:
+        words = "the images look so much alike that near copies cannot be told from others"
+        yield Finding("too_alike", [None], name, [None], words)
+        return
+    groups = groups_of(pairs, looks)
+    again = groups[groups.index != groups["first"]].sort_index()
+    leaks = splits[again.index].to_numpy(object) != splits[again["first"]].to_numpy(object)
+    for code, found in (("near_leakage", again[leaks]), ("near_copy", again[~leaks])):
+        rows, others = found.index.tolist(), found["first"].tolist()
+        messages = [
+            f"{uris[row]!r} in {splits[row]} looks like {uris[other]!r} in {splits[other]}"
+            for row, other in zip(rows, others, strict=True)
+        ]
+        yield Finding(code, rows, name, uris[rows].tolist(), messages, others)
+
+
 def _row_check(
-    table: Source, columns: Sequence[str], options: ConvertOptions
+    table: Source, columns: Sequence[str], options: ConvertOptions, read_file: _ReadFile
 ) -> Callable[[Any], _Outcome]:
     """The function that opens the files of a row, its number and their uris, and judges them."""
     images = table.schema.of(Image)
@@ -117,18 +175,16 @@ def _row_check(
         read: dict[str, CheckedImage] = {}
         uris = dict(zip(columns, cells, strict=True))
         for name in sorted(uris, key=image_by_mask.__contains__):  # after its image comes a mask
-            uri, contents = uris[name], table.contents.get(name)
+            uri = uris[name]
             if not isinstance(uri, str):
                 continue
             try:
-                if contents is not None and contents.holds(number):
-                    data = contents.file(number)
-                else:
-                    data, _ = read_image(uri, table.base, file=files.get(name))
+                data = read_file(name, number, uri)
                 if name in files:
                     check_file(name, files[name], data)
                     continue
-                file = check_image(data, options.check, options.max_pixels, budget.room)
+                is_first = name == images[0]
+                file = check_image(data, options.check, options.max_pixels, budget.room, is_first)
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
                     stored_mask(fields[name], file, Placed(of, of, None), budget.room)
                 read[name] = file
@@ -137,6 +193,8 @@ def _row_check(
                 shown = repr(uri) if len(uris) == 1 else f"{name} {uri!r}"
                 faults[name] = f"{shown}: {reject}"
         first = read.get(images[0]) if images else None
-        return faults, None if first is None else (first.width, first.height)
+        if first is None:
+            return faults, None, UNKNOWN
+        return faults, (first.width, first.height), first.fingerprint
 
     return check
