@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pandas as pd
 import pytest
@@ -122,7 +123,7 @@ def variants(folder: str, photos: list[Path], suffix: str = "jpg") -> pd.DataFra
 
 @pytest.mark.parametrize("suffix", ["jpg", "png"])
 def test_near_copies_are_found_with_their_groups(suffix: str) -> None:
-    frame = variants("photos", PHOTOS[3::4], suffix)
+    frame = variants("photos", PHOTOS[3::8], suffix)
     tfrecorder.convert(frame, "out", fingerprints=suffix == "png", **QUIET)
     found = tfrecorder.duplicates("out", progress=False)
     assert found.columns.tolist() == [*("group", "split", "image_uri", "label", "row", "distance")]
@@ -131,7 +132,7 @@ def test_near_copies_are_found_with_their_groups(suffix: str) -> None:
     assert len(lost) <= 2
     photo = found["image_uri"].str.extract(r"(\d+)-")[0]
     assert (photo.groupby(found["group"]).nunique() == 1).all()
-    assert found["group"].nunique() == len(PHOTOS[3::4])
+    assert found["group"].nunique() == len(PHOTOS[3::8])
     assert (found.groupby("group")["distance"].min() == 0).all()
 
 
@@ -156,7 +157,7 @@ def test_images_that_all_look_alike_give_one_warning() -> None:
 def test_images_that_nobody_decoded_are_said() -> None:
     names = [saved(Image.open(photo), f"{number}.png") for number, photo in enumerate(PHOTOS[:3])]
     tfrecorder.convert(pd.DataFrame({"split": "TRAIN", "image_uri": names}), "out", **QUIET)
-    with pytest.warns(UserWarning, match="3 images were not decoded"):
+    with pytest.warns(UserWarning, match="what 3 images look like was not noted"):
         assert tfrecorder.duplicates("out", progress=False).empty
 
 
@@ -201,3 +202,75 @@ def test_validate_finds_near_copies_among_the_files() -> None:
     assert {f"photos/{number}-low.jpg" for number in range(3)} <= {*near}
     report = tfrecorder.validate(frame[::4], check_images=True, progress=False)
     assert not report["code"].str.startswith("near").any()
+
+
+def with_the_crc32c_of(other: bytes, image: bytes) -> tuple[bytes, bytes]:
+    """Two JPEGs as two of the same size and CRC32C, which a comment at their beginning makes up."""
+    longer = max(len(other), len(image)) + 4
+
+    def padded(data: bytes) -> bytes:
+        free = longer - len(data)
+        return data[:2] + b"\xff\xfe" + (free + 2).to_bytes(2, "big") + bytes(free) + data[2:]
+
+    other, image = padded(other), padded(image)
+
+    def changed(bits: int) -> bytes:
+        return image[:6] + bits.to_bytes(4, "big") + image[10:]
+
+    # Each bit changes the CRC32C in a way of its own: by their highest bits, what gives which.
+    ways: dict[int, tuple[int, int]] = {}
+    plain = google_crc32c.value(image)
+
+    def made_of(change: int, bits: int = 0) -> tuple[int, int]:
+        for high in sorted(ways, reverse=True):
+            if change >> high & 1:
+                change, bits = change ^ ways[high][0], bits ^ ways[high][1]
+        return change, bits
+
+    for bit in range(32):
+        way = made_of(google_crc32c.value(changed(1 << bit)) ^ plain, 1 << bit)
+        ways[way[0].bit_length() - 1] = way
+    return other, changed(made_of(google_crc32c.value(other) ^ plain)[1])
+
+
+def test_copies_byte_for_byte_are_so_by_their_bytes() -> None:
+    one, other = with_the_crc32c_of(PHOTOS[0].read_bytes(), PHOTOS[30].read_bytes())
+    assert (len(one), google_crc32c.value(one)) == (len(other), google_crc32c.value(other))
+    for name, data in (("a", one), ("b", other), ("c", one)):
+        Path(f"{name}.jpg").write_bytes(data)
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": ["a.jpg", "b.jpg", "c.jpg"]})
+    tfrecorder.convert(frame, "out", **QUIET)
+    assert tfrecorder.duplicates("out", progress=False)["image_uri"].tolist() == ["a.jpg", "c.jpg"]
+
+
+def test_a_damaged_record_is_named_and_the_others_are_compared() -> None:
+    tfrecorder.convert(variants("photos", PHOTOS[3:27:8]), "out", **QUIET)
+    shard = Path("out", "test-00000.tfrecord")
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 6] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(tfrecorder.errors.DatasetError, match="of the record at byte"):
+        tfrecorder.duplicates("out", progress=False)
+    page = tfrecorder.preview("out", num_records=1, per_split=1, progress=False).page
+    assert "test-00000.tfrecord is damaged: of the record at byte" in page
+    assert "2 TEST records are near copies of TRAIN records" in page
+
+
+def test_a_search_that_runs_out_of_time_says_so() -> None:
+    tfrecorder.convert(variants("photos", PHOTOS[3:27:8]), "out", **QUIET)
+    page = tfrecorder.preview("out", seconds=0, progress=False).page
+    assert "Near copies: time was up before all were compared" in page
+    assert "near copies of TRAIN" not in page
+
+
+def test_a_table_that_was_made_again_says_what_images_look_like() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    Path("photos/again.jpg").write_bytes(Path("photos/0-whole.jpg").read_bytes())
+    frame.loc[len(frame)] = ["TRAIN", "photos/again.jpg", "c0"]
+    tfrecorder.convert(frame, "out", num_shards=2, **QUIET)
+    looks, found = looks_of("out"), tfrecorder.duplicates("out", progress=False)
+    for table in Path("out/_tfrecorder/tables").glob("train-0000*.parquet"):
+        table.unlink()
+    tfrecorder.repair("out", progress=False)
+    pd.testing.assert_frame_equal(looks_of("out"), looks)
+    pd.testing.assert_frame_equal(tfrecorder.duplicates("out", progress=False), found)

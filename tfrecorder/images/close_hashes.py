@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
+import time
 
 import numpy as np
 
@@ -55,12 +57,13 @@ def most_bits(hashes: np.ndarray) -> int:
     return min(MOST_BITS, int(np.floor(apart.mean() - sigmas * apart.std())))
 
 
-def close_pairs(hashes: np.ndarray, bits: int) -> np.ndarray:
+def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np.ndarray:
     """The pairs of hashes that differ in few bits; beyond 5 bits nearly all of them.
 
     Args:
         hashes: different ones, uint64.
         bits: the most that may differ.
+        deadline: by the monotonic clock; the search ends then.
 
     Returns:
         int64 of [pairs, 2]: the places of each pair, ascending.
@@ -70,6 +73,8 @@ def close_pairs(hashes: np.ndarray, bits: int) -> np.ndarray:
     size = (WAVES**2 - 1) // _GROUPS
     found = [np.empty(0, np.int64)]
     for chosen in itertools.combinations(groups, agree):
+        if time.monotonic() > deadline:
+            break
         key = np.zeros(len(hashes), np.uint32)
         for group in chosen:
             key = key << np.uint32(size) | group

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -22,29 +24,30 @@ _MANY, _SHARE, _SOME = 1000, 0.01, 200
 Read = Callable[[Sequence[int]], Iterable[np.ndarray | None]]
 
 
-def near_pairs(looks: pd.DataFrame, read: Read) -> np.ndarray | None:
+def near_pairs(looks: pd.DataFrame, read: Read, deadline: float = math.inf) -> np.ndarray | None:
     """The pairs of images that are near copies.
 
     Args:
         looks: `Fingerprint` of each image, by its place.
         read: reads those that may be copies, in the order of their places, by `picture_of`.
+        deadline: by the monotonic clock; what is not compared then has no copies.
 
     Returns:
         int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
         alike that copies cannot be told from others.
     """
     known = looks[looks["hash"].notna()]
-    pairs = _candidates(known[known["deviation"] >= _LEAST])
+    pairs = _candidates(known[known["deviation"] >= _LEAST], deadline)
     if pairs is None:
         return None
     if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
         some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
-        if 2 * len(_alike(some, read)) < len(some):
+        if 2 * len(_alike(some, read, deadline)) < len(some) and time.monotonic() < deadline:
             return None
-    return _alike(pairs, read)
+    return _alike(pairs, read, deadline)
 
 
-def _candidates(looks: pd.DataFrame) -> np.ndarray | None:
+def _candidates(looks: pd.DataFrame, deadline: float) -> np.ndarray | None:
     """Pairs of images that may be copies, as far as their looks say; None if all may."""
     hashes, at = np.unique(looks["hash"].to_numpy(np.uint64), return_inverse=True)
     if (most := most_bits(hashes)) < 0:
@@ -53,7 +56,7 @@ def _candidates(looks: pd.DataFrame) -> np.ndarray | None:
     first = np.full(len(hashes), len(at))
     np.minimum.at(first, at, np.arange(len(at)))
     others = np.flatnonzero(first[at] != np.arange(len(at)))
-    pairs = first[close_pairs(hashes, most)]
+    pairs = first[close_pairs(hashes, most, deadline)]
     pairs = np.concatenate([np.stack([first[at[others]], others], 1), pairs])
     means, deviations = (looks[name].to_numpy(float)[pairs] for name in ("mean", "deviation"))
     alike = np.abs(means[:, 0] - means[:, 1]) <= _MEANS
@@ -61,16 +64,17 @@ def _candidates(looks: pd.DataFrame) -> np.ndarray | None:
     return np.sort(looks.index.to_numpy()[pairs[alike]], axis=1)
 
 
-def _alike(pairs: np.ndarray, read: Read) -> np.ndarray:
+def _alike(pairs: np.ndarray, read: Read, deadline: float) -> np.ndarray:
     """Those of some pairs whose pictures are alike."""
     places = np.unique(pairs).tolist()
     read_all = zip(places, read(places), strict=True)
     pictures = {place: picture for place, picture in read_all if picture is not None}
-    is_alike = [
-        one in pictures and other in pictures and likeness(pictures[one], pictures[other]) >= ALIKE
-        for one, other in pairs.tolist()
-    ]
-    return pairs[np.array(is_alike, bool)]
+
+    def is_alike(one: int, other: int) -> bool:
+        in_time = one in pictures and other in pictures and time.monotonic() < deadline
+        return in_time and likeness(pictures[one], pictures[other]) >= ALIKE
+
+    return pairs[np.array([is_alike(*pair) for pair in pairs.tolist()], bool)]
 
 
 def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:

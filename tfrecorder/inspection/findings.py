@@ -115,8 +115,10 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
         groups = counted(near.near["group"].nunique(), "image has", "images have")
         words = f"{groups} near copies; `tfrecorder.duplicates(…)` lists them."
         yield Remark(words, "duplicates")
-    if near.note:
-        yield Remark(f"Near copies: {near.note}", "duplicates", "note")
+    for note in near.notes:
+        yield Remark(f"Near copies: {note}", "duplicates", "note")
+    for words in near.damaged:
+        yield Remark(words, "duplicates", "error")
 
 
 def _rejects(gathered: Gathered) -> Iterator[Remark]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ class Gathered:
         sheet: random records, by split.
         darkest, brightest, constant: extremes among the decoded records, a few of each kind.
         duplicates: images with several records.
-        near: near copies; None if the dataset does not say what its images look like.
+        near: near copies; None for what other tools wrote, and without images.
         near_pairs: two records of each group of near copies that is shown.
         pictures: the first record of each duplicate that is shown, by its place.
         rejects, suspects: the first rows of the two lists; None if they are not known.
@@ -156,10 +156,10 @@ def gather(
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in views(drawn, "decoding"):
             seen[view.split].append(view)
+        started = time.monotonic()
         duplicates = find_duplicates(stored, options.seconds, stage)
-        near = None
-        with contextlib.suppress(DatasetError):
-            near = find_near_copies(stored, stage)
+        left = options.seconds - (time.monotonic() - started)
+        near = _near_copies(stored, stage, left)
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
         extremes = _extremes([view for of_split in seen.values() for view in of_split])
         sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
@@ -183,6 +183,15 @@ def gather(
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
     )
+
+
+def _near_copies(stored: StoredDataset, stage: Stage, seconds: float) -> NearCopies | None:
+    if stored.form != "tfrecorder" or not stored.image_key:
+        return None
+    try:
+        return find_near_copies(stored, stage, seconds)
+    except DatasetError as error:
+        return NearCopies(notes=[str(error)])
 
 
 def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[int]]:

@@ -6,9 +6,12 @@ alone are read and compared.
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,10 +20,12 @@ import pyarrow as pa
 
 from tfrecorder.core.checks import flag_or_none
 from tfrecorder.display.bars import Stage, is_shown, record_bar
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.plan_columns import SourceOf, source_of
+from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.inspection.record_values import image_of
@@ -64,8 +69,10 @@ def duplicates(
     stored = open_stored(directory, at)
     with record_bar(is_shown(progress)) as stage:
         found = find_near_copies(stored, stage)
-    if found.note:
-        warn(f"{stored.directory}: {found.note}")
+    if found.damaged:
+        raise DatasetError(found.damaged[0])
+    for note in found.notes:
+        warn(f"{stored.directory}: {note}")
     copies, frames = found.copies, []
     for split, rows in copies.groupby("split", sort=False):
         table = table_of(stored, str(split)).iloc[rows["number"]]
@@ -74,6 +81,9 @@ def duplicates(
     table.insert(0, "group", copies["group"])
     return table.assign(row=copies["row"], distance=copies["distance"]).sort_index()
 
+
+#: What `NearCopies` says of each record, beside its group.
+_COPIES = ("split", "number", "row", "content")
 
 #: The place of a record: its split and its number.
 Place = tuple[str, int]
@@ -86,11 +96,13 @@ class NearCopies:
     Attributes:
         copies: a row for each, by group: `split`, `number`, `row`, what `groups_of` gives, and
             `content`, which is the same for images with the same bytes.
-        note: what was not compared, in words; "" if nothing is missing.
+        notes: what was not compared, in words.
+        damaged: what is wrong with records that had to be read, in words.
     """
 
-    copies: pd.DataFrame
-    note: str = ""
+    copies: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_COPIES))
+    notes: Sequence[str] = ()
+    damaged: Sequence[str] = ()
 
     @cached_property
     def near(self) -> pd.DataFrame:
@@ -114,40 +126,76 @@ class NearCopies:
         return sorted(pairs, key=lambda pair: pair[0][0] == pair[1][0])[:most]
 
 
-def find_near_copies(stored: StoredDataset, stage: Stage) -> NearCopies:
+def find_near_copies(stored: StoredDataset, stage: Stage, seconds: float = math.inf) -> NearCopies:
     """Search all records for images that occur more than once, byte for byte or nearly.
 
-    Raises:
-        DatasetError: nobody noted what its images look like, or a record is damaged.
-    """
-    looks = _looks_of(stored)
-    looks["content"] = looks.groupby(["bytes", "crc32c"], dropna=False).ngroup()
-    same = looks["bytes"].notna() & looks["content"].duplicated(keep=False)
-    first = looks[same].groupby("content")["place"].transform("min")
-    pairs = np.stack([first, looks["place"][same]], 1)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    Args:
+        stored: the dataset.
+        stage: part of a progress bar.
+        seconds: when they are up, the search ends with what it has found so far.
 
-    def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
+    Raises:
+        DatasetError: nobody noted what its images look like.
+    """
+    deadline = time.monotonic() + seconds
+    looks = _looks_of(stored)
+    damaged: dict[str, None] = {}
+
+    def images(places: Sequence[int]) -> Iterator[bytes]:
+        """Of these records; none of those that are damaged, or come too late."""
         advance = stage("comparing images", len(places))
         for split, rows in looks.loc[[*places]].groupby("split", sort=False):
-            for record in read_numbered(stored, str(split), rows["number"]):
+            records = read_numbered(stored, str(split), rows["number"])
+            for _ in range(len(rows)):
+                image = b""
+                try:
+                    if time.monotonic() < deadline:
+                        image = image_of(next(records).features, stored)
+                except DatasetError as error:
+                    damaged[str(error)] = None
                 advance(1)
-                yield picture_of(image_of(record.features, stored))
+                yield image
 
-    near, note = near_pairs(looks[~looks["place"].isin(pairs[:, 1])], read), ""
+    same = _same_bytes(looks, images).reindex(looks.index)
+    looks["content"] = same.fillna(looks["place"]).astype(np.int64)
+    pairs = looks.loc[looks["content"] != looks["place"], ["content", "place"]].to_numpy(np.int64)
+    rest = looks[looks["content"] == looks["place"]]
+    near = near_pairs(rest, lambda places: map(picture_of, images(places)), deadline)
+    notes = []
     if near is None:
-        note = (
+        notes.append(
             "the images look so much alike that near copies cannot be told from others; only "
             "copies byte for byte were looked for."
         )
-    elif unknown := int(looks["hash"].isna().sum()):
-        note = (
-            f"{counted(unknown, 'image was', 'images were')} not decoded when converted, so near "
-            "copies of them are not found; convert with `fingerprints=True`."
+    if unknown := int(looks["hash"].isna().sum()):
+        notes.append(
+            f"what {counted(unknown, 'image looks', 'images look')} like was not noted when "
+            "converted, so near copies of these are not found; convert again with "
+            "`fingerprints=True`."
         )
+    if time.monotonic() > deadline:
+        notes.append("time was up before all were compared; give more `seconds`.")
     groups = groups_of(pairs if near is None else np.concatenate([pairs, near]), looks)
-    copies = looks[["split", "number", "row", "content"]].join(groups, how="right")
-    return NearCopies(copies.reset_index(drop=True), note)
+    copies = looks[[*_COPIES]].join(groups, how="right")
+    return NearCopies(copies.reset_index(drop=True), notes, [*damaged])
+
+
+def _same_bytes(
+    looks: pd.DataFrame, images: Callable[[Sequence[int]], Iterable[bytes]]
+) -> pd.Series:
+    """For each image that has the same bytes as others the place of the first of these.
+
+    Args:
+        looks: as `_looks_of` gives them; the images that may be the same follow from it.
+        images: reads those; b"" is unknown.
+    """
+    known = looks["bytes"].notna()
+    again = known & looks.duplicated(["bytes", "crc32c"], keep=False)
+    if not known.all():  # of a table that was made again, only the looks are known
+        again |= looks["hash"].notna() & looks.duplicated([*Fingerprint._fields], keep=False)
+    places = looks["place"][again]
+    digests = [hashlib.blake2b(image).digest() if image else None for image in images([*places])]
+    return places.groupby(pd.Series(digests, places.index, object)).transform("min").dropna()
 
 
 def _looks_of(stored: StoredDataset) -> pd.DataFrame:
@@ -158,9 +206,9 @@ def _looks_of(stored: StoredDataset) -> pd.DataFrame:
         rows = record_rows(stored, split, [], names)
         if rows is None:
             raise DatasetError(
-                f"{stored.directory}: its tables do not say what its images look like; only a "
-                "dataset that this version converted has that. `tfrecorder.preview` finds images "
-                "that are the same byte for byte."
+                f"{stored.directory}: its tables do not say what its images look like. A dataset "
+                "of another tool or an earlier version must be converted again; for others, "
+                f"`{command('verify', stored.directory)}` names the damaged table."
             )
         rows = rows.select(names).rename_columns(["row", *SourceOf._fields])
         frame = rows.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)

@@ -24,8 +24,18 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import BASE, POSITION_OF, RECORD_OF, REJECT_OF, source_of
+from tfrecorder.format.plan_columns import (
+    BASE,
+    POSITION_OF,
+    RECORD_OF,
+    REJECT_OF,
+    SourceOf,
+    source_of,
+)
 from tfrecorder.format.tfrecord import frame, read_records
+from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.fingerprint import UNKNOWN
+from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.reading.commits import Commit
@@ -222,6 +232,8 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
                 row[RECORD_OF.warning] = made.warnings.get(number, "")
             warning = row[RECORD_OF.warning]
             outcome = loaded(PlannedRow(number, "", row), frame([data]), record, images, warning)
+            if not stands:
+                outcome = outcome._replace(sources={k: _source(i) for k, i in outcome.images})
             sizes = [row.get(source_of(field).bytes) or 0 for field in fields]
             tally.add_record(outcome._replace(input_bytes=sum(sizes) or outcome.input_bytes))
             rows.append(row)
@@ -239,6 +251,15 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
         assert outcome_of is not None
         tally.add_reject(outcome_of)
     return [*rows, *rejected], tally
+
+
+def _source(image: CheckedImage) -> tuple[int | None, ...]:
+    """What an image says of its file, as `SourceOf`: what it looks like."""
+    fingerprint = UNKNOWN
+    with contextlib.suppress(Reject):  # raw pixels
+        most = image.height * image.width
+        fingerprint = check_image(image.data, max_pixels=most, fingerprints=True).fingerprint
+    return (*(None,) * (len(SourceOf._fields) - len(fingerprint)), *fingerprint)
 
 
 def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:
