@@ -79,6 +79,7 @@ _GUIDES = {
     "benchmark": "read.md#speed",
     "cache": "train-from-a-bucket.md",
     "inspect": "look.md",
+    "duplicates": "look.md#near-copies",
     "preview": "look.md",
     "card": "share.md",
     "export": "share.md",
