@@ -14,6 +14,9 @@ from tfrecorder.images.fingerprint import WAVES
 #: The most bits in which copies differ: 1 of 100 that lost 3 % at two sides has more.
 MOST_BITS = 12
 
+#: In at most so many bits copies differ that were resized or encoded again, and hardly any others.
+SURE_BITS = 4
+
 #: Images that look alike by chance may make up this share of those that are compared by their
 #: pixels.
 _BY_CHANCE = 0.01
@@ -58,7 +61,7 @@ def most_bits(hashes: np.ndarray) -> int:
 
 
 def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np.ndarray:
-    """The pairs of hashes that differ in few bits; beyond 5 bits nearly all of them.
+    """The pairs of hashes that differ in few bits; beyond `SURE_BITS` nearly all of them.
 
     Args:
         hashes: different ones, uint64.
@@ -68,11 +71,15 @@ def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np
     Returns:
         int64 of [pairs, 2]: the places of each pair, ascending.
     """
-    agree = next(agree for agree, most in _AGREE.items() if len(hashes) <= most)
     groups = _groups_of(hashes)
+    if bits <= SURE_BITS:  # then five groups agree, and three of these are in one of two parts
+        agree, parts = 3, [groups[:4], groups[4:]]
+    else:
+        agree, parts = next(a for a, most in _AGREE.items() if len(hashes) <= most), [groups]
+    choices = [itertools.combinations(part, agree) for part in parts]
     size = (WAVES**2 - 1) // _GROUPS
     found = [np.empty(0, np.int64)]
-    for chosen in itertools.combinations(groups, agree):
+    for chosen in itertools.chain(*choices):
         if time.monotonic() > deadline:
             break
         key = np.zeros(len(hashes), np.uint32)

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from tfrecorder.images.close_hashes import bits_between, close_pairs, most_bits
+from tfrecorder.images.close_hashes import (
+    MOST_BITS,
+    SURE_BITS,
+    bits_between,
+    close_pairs,
+    most_bits,
+)
 from tfrecorder.images.likeness import ALIKE, likeness
 
 #: How far the mean of the grey levels may differ between copies, and how many times larger one
@@ -36,8 +42,7 @@ def near_pairs(looks: pd.DataFrame, read: Read, deadline: float = math.inf) -> n
         int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
         alike that copies cannot be told from others.
     """
-    known = looks[looks["hash"].notna()]
-    pairs = _candidates(known[known["deviation"] >= _LEAST], deadline)
+    pairs = _candidates(looks, deadline)
     if pairs is None:
         return None
     if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
@@ -47,8 +52,19 @@ def near_pairs(looks: pd.DataFrame, read: Read, deadline: float = math.inf) -> n
     return _alike(pairs, read, deadline)
 
 
-def _candidates(looks: pd.DataFrame, deadline: float) -> np.ndarray | None:
+def likely_pairs(looks: pd.DataFrame) -> np.ndarray:
+    """The pairs of images that are near copies by their hashes alone, as `near_pairs` gives them.
+
+    Those that were cut are not among them, and there is none if all images look alike.
+    """
+    pairs = _candidates(looks, math.inf, SURE_BITS)
+    return np.empty((0, 2), np.int64) if pairs is None else pairs
+
+
+def _candidates(looks: pd.DataFrame, deadline: float, bits: int = MOST_BITS) -> np.ndarray | None:
     """Pairs of images that may be copies, as far as their looks say; None if all may."""
+    looks = looks[looks["hash"].notna()]
+    looks = looks[looks["deviation"] >= _LEAST]
     hashes, at = np.unique(looks["hash"].to_numpy(np.uint64), return_inverse=True)
     if (most := most_bits(hashes)) < 0:
         return None
@@ -56,7 +72,7 @@ def _candidates(looks: pd.DataFrame, deadline: float) -> np.ndarray | None:
     first = np.full(len(hashes), len(at))
     np.minimum.at(first, at, np.arange(len(at)))
     others = np.flatnonzero(first[at] != np.arange(len(at)))
-    pairs = first[close_pairs(hashes, most, deadline)]
+    pairs = first[close_pairs(hashes, min(most, bits), deadline)]
     pairs = np.concatenate([np.stack([first[at[others]], others], 1), pairs])
     means, deviations = (looks[name].to_numpy(float)[pairs] for name in ("mean", "deviation"))
     alike = np.abs(means[:, 0] - means[:, 1]) <= _MEANS

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
     Report,
     Table,
@@ -23,8 +24,9 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
 from tfrecorder.reading.done_records import DoneRecord, add_up
+from tfrecorder.reading.likely_copies import likely_copies
 from tfrecorder.reading.row_lists import reject_counts
-from tfrecorder.schema.fields import class_field
+from tfrecorder.schema.fields import class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
 
 
@@ -95,6 +97,8 @@ class ConversionResult(Summary, SplitSums, Report):
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
+        near_copies: how many images of the whole dataset likely have near copies, which
+            `tfrecorder.duplicates` compares; near_leaks: those with copies in several splits.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -115,6 +119,8 @@ class ConversionResult(Summary, SplitSums, Report):
     generation: int = 0
     origins: dict[str, int] = field(default_factory=dict)
     updates: int = 0
+    near_copies: int = field(default=0, compare=False)
+    near_leaks: int = field(default=0, compare=False)
     name: str | None = None
     version: str | None = None
 
@@ -193,6 +199,13 @@ class ConversionResult(Summary, SplitSums, Report):
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
                 "pixels as they are stored"
             )
+        if self.near_copies:
+            images = counted(self.near_copies, "image likely has", "images likely have")
+            where = command("duplicates", self.output_dir)
+            notes.append(
+                f"near copies: {images} some, {self.near_leaks:,} across splits; `{where}` "
+                "compares them"
+            )
         if skipped := passed_over_words(self.passed_over):
             notes.append(skipped)
         return notes
@@ -227,6 +240,9 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     totals, labels = add_up(done.values()), class_field(plan.fields)
     history = newest.manifest["history"]
     summary = Summary() if commit is None else plan.summary
+    image, copies = primary_image(plan.fields), (0, 0)
+    if commit is not None and image is not None:
+        copies = likely_copies(output_dir, newest, image)
     return ConversionResult(
         output_dir=output_dir,
         splits=_splits(done),
@@ -239,6 +255,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         generation=newest.number,
         origins=history["origins"],
         updates=history["updates"],
+        near_copies=copies[0],
+        near_leaks=copies[1],
         name=plan.options.get("name"),
         version=plan.options.get("version"),
         **summary.said,
