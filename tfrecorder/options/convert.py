@@ -192,8 +192,8 @@ class ConvertOptions(Options):
     )
     fingerprints: bool = option(
         False,
-        help="Also decode images that the check does not decode (PNG, and all with "
-        "`check='header'`), so that near copies of them are found.",
+        help="Also decode images that the check does not decode, so that near copies of them are "
+        "found. These are PNG, and all with `check='header'`.",
         content=True,
     )
     name: str | None = option(
