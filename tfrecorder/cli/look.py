@@ -92,7 +92,7 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 
 
 @click.command(
-    help="""Print the images that occur more than once in the dataset in DIRECTORY, as CSV.
+    help="""Print images in DIRECTORY that occur twice, as CSV.
 
     Also near copies: resized, encoded again, or cut by up to 3 % at the borders. Only images that
     may be copies are read. Each group has a number; the distance is that from its first image.""",

@@ -29,9 +29,9 @@ class PreviewOptions(RecordOptions):
     seconds: float = option(
         60.0,
         check_seconds,
-        "Seconds, from 0, that the search for duplicates and near copies may take. It compares all "
-        "records by a hash of the image's bytes; if time runs out, the page says how many it "
-        "compared.",
+        "Seconds, from 0, that the search for duplicates may take. It compares all records by a "
+        "hash of the image's bytes, then those that may be near copies; if time runs out, the page "
+        "says how many it compared.",
     )
     seed: int = option(0, Whole(0), "Seed of the random choice.")
     progress: bool | None = option(
