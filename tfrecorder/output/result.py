@@ -97,7 +97,7 @@ class ConversionResult(Summary, SplitSums, Report):
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
-        near_copies: how many images of the whole dataset likely have near copies, which
+        near_copies: how many images of a first conversion likely have near copies, which
             `tfrecorder.duplicates` compares; near_leaks: those with copies in several splits.
         name, version: the dataset's, for TFDS; None if none was given.
     """
@@ -241,7 +241,9 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     history = newest.manifest["history"]
     summary = Summary() if commit is None else plan.summary
     image, copies = primary_image(plan.fields), (0, 0)
-    if commit is not None and image is not None:
+    # An append that read what is known of all records would cost more each time.
+    is_first = commit is not None and history["origins"].keys() == {"conversion"}
+    if is_first and image is not None:
         copies = likely_copies(output_dir, newest, image)
     return ConversionResult(
         output_dir=output_dir,

@@ -72,7 +72,7 @@ def unusable_files(
         yield Finding("unusable_image", rows, name, values, reasons.tolist())
     yield from _outside(table, uris, [size for _, size, _ in outcomes])
     looks = pd.DataFrame([look for *_, look in outcomes], uris.index, dtype="Int64")
-    for first in table.schema.of(Image)[:1]:
+    for first in [name for name in table.schema.of(Image)[:1] if name in uris]:
         yield from _near_copies(uris[first], looks, checked.frame[SPLIT_COLUMN], read)
 
 
