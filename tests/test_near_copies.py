@@ -276,15 +276,14 @@ def test_a_table_that_was_made_again_says_what_images_look_like() -> None:
     pd.testing.assert_frame_equal(tfrecorder.duplicates("out", progress=False), found)
 
 
-def test_a_result_counts_near_copies() -> None:
+def test_the_result_of_a_conversion_counts_near_copies() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     result = tfrecorder.convert(frame[:8], "out", **QUIET)
     assert (result.near_copies, result.near_leaks) == (2, 2)
     words = "near copies: 2 images likely have some, 2 across splits; `tfrecorder duplicates out`"
     assert words in str(result)
-    with_one_more = frame[(frame.index < 8) | frame["image_uri"].str.contains("2-(?:whole|low)")]
-    result = tfrecorder.append(with_one_more, "out", **QUIET)
-    assert (result.near_copies, result.near_leaks) == (3, 2)
+    result = tfrecorder.append(frame, "out", **QUIET)
+    assert result.near_copies == 0  # to count them in all that is there would cost more each time
     Path("photos/again.jpg").write_bytes(Path("photos/0-whole.jpg").read_bytes())
     again = frame[:1].assign(image_uri=["photos/0-whole.jpg"])
     result = tfrecorder.convert(
