@@ -50,6 +50,7 @@ EXTRAS = {
     "all": ALL,
     "dask": ["dask[distributed]>=2024.11"],
     "fsspec": ["fsspec>=2024.6"],
+    "heif": ["pillow-heif>=0.20"],
     "torch": ["torch"],
     "dev": [
         *ALL,
@@ -69,6 +70,7 @@ EXTRAS = {
         "mypy>=1.11",
         "noida-db>=0.2.3",  # a broker that speaks Kafka's protocol, and can be killed
         "pandas-stubs",
+        "pillow-heif>=0.20",
         "psutil>=5.9",
         "py-spy>=0.4",  # for benchmarks
         "pytest>=8",

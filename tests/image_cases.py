@@ -270,6 +270,10 @@ def reencoded(photo: Image.Image) -> dict[str, bytes]:
         "pgm 16 bit": save(wide, "PPM"),
         "pbm": save(photo.convert("1"), "PPM"),
         "avif": save(photo, "AVIF"),
+        "tga": save(photo, "TGA"),
+        "tga gray": save(gray, "TGA"),
+        "tga palette": save(palette, "TGA"),
+        "tga rgba": save(clear, "TGA", compression="tga_rle"),
     }
 
 

@@ -93,6 +93,7 @@ REFUSED = {
     "image_quality": [(0, "from 1 to 100"), (101, "from 1 to 100"), (0.9, "from 1")],
     "apply_exif": [("yes", "True or False")],
     "fingerprints": [("yes", "True or False")],
+    "strip_metadata": [("yes", "True or False")],
     "max_reject_fraction": [
         (-0.1, "from 0 to 1"),
         (1.1, "from 0 to 1"),
@@ -113,6 +114,7 @@ REFUSED = {
     ],
     "stratify": [("yes", "True or False")],
     "split_by": [(5, "give text")],
+    "group_by": [(5, "give text")],
     "name": [
         ("MyFlowers", "such as 'my_flowers'"),
         ("my-flowers", "such as 'my_flowers'"),

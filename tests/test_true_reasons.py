@@ -64,7 +64,6 @@ UNSUPPORTED = {
     "JPEG-LS": (after_start(JPEG, segment(0xF7, bytes(9))), "JPEG-LS"),
     "lossless JPEG": (lossless_jpeg(), "a JPEG of lossless coding"),
     "12-bit JPEG": (lossless_jpeg(12), "JPEG"),
-    "HEIC": (b"\0\0\0\x18ftypheic" + bytes(99), "HEIC"),
     "JPEG 2000": (save(photo(), "JPEG2000"), "JPEG 2000"),
     "JPEG XL": (b"\xff\x0a" + bytes(99), "JPEG XL"),
     "HDR": (b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y 1 +X 1\n", "Radiance HDR"),

@@ -80,7 +80,8 @@ def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Ite
             yield f"column {name!r}, of kind {_words(field)}, is not in the dataset"
             continue
         differs = field.features != there[name].features
-        for setting in ("background_class", "tfds_features"):  # which may change the features too
+        # Those that may change the features too.
+        for setting in ("background_class", "tfds_features", "depth"):
             is_now, was = (getattr(one.kind, setting, False) for one in (field, there[name]))
             if is_now != was:
                 differs = False

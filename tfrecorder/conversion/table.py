@@ -14,7 +14,7 @@ from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
-from tfrecorder.errors import DatasetError, OutputError, ValidationError
+from tfrecorder.errors import DatasetError, OptionError, OutputError, ValidationError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import refuse_foreign, refuse_links, refuse_nested
 from tfrecorder.output.spool import spool_images
@@ -97,6 +97,10 @@ def planned_rows(
         summary: further fields of `Summary`.
     """
     plan, planned = make_plan(checked, table.base, options, kind)
+    deep = [field.column for field in plan.fields if field.depth == 16]
+    if deep and options.image_format in ("jpeg", "raw"):
+        words = f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out."
+        raise OptionError.of("image_format", options.image_format, words)
     remote = plan.remote or (plan.spooled > 0 and not storage.is_local(folder))
     said = summary_of(table, report, **summary)
     return PlannedRows(

@@ -85,6 +85,10 @@ RECORD_OF = RecordOf(*(f"{_PREFIX}record/{name}" for name in RecordOf._fields))
 REJECT_OF = RejectOf(*(f"{_PREFIX}reject/{name}" for name in RejectOf._fields))
 POSITION_OF = PositionOf(*(f"{_PREFIX}stream/{name}" for name in PositionOf._fields))
 
+#: The column of a table, and of a plan that copies, that says what training does not see of a
+#: record's images, as words of `images.reduced`, such as "frames,alpha"; only where there is some.
+REDUCED = f"{_PREFIX}record/reduced"
+
 #: The column of a plan that changes records: what becomes of the record of a row.  SAME: it is
 #: copied.  VALUES: it gets other values, but for its images, masks and boxes.  MADE: it is made
 #: again around the images that it holds.  READ: it is made again from the source's images, as is
@@ -139,7 +143,7 @@ def parquet_options(fields: Sequence[Field]) -> dict[str, Any]:
 
     With checksums: otherwise a flipped byte in a row would look like a fault of its record.
     """
-    few = [BASE, SHARD_SPLIT, RECORD_OF.warning, *REJECT_OF, POSITION_OF.source]
+    few = [BASE, SHARD_SPLIT, RECORD_OF.warning, REDUCED, *REJECT_OF, POSITION_OF.source]
     return {
         "use_dictionary": [*few, *(field.text_key for field in fields if field.text_key)],
         "write_statistics": False,

@@ -5,7 +5,7 @@
 
 An image accepted with check="decode" or "strict" decodes in TensorFlow without error, to the
 recorded shape.  JPEG (`jpeg.py`) and PNG (`png.py`) keep their own bytes; BMP, GIF (first frame),
-WebP, TIFF, PPM/PGM/PBM and AVIF are decoded by Pillow and rewritten as PNG, without loss.
+WebP, TIFF, PPM, TGA, AVIF and HEIC are decoded by Pillow and rewritten as PNG, without loss.
 Nothing here imports TensorFlow or Beam, changes a global setting of Pillow, or depends on one.
 The reasons for a reject are listed in `rejects.py`.
 """
@@ -18,7 +18,7 @@ from tfrecorder.images import formats, jpeg, png
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprint_of, gray_of
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
-from tfrecorder.images.reencode import reencode
+from tfrecorder.images.reencode import REDUCED_TO_8, reencode
 from tfrecorder.images.rejects import Reject
 
 
@@ -35,6 +35,8 @@ class CheckedImage(NamedTuple):
         orientation: the EXIF orientation of the source, 1 to 8.
         warning: the decoder's message if the image is suspect, else None.
         fingerprint: of the source, if it was decoded to see it.
+        reduced: what training will not see of the source, as keys of `reduced.REDUCED`.
+        depth: bits of a channel that readers give: 8 or 16.
     """
 
     data: bytes
@@ -45,6 +47,8 @@ class CheckedImage(NamedTuple):
     orientation: int
     warning: str | None
     fingerprint: Fingerprint = UNKNOWN
+    reduced: tuple[str, ...] = ()
+    depth: int = 8
 
 
 def check_image(
@@ -53,6 +57,7 @@ def check_image(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     room: Room = unlimited,
     fingerprints: bool = False,
+    depth: int = 8,
 ) -> CheckedImage:
     """Checks an image, and turns it into PNG if it is neither JPEG nor PNG.
 
@@ -66,6 +71,7 @@ def check_image(
         room: `room(size)` is held while that many bytes of pixels are in memory, so that
             several threads can share what there is.
         fingerprints: also decode what is not decoded for the check, for its fingerprint.
+        depth: bits of a channel that the schema declares; with 16, an image of 8 is rejected.
 
     Raises:
         Reject: the image cannot be used; `rejects.py` lists the codes.
@@ -88,10 +94,19 @@ def check_image(
         warning, gray = (seen, None) if isinstance(seen, str) else (None, seen)
     else:
         header, warning = png.check(data, max_pixels)
+    reduced = header.reduced
+    if depth == 16:
+        if warning == REDUCED_TO_8:
+            words = "Pillow reads only the upper 8 bits of such a TIFF; save it as a PNG of 16 bits"
+            raise Reject("check", "unsupported", words)
+        if "depth" not in reduced:
+            words = "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16"
+            raise Reject("check", "depth", words)
+        reduced = tuple(word for word in reduced if word != "depth")
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
     if gray is None and fingerprints:
         with room(header.height * header.width * 4):
             gray = gray_of(data)
     fingerprint = UNKNOWN if gray is None else fingerprint_of(gray, header[:2])
-    return CheckedImage(data, kind, *header, warning, fingerprint)
+    return CheckedImage(data, kind, *header[:4], warning, fingerprint, reduced, depth)

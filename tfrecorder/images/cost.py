@@ -45,8 +45,7 @@ def check_netpbm(data: bytes) -> None:
 
 def check_gif(data: bytes) -> None:
     """Rejects a GIF with too many blocks of comments and other extensions before its picture."""
-    flags = data[10] if len(data) > 10 else 0
-    at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
+    at = 13 + _gif_colours(data, 10)
     blocks = comments = 0
     while blocks <= _GIF_BLOCKS:
         match = _GIF_NEXT.search(data, at)
@@ -66,3 +65,27 @@ def check_gif(data: bytes) -> None:
         at += 1
     if blocks > _GIF_BLOCKS:
         raise too_expensive(f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture")
+
+
+def gif_is_animated(data: bytes) -> bool:
+    """Whether a second picture follows the first of a GIF, whose beginning is sound."""
+    at, pictures = 13 + _gif_colours(data, 10), 0
+    while match := _GIF_NEXT.search(data, at):
+        at = match.end()
+        if data[match.start()] == 0x2C:
+            pictures += 1
+            at += 10 + _gif_colours(data, at + 8)
+        elif not match[1]:
+            break
+        while at < len(data) and data[at]:
+            at += 1 + data[at]
+        at += 1
+        if pictures > 1:
+            return True
+    return False
+
+
+def _gif_colours(data: bytes, at: int) -> int:
+    """The bytes of the table of colours that the flags at a place announce."""
+    flags = data[at] if at < len(data) else 0
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0

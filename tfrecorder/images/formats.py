@@ -7,8 +7,7 @@ import re
 from tfrecorder.images.rejects import Reject, unsupported
 
 # The first bytes of images that we read, of images that we do not, and of what people list by
-# mistake.  Left out: formats that Pillow reads by running another program (EPS), and those
-# without a signature (TGA).
+# mistake.  Left out: formats that Pillow reads by running another program (EPS).
 _READ = {
     "jpeg": rb"\xff\xd8\xff",
     "png": rb"\x89PNG\r\n\x1a\n",
@@ -19,9 +18,12 @@ _READ = {
     "tiff": rb"II\*\0|MM\0\*|II\+\0|MM\0\+",
     "ppm": rb"P[1-6][\s#]",
     "avif": rb"....ftypavi[fs]",
+    "heic": rb"....ftyp(?:hei|hev|mif1|msf1)",
+    # Without a signature: no palette or one, the kind, and the bits of a pixel.
+    "tga": rb".(?:\0[\2\3\x0a\x0b]\0{5}.{8}[\x08\x10\x18\x20]"
+    rb"|\x01[\x01\x09]....[\x0f\x10\x18\x20].{8}\x08)[\0-\x3f]",
 }
 _UNSUPPORTED = {
-    "a HEIF image (HEIC)": rb"....ftyp(?:hei|hev|mif1|msf1)",
     "a camera's raw photograph (CR3)": rb"....ftypcrx ",
     "a camera's raw photograph": rb"FUJIFILMCCD-RAW|IIU\0|IIR[OS]|MMOR",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51",
@@ -54,7 +56,8 @@ _KINDS = tuple(_MAGIC)
 
 
 def sniff(data: bytes) -> str:
-    """The format of a file: "jpeg", "png", "bmp", "gif", "webp", "tiff", "ppm" or "avif".
+    """The format of a file: "jpeg", "png", "bmp", "gif", "webp", "tiff", "ppm", "avif",
+    "heic" or "tga".
 
     Raises:
         Reject: no bytes, not an image, or an image in a format that is not read here.

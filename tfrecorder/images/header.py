@@ -13,12 +13,19 @@ _LARGEST_SIDE = 1_000_000  # of a PNG, a limit of libpng; a JPEG's is 65,535
 
 
 class Header(NamedTuple):
-    """What an image says about itself: `channels` as TensorFlow counts them; EXIF orientation."""
+    """What an image says about itself.
+
+    Attributes:
+        channels: as TensorFlow counts them.
+        orientation: of EXIF.
+        reduced: what training will not see of it, as keys of `reduced.REDUCED`.
+    """
 
     height: int
     width: int
     channels: int
     orientation: int
+    reduced: tuple[str, ...] = ()
 
 
 def check_size(height: int, width: int, samples: int, max_pixels: int | None) -> None:

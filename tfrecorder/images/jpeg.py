@@ -28,6 +28,7 @@ from tfrecorder.images.jpeg_scans import (
     too_many_segments,
 )
 from tfrecorder.images.memory import Room, is_limited, unlimited
+from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported
 
 _OTHER_FRAMES = {
@@ -102,7 +103,7 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
 
 def _read_frame(data: bytes) -> tuple[Header, int, int]:
     """The header, the frame's components (4 for CMYK, where channels is 3), and where it begins."""
-    at, exif = 2, None
+    at, exif, profile = 2, None, b""
     for _ in range(SEGMENTS):
         match = _MARKER.search(data, at)
         at = len(data) if match is None else match.end() - 1
@@ -113,6 +114,8 @@ def _read_frame(data: bytes) -> tuple[Header, int, int]:
             length = data[at + 1] << 8 | data[at + 2]
             if marker == 0xE1 and exif is None and data[at + 3 : at + 9] == b"Exif\0\0":
                 exif = data[at + 9 : at + 1 + length]
+            if marker == 0xE2 and not profile and data[at + 3 : at + 15] == b"ICC_PROFILE\0":
+                profile = data[at + 17 : at + 1 + length]  # of several parts, the first
             at += 1 + max(length, 2)
         elif 0xC0 <= marker <= 0xCF:
             break
@@ -126,7 +129,11 @@ def _read_frame(data: bytes) -> tuple[Header, int, int]:
     else:
         raise too_many_segments()
     height, width, components = _parse_frame(data, at)
-    return Header(height, width, min(components, 3), exif_orientation(exif or b"")), components, at
+    reduced: tuple[str, ...] = ("cmyk",) if components == 4 else ()
+    if profile and not reduced and not is_srgb(profile):
+        reduced = ("profile",)
+    orientation = exif_orientation(exif or b"")
+    return Header(height, width, min(components, 3), orientation, reduced), components, at
 
 
 def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:

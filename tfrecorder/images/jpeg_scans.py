@@ -32,7 +32,7 @@ SEGMENTS = 100_000
 #: Frames: baseline, extended, progressive; the same with arithmetic coding.
 FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 _PROGRESSIVE = frozenset((0xC2, 0xCA))
-_SCAN, _END = 0xDA, 0xD9
+_SCAN, END = 0xDA, 0xD9
 
 # What ends a scan's data: not a stuffed zero, a restart, or a fill byte.
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
@@ -50,7 +50,7 @@ def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
             return
         marker, at = match[1][0], match.end()
         yield marker, at
-        if marker == _END:
+        if marker == END:
             return
         at += max(int.from_bytes(data[at : at + 2], "big"), 2)
     raise too_many_segments()

@@ -29,7 +29,8 @@ class Picture:
         antialias: average the pixels that fall together.
         augment: take a random part, mirrored in half of the cases.
         dtype: of the pixels.
-        value_range: what 0 and 255 become.
+        value_range: what 0 and the highest stored value become.
+        depth: bits of a stored channel, 8 or 16.
     """
 
     channels: int
@@ -41,6 +42,17 @@ class Picture:
     augment: bool
     dtype: str
     value_range: tuple[float, float]
+    depth: int = 8
+
+    @property
+    def highest(self) -> int:
+        """The highest value of a stored channel."""
+        return 2**self.depth - 1
+
+    @property
+    def keeps_values(self) -> bool:
+        """True if pixels are whole numbers, as they are stored."""
+        return self.dtype.startswith("uint")
 
     @property
     def shape(self) -> tuple[int | None, int | None, int]:

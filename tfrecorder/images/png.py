@@ -12,6 +12,7 @@ Source: the PNG specification (W3C, third edition): 5 chunks, 7.2 scanlines, 8 i
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.header import Header, check_size, exif_orientation
+from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported
 
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
@@ -50,6 +52,7 @@ _CHUNKS, _CHUNK_BYTES = 50_000, 1024
 # The most pieces of inflated data, likewise; each takes 2 us.  Pieces are smaller than these bytes
 # only if the stream declares a window smaller than it might need.
 _PIECES, _PIECE_BYTES = 200_000, 128
+_PROFILE = 1 << 14  # bytes of a colour profile that are looked at
 _SMALL_FEED = 4096  # what libpng gives zlib at a time
 
 
@@ -80,12 +83,12 @@ def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
     """
     frame = _read_frame(data, max_pixels)
     walk = _Walk(frame)
-    for kind, chunk, end in _chunks(data):
+    for kind, chunk, end in chunks(data):
         walk.visit(kind, chunk)
         if kind == b"IEND":
             if end < len(data):
                 walk.complain("there are bytes after the IEND chunk")
-            return _header(frame, walk.transparent, walk.orientation), walk.complaint
+            return _header(frame, walk), walk.complaint
     raise Reject("check", "truncated", "the PNG has no IEND chunk")
 
 
@@ -98,24 +101,31 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
     frame = _read_frame(data, max_pixels)
     walk = _Walk(frame)
     try:
-        for kind, chunk, _ in _chunks(data):
+        for kind, chunk, _ in chunks(data):
             if kind in (b"IDAT", b"IEND"):
                 break
-            if kind in (b"PLTE", b"tRNS", b"eXIf"):
+            if kind in (b"PLTE", b"tRNS", b"eXIf", b"iCCP", b"acTL"):
                 walk.visit(kind, chunk)
     except Reject as reject:
         if reject.code == "too_expensive":
             raise
         # Damage after IHDR does not matter for the header.
-    return _header(frame, walk.transparent, walk.orientation)
+    return _header(frame, walk)
 
 
-def _header(frame: _PngFrame, transparent: bool, orientation: int) -> Header:
+def _header(frame: _PngFrame, walk: _Walk) -> Header:
     """TensorFlow expands a palette to RGB or RGBA, and ignores tRNS without a palette."""
     channels = _SAMPLES[frame.color]
     if frame.color == _PALETTE:
-        channels = 4 if transparent else 3
-    return Header(frame.height, frame.width, channels, orientation)
+        channels = 4 if walk.transparent else 3
+    found = {
+        "depth": frame.depth == 16,
+        "frames": walk.animated,
+        "alpha": walk.transparent or frame.color in (_GRAY_ALPHA, _RGBA),
+        "profile": not is_srgb(walk.profile) if walk.profile else False,
+    }
+    reduced = tuple(word for word, is_so in found.items() if is_so)
+    return Header(frame.height, frame.width, channels, walk.orientation, reduced)
 
 
 def _damaged(detail: str) -> Reject:
@@ -141,7 +151,7 @@ def _read_frame(data: bytes, max_pixels: int | None) -> _PngFrame:
     return _PngFrame(width, height, depth, color, interlace == 1)
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview, int]]:
+def chunks(data: bytes) -> Iterator[tuple[bytes, memoryview, int]]:
     """Each chunk from IHDR on: its kind; its kind, content and checksum as bytes; its end."""
     view = memoryview(data)
     at, left = 8, _CHUNKS + len(data) // _CHUNK_BYTES
@@ -166,12 +176,15 @@ class _Walk:
 
     Attributes:
         transparent: a valid tRNS chunk was seen.
+        animated: an acTL chunk tells of further pictures.
+        profile: the beginning of the colour profile; empty without one.
         orientation: that of an eXIf chunk; 1 without one.
         complaint: the first thing that libpng only warns about; None if there is none.
     """
 
     def __init__(self, frame: _PngFrame) -> None:
-        self.transparent = False
+        self.transparent = self.animated = False
+        self.profile = b""
         self.orientation = 1
         self.complaint: str | None = None
         self._frame = frame
@@ -200,6 +213,12 @@ class _Walk:
             self._visit_transparency(content)
         elif kind == b"eXIf":
             self.orientation = exif_orientation(bytes(content))
+        elif kind == b"acTL":
+            self.animated = int.from_bytes(content[:4], "big") > 1
+        elif kind == b"iCCP":
+            packed = bytes(content).partition(b"\0")[2][1:]
+            with contextlib.suppress(zlib.error):
+                self.profile = zlib.decompressobj().decompress(packed, _PROFILE)
         elif kind == b"IHDR":
             if self._last:
                 raise _damaged("has two IHDR chunks")

@@ -17,13 +17,16 @@ from PIL import (
     Image,
     ImageFile,
     PpmImagePlugin,
+    TgaImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
 )
 
+from tfrecorder.errors import install
 from tfrecorder.images import cost, png, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.memory import Room, is_limited, unlimited
+from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported, words_of
 
 _PLUGINS = {
@@ -33,6 +36,7 @@ _PLUGINS = {
     "tiff": TiffImagePlugin.TiffImageFile,
     "ppm": PpmImagePlugin.PpmImageFile,
     "avif": AvifImagePlugin.AvifImageFile,
+    "tga": TgaImagePlugin.TgaImageFile,
 }
 
 #: Checks made before Pillow is called.
@@ -48,6 +52,9 @@ _IN_PYTHON = {
     "ppm": "a PGM or PPM of other than 8 bits, or 16 in grey",
     "bmp_rle": "a BMP with run lengths",
 }
+
+#: What is silent about damage if Pillow is told to load truncated images; other decoders raise.
+_SILENT = ("raw", "gif", "tga_rle")
 
 #: Pillow's words for a kind of file that it does not decode.
 _NOT_DECODED = re.compile(
@@ -81,6 +88,9 @@ _PNG_MODES = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))
 _CONVERSIONS = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA", "I;16B": "I", "I;16L": "I"}
 # On photographs the highest level saves 1 % more than the lowest, and takes twice the time.
 _COMPRESS_LEVEL = 1
+
+#: The complaint over an image of which Pillow keeps only the upper 8 bits.
+REDUCED_TO_8 = "the samples are wider than 8 bits; only the upper 8 were kept"
 
 # `warnings.catch_warnings` is not thread safe: two threads that leave it in the wrong order would
 # leave the filter in place for good.
@@ -129,7 +139,7 @@ def _reencode(
     data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
 ) -> tuple[bytes, Header, str | None]:
     try:
-        image, orientation, warning = _decode(data, kind, max_pixels, take_room)
+        image, orientation, unseen, warning = _decode(data, kind, max_pixels, take_room)
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
@@ -138,7 +148,8 @@ def _reencode(
         raise _as_reject(error, kind, data) from None
     encoded = as_png(image)
     header = png.read_header(encoded, None)
-    return encoded, header._replace(orientation=orientation), warning
+    reduced = tuple(dict.fromkeys((*header.reduced, *unseen)))
+    return encoded, header._replace(orientation=orientation, reduced=reduced), warning
 
 
 def as_png(image: Image.Image) -> bytes:
@@ -158,38 +169,58 @@ def as_png(image: Image.Image) -> bytes:
 
 def _decode(
     data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
-) -> tuple[Image.Image, int, str | None]:
-    """The decoded first frame, its orientation, and a complaint.
+) -> tuple[Image.Image, int, list[str], str | None]:
+    """The decoded first frame, its orientation, what it does not hold, and a complaint.
 
     The plugin is called by name, not through `Image.open`, which would try other formats and
     check the size against the user's global limit.
     """
     with _quiet():
-        image = _PLUGINS[kind](io.BytesIO(data))
+        image = _plugin(kind)(io.BytesIO(data))
         check_size(image.height, image.width, len(image.getbands()), max_pixels)
         if image.tile and (what := _IN_PYTHON.get(image.tile[0].codec_name)):
             raise unsupported(what)
         take_room(image.height * image.width)
         orientation = _orientation(image)
         warning = _reduced(image)
+        unseen = list(_unseen(image, kind, data, warning))
         if kind == "tiff":  # its tags are still being read, with warnings, while it loads
             _load(image, data)
     if kind != "tiff":
         _load(image, data)
-    elif orientation in _TURNS_BACK:
-        return image.transpose(_TURNS_BACK[orientation]), orientation, warning
-    return image, orientation, warning
+    turned = kind == "tiff" and orientation in _TURNS_BACK
+    pixels = image.transpose(_TURNS_BACK[orientation]) if turned else image
+    return pixels, orientation, unseen, warning
+
+
+def _plugin(kind: str) -> Callable[[io.BytesIO], ImageFile.ImageFile]:
+    """What opens a format; for HEIC, it is of another package than Pillow.
+
+    Raises:
+        Reject: that package is not installed.
+    """
+    if kind != "heic":
+        return _PLUGINS[kind]
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        words = f"a HEIF image (HEIC) is read only with another package: `{install('heif')}`"
+        raise Reject("check", "unsupported", words) from None
+    return HeifImageFile
 
 
 def _load(image: ImageFile.ImageFile, data: bytes) -> None:
     """Decodes the pixels, and raises for damage even if the process has Pillow ignore it."""
     if ImageFile.LOAD_TRUNCATED_IMAGES:
-        # With this flag `load` is silent about damage to raw and GIF data (other decoders still
-        # raise; WebP's and AVIF's tile is the decoded image).  `frombytes` ignores the flag.
+        if image.format == "HEIF":
+            from pillow_heif import open_heif
+
+            _ = open_heif(io.BytesIO(data)).data  # raises, where `load` is silent
+        # WebP's and AVIF's tile is the decoded image.  `frombytes` ignores the flag.
         for decoder, extents, offset, args in image.tile:
-            if decoder in ("raw", "gif") and extents and image.format not in ("WEBP", "AVIF"):
+            if decoder in _SILENT and extents and image.format not in ("WEBP", "AVIF"):
                 size = (extents[2] - extents[0], extents[3] - extents[1])
-                mode = image.mode if decoder == "raw" else "L"
+                mode = "L" if decoder == "gif" else image.mode
                 Image.frombytes(mode, size, data[offset:], decoder, args)
     image.load()
 
@@ -198,17 +229,32 @@ def _orientation(image: ImageFile.ImageFile) -> int:
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         value = image.getexif().get(0x0112, 1)  # where Pillow itself looks when it turns a TIFF
         return value if value in range(1, 9) else 1
-    return exif_orientation(image.info.get("exif", b"").removeprefix(b"Exif\0\0"))
+    exif = image.info.get("exif") or b""  # None in HEIC without any
+    return exif_orientation(exif.removeprefix(b"Exif\0\0"))
 
 
 def _reduced(image: ImageFile.ImageFile) -> str | None:
     """A complaint if Pillow keeps only the upper 8 bits of wider samples."""
-    bits = 8
+    bits = image.info.get("bit_depth", 8)  # of HEIC
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = max(image.tag_v2.get(258, (1,)))
     if bits > 8 and not image.mode.startswith(("I", "F")):
-        return "the samples are wider than 8 bits; only the upper 8 were kept"
+        return REDUCED_TO_8
     return None
+
+
+def _unseen(
+    image: ImageFile.ImageFile, kind: str, data: bytes, warning: str | None
+) -> Iterator[str]:
+    """What a PNG of the first frame does not hold, as keys of `reduced.REDUCED`."""
+    if warning:
+        yield "depth"
+    if cost.gif_is_animated(data) if kind == "gif" else getattr(image, "is_animated", False):
+        yield "frames"
+    if image.mode == "CMYK":
+        yield "cmyk"
+    elif (profile := image.info.get("icc_profile")) and not is_srgb(profile):
+        yield "profile"
 
 
 def _for_png(image: Image.Image) -> Image.Image:

@@ -6,12 +6,13 @@ stage "check", or to "convert" if unsupported pixels are found while an image is
     empty               no bytes
     invalid             the schema's `validator` raised an exception
     not_an_image        not a known image format (an HTML error page, JSON, ...)
-    unsupported         a sound image of a kind that TensorFlow or PNG cannot hold: HEIC, SVG, raw
+    unsupported         a sound image of a kind that TensorFlow or PNG cannot hold: SVG, raw
                         photographs, lossless or 12-bit JPEG, floating-point TIFF, ...
     truncated           the file ends too early
     damaged             the file contradicts itself, or the decoder gives up
     too_large           more than `max_pixels` or `max_bytes`, or more than TensorFlow decodes
     too_expensive       it would take far longer to decode than others of its size
+    depth               an image of 8 bits where the schema declares 16
     suspect             check="strict" only: it decodes, but a decoder complains
     mask_size           a mask whose size differs from its image's
     mask_format         a mask that is a JPEG, whose pixels are not exact classes

@@ -12,6 +12,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image, ImageOps
 
+from tfrecorder.images import deep_png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
 from tfrecorder.images.memory import Room, unlimited
@@ -142,9 +143,24 @@ def transform_image(
     geometry = geometry_of(image.height, image.width, orientation, transform)
     if not geometry.changes and transform.format in ("keep", image.format):
         return image, geometry
-    with room(image.height * image.width * 4):
+    with room(image.height * image.width * (4 if image.depth == 8 else 24)):
+        if image.depth == 16:
+            return _of_16_bits(image, geometry, transform), geometry
         pixels = _render(_decoded(image, geometry), geometry, Image.Resampling.BILINEAR)
         return _encoded(pixels, image, transform), geometry
+
+
+def _of_16_bits(image: CheckedImage, geometry: Geometry, transform: Transform) -> CheckedImage:
+    """A PNG of 16 bits as it will be stored, which is a PNG too: each channel as floats."""
+    planes = np.moveaxis(deep_png.decode(image.data), 2, 0).astype(np.float32)
+    rendered = [_render(Image.fromarray(p), geometry, Image.Resampling.BILINEAR) for p in planes]
+    pixels = np.stack([np.asarray(plane) for plane in rendered], 2)
+    return image._replace(
+        data=deep_png.encode(np.rint(pixels).astype(np.uint16)),
+        height=pixels.shape[0],
+        width=pixels.shape[1],
+        orientation=1 if transform.upright else image.orientation,
+    )
 
 
 def transform_mask(mask: Image.Image, geometry: Geometry) -> Image.Image:
@@ -199,14 +215,11 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         out = io.BytesIO()
         pixels.save(out, form, quality=transform.quality)  # which PNG has none of
         data = out.getvalue()
-    channels = len(pixels.getbands())
-    return CheckedImage(
-        data,
-        form,
-        pixels.height,
-        pixels.width,
-        channels,
-        1 if transform.upright else image.orientation,
-        image.warning,
-        image.fingerprint,
+    return image._replace(
+        data=data,
+        format=form,
+        height=pixels.height,
+        width=pixels.width,
+        channels=len(pixels.getbands()),
+        orientation=1 if transform.upright else image.orientation,
     )

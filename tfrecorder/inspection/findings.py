@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tfrecorder.display.tables import counted
+from tfrecorder.images.reduced import reduced_in_words
 from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
 from tfrecorder.inspection.record_values import RecordView
@@ -137,8 +138,10 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{images} with a decoder's warning.", "rejects")
     if info.oriented:
         images = counted(info.oriented, "image carries", "images carry")
-        words = "an EXIF orientation, which training does not apply"
+        words = "an EXIF orientation, which training does not apply: `apply_exif=True` does"
         yield Remark(f"{images} {words}.", "images")
+    for words in reduced_in_words(info.reduced).values():
+        yield Remark(f"{words}.", "images")
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:

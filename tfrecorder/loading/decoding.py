@@ -84,6 +84,8 @@ def decode_mask(encoded: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = 
 
 
 def _decode_at(ratio: int, encoded: tf.Tensor, picture: Picture) -> tf.Tensor:
+    if picture.depth == 16:
+        return tf.io.decode_png(encoded, picture.channels, tf.uint16)
     # This operation reads PNG too, always in full size, whatever the ratio.
     return tf.io.decode_jpeg(
         encoded,
@@ -202,7 +204,7 @@ def _random_part(
         return cut(_decode_at(1, encoded, picture), where)
 
     scale = picture.scale_of(where.part, tf)
-    if picture.channels == 4:  # no JPEG has four
+    if picture.channels == 4 or picture.depth == 16:  # no JPEG has four, or 16 bits
         pixels = of_other()
     else:
         pixels = tf.cond(_is_jpeg(encoded), lambda: _at_ratio(scale, of_jpeg), of_other)
@@ -210,9 +212,10 @@ def _random_part(
 
 
 def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:
-    if picture.dtype == "uint8":
-        # Resized values stay within 0 to 255, so the cast never wraps around.
-        return pixels if pixels.dtype == tf.uint8 else tf.cast(pixels + 0.5, tf.uint8)
+    if picture.keeps_values:
+        # Resized values stay within those that are stored, so the cast never wraps around.
+        same = pixels.dtype == picture.dtype
+        return pixels if same else tf.cast(pixels + 0.5, picture.dtype)
     low, high = picture.value_range
-    scaled = tf.cast(pixels, tf.float32) * ((high - low) / 255) + low
+    scaled = tf.cast(pixels, tf.float32) * ((high - low) / picture.highest) + low
     return tf.cast(scaled, picture.dtype)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfrecorder.loading.options import LoadOptions, caches_pixels
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.element_spec import picture_of
 
 #: Used if nothing better is known.
 _DECODED_TO_ENCODED = 8
@@ -32,7 +33,8 @@ def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> floa
     height, width = options.size or stored.image_shape[:2]
     if height is None or width is None:
         return record_bytes(stored, split) * _DECODED_TO_ENCODED
-    return height * width * stored.image_shape[2] * tf.as_dtype(options.dtype).size
+    dtype = picture_of(stored.image_shape, options, depth=stored.depth).dtype
+    return height * width * stored.image_shape[2] * tf.as_dtype(dtype).size
 
 
 def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
@@ -40,7 +42,7 @@ def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> f
     if not options.decode or stored.sides is None:
         return image_bytes(stored, split, options)
     (_, shorter), (_, longer) = stored.sides
-    return shorter * longer * stored.image_shape[2]
+    return shorter * longer * stored.image_shape[2] * stored.depth // 8
 
 
 def element_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:

@@ -136,6 +136,15 @@ class ConvertOptions(Options):
         content=True,
         metavar="COLUMN",
     )
+    group_by: str | None = option(
+        None,
+        text,
+        "A column: rows with the same value become one record, such as all captions of an image. "
+        "Columns of lists, such as `Text(shape=(None,))`, gather their values; all others must "
+        "agree.",
+        content=True,
+        metavar="COLUMN",
+    )
     check: str = option(
         "decode",
         OneOf(*CHECKS),
@@ -194,6 +203,12 @@ class ConvertOptions(Options):
         False,
         help="Also decode images that the check does not decode, so that near copies of them are "
         "found. These are PNG, and all with `check='header'`.",
+        content=True,
+    )
+    strip_metadata: bool = option(
+        False,
+        help="Cut EXIF (but for the orientation), XMP and comments out of JPEG and PNG; the pixels "
+        "stay as they are encoded.",
         content=True,
     )
     name: str | None = option(
@@ -343,13 +358,13 @@ class ConvertOptions(Options):
         if isinstance(self.image_size, tuple):
             chosen["image_size"] = list(self.image_size)
         # These only if they are used: most datasets name none of them.
-        optional = (*_OF_DIVISION, "name", "schema", "fingerprints")
-        unused = {name for name in optional if not chosen[name]}
+        unused = {name for name in (*_OF_DIVISION, *_RARE) if not chosen[name]}
         unused |= set() if self.transforms else {*_OF_TRANSFORMS}
         return {name: value for name, value in chosen.items() if name not in unused}
 
 
 _OF_DIVISION = ("splits", "stratify", "split_by")
+_RARE = ("name", "schema", "fingerprints", "group_by", "strip_metadata")
 _OF_TRANSFORMS = (
     "image_size",
     "short_side",

@@ -48,6 +48,7 @@ class _Records(_Shards, _Rows, total=False):
     image_quality: int
     apply_exif: bool
     fingerprints: bool
+    strip_metadata: bool
 
 
 class _Runners(TypedDict, total=False):
@@ -61,6 +62,7 @@ class _Runners(TypedDict, total=False):
 
 class _Validated(TypedDict, total=False):
     base: Path | None
+    group_by: str | None
     warnings: str | Sequence[str]
 
 

@@ -169,14 +169,15 @@ class ReadOptions(RecordOptions):
     dtype: str = option(
         "uint8",
         _check_dtype,
-        "Type of the pixels: uint8, float32, float16 or bfloat16.",
+        "Type of the pixels: uint8 (uint16 where the schema has `Image(depth=16)`), float32, "
+        "float16 or bfloat16.",
         normal=name_of_dtype,
     )
     value_range: tuple[float, float] | None = option(
         None,
         _check_value_range,
-        "What pixels of 0 and 255 become, such as `value_range=(-1, 1)`. Default: (0, 1) for "
-        "floats; uint8 stays as it is.",
+        "What pixels of 0 and 255 (65,535 of 16 bits) become, such as `value_range=(-1, 1)`. "
+        "Default: (0, 1) for floats; whole numbers stay as they are.",
     )
     decode: bool = option(
         True, help="Decode the images; `decode=False` gives the stored bytes of each."

@@ -19,6 +19,7 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
 from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.summary import Summary, left_out_words
@@ -86,6 +87,8 @@ class ConversionResult(Summary, SplitSums, Report):
         rejects: rejected rows by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
+        reduced: images of which training does not see all, by what: "depth" (16 bits), "frames",
+            "alpha", "cmyk" or "profile" (of colours).
         retries: further attempts to read images, after failures that passed.
         input_bytes: the size of the image files that became records.
         class_names: by integer; for integer labels, the numbers as text; None without labels.
@@ -109,6 +112,7 @@ class ConversionResult(Summary, SplitSums, Report):
     rejects: dict[str, int] = field(default_factory=dict)
     suspects: int = 0
     oriented: int = 0
+    reduced: dict[str, int] = field(default_factory=dict)
     retries: int = 0
     input_bytes: int = 0
     class_names: tuple[str, ...] | None = None
@@ -197,7 +201,7 @@ class ConversionResult(Summary, SplitSums, Report):
             notes.append(
                 f"orientation: {counted(self.oriented, 'image carries', 'images carry')} an EXIF "
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
-                "pixels as they are stored"
+                "pixels as they are stored; `apply_exif=True` turns them"
             )
         if self.near_copies:
             images = counted(self.near_copies, "image likely has", "images likely have")
@@ -206,6 +210,7 @@ class ConversionResult(Summary, SplitSums, Report):
                 f"near copies: {images} some, {self.near_leaks:,} across splits; `{where}` "
                 "compares them"
             )
+        notes += [f"{what}: {words}" for what, words in reduced_in_words(self.reduced).items()]
         if skipped := passed_over_words(self.passed_over):
             notes.append(skipped)
         return notes
@@ -251,6 +256,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         rejects=reject_counts(output_dir) if commit is None and totals.rejects else totals.reasons,
         suspects=totals.suspects,
         oriented=totals.oriented,
+        reduced=reduced_of(totals.reduced, newest.manifest["image_shapes"].values()),
         retries=totals.retries,
         input_bytes=totals.input_bytes,
         class_names=labels.class_names if labels else None,

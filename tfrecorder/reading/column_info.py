@@ -21,8 +21,8 @@ class ColumnInfo:
 
     Attributes:
         kind: its word in a schema file, such as "image" or "number".
-        dtype: "uint8" for pixels, "int64" for classes, "float32" for boxes, "string" for texts,
-            bytes and files; for numbers as in the schema.
+        dtype: "uint8" or "uint16" for pixels, "int64" for classes, "float32" for boxes, "string"
+            for texts, bytes and files; for numbers as in the schema.
         shape: () is one value, (None,) a list of any length; for images and masks height, width
             and channels, None where they differ.
         num_classes: of labels and of boxes with labels; None for others.
@@ -45,7 +45,7 @@ def _column(field: Field, stored: StoredDataset) -> ColumnInfo:
     kind = field.kind
     dtype, shape = "int64", tuple[int | None, ...]()
     if isinstance(kind, Image):
-        dtype, shape = "uint8", _pixels(field, stored)
+        dtype, shape = f"uint{field.depth}", _pixels(field, stored)
     elif isinstance(kind, Mask):
         dtype, shape = "uint8", (*_pixels(image_of(field, stored.fields), stored)[:2], 1)
     elif isinstance(kind, Boxes):

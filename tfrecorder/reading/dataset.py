@@ -96,6 +96,12 @@ class StoredDataset:
         """(height, width, channels) of the images under `image_key`, None where they differ."""
         return self.shape_of(self.image_key)
 
+    @property
+    def depth(self) -> int:
+        """Bits of a channel of the images under `image_key`."""
+        first = primary_image(self.fields)
+        return first.depth if first else 8
+
     def shape_of(self, key: str) -> Shape:
         """(height, width, channels) of the images under a key, None where they differ."""
         return self.shapes.get(key, (None, None, 3))

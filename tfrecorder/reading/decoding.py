@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import simplejpeg
 from PIL import Image
 
 from tfrecorder.errors import OptionError
-from tfrecorder.images import geometry
+from tfrecorder.images import deep_png, geometry
 from tfrecorder.images.picture import TRIMMED, Picture, ratio_of
 from tfrecorder.reading.resizing import nearest, resize
 from tfrecorder.reading.scratch import filled
@@ -29,7 +31,7 @@ Encoded = bytes | memoryview
 
 
 def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
-    """The pixels of one JPEG or PNG, uint8 of [height, width, channels].
+    """The pixels of one JPEG or PNG, uint8 or uint16 of [height, width, channels].
 
     The thread reuses their memory for the next image: copy what you want to keep.
 
@@ -43,7 +45,7 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     """
     shape = _jpeg_shape(data)
     if shape is None:
-        pixels = _by_pillow(data, picture.channels)
+        pixels = (_deep if picture.depth == 16 else _by_pillow)(data, picture.channels)
         return _fit(pixels, 1, picture, (pixels.shape[0], pixels.shape[1]), drawn)
     ratio, part = 1, None
     if picture.size is not None:
@@ -115,11 +117,12 @@ def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.
 
 def write_pixels(pixels: np.ndarray, picture: Picture, out: np.ndarray) -> None:
     """Decoded pixels into an array of `dtype_of(picture.dtype)`."""
-    if picture.dtype == "uint8":
+    if picture.keeps_values:
         out[...] = pixels
         return
     low, high = picture.value_range
-    out[...] = pixels.astype(np.float32) * np.float32((high - low) / 255) + np.float32(low)
+    scale = np.float32((high - low) / picture.highest)
+    out[...] = pixels.astype(np.float32) * scale + np.float32(low)
 
 
 def dtype_of(name: str) -> np.dtype:
@@ -196,20 +199,34 @@ def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> n
     return filled((height, width, picture.channels), fill)
 
 
-def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
-    """Pixels as TensorFlow decodes them: without transparency, and with the upper 8 of 16 bits."""
+def _deep(data: Encoded, channels: int) -> np.ndarray:
+    """Pixels of 16 bits with as many channels as TensorFlow is asked for."""
+    with _in_words():
+        pixels = deep_png.decode(data)
+    if pixels.shape[2] < 3 <= channels:
+        return np.repeat(pixels[:, :, :1], channels, 2)
+    return pixels[:, :, :channels]
+
+
+@contextlib.contextmanager
+def _in_words() -> Iterator[None]:
     try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
-            opened.load()
-            image: Image.Image = opened
-            if opened.mode == "CMYK":
-                image = Image.fromarray(_of_inks(np.asarray(opened), "adobe" in opened.info))
-            elif opened.mode.startswith("I"):
-                image = Image.fromarray((np.asarray(opened) >> 8).astype(np.uint8))
-            pixels = np.asarray(image.convert(_MODES[channels]))
+        yield
     except (OSError, SyntaxError, EOFError) as error:
         words = str(error).partition(" <_io")[0]  # Pillow names its own buffer
         raise ValueError(f"the image cannot be decoded: {words}") from error
+
+
+def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
+    """Pixels as TensorFlow decodes them: without transparency, and with the upper 8 of 16 bits."""
+    with _in_words(), Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
+        opened.load()
+        image: Image.Image = opened
+        if opened.mode == "CMYK":
+            image = Image.fromarray(_of_inks(np.asarray(opened), "adobe" in opened.info))
+        elif opened.mode.startswith("I"):
+            image = Image.fromarray((np.asarray(opened) >> 8).astype(np.uint8))
+        pixels = np.asarray(image.convert(_MODES[channels]))
     return pixels.reshape(*pixels.shape[:2], channels)
 
 

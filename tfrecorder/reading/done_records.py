@@ -26,6 +26,7 @@ class Counts:
         input_bytes: the size of the image files that became records.
         bytes: the size of the shards' files.
         formats: records by image format.
+        reduced: images of which training does not see all, by the words of `images.reduced`.
         retries: how many extra attempts reading the images took.
     """
 
@@ -37,6 +38,7 @@ class Counts:
     input_bytes: int
     bytes: int
     formats: dict[str, int]
+    reduced: dict[str, int] = field(default_factory=dict)
     retries: int = 0
 
     @property
@@ -103,13 +105,16 @@ def add_up(done: Iterable[Counts]) -> Counts:
     sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     formats: Counter[str] = Counter()
+    reduced: Counter[str] = Counter()
     for record in done:
         sums.update({name: getattr(record, name) for name in _SUMMED})
         reasons.update(record.reasons)
         formats.update(record.formats)
+        reduced.update(record.reduced)
     return Counts(
         # By count, then by name: the same for done-records in memory and those read back.
         reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
         formats=dict(sorted(formats.items())),
+        reduced=dict(sorted(reduced.items())),
         **{name: sums[name] for name in _SUMMED},
     )

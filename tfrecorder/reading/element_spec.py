@@ -250,17 +250,17 @@ def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> P
     elif isinstance(field.kind, Image):
         image = field
     key = image.encoded_key if isinstance(image.kind, Image) else ""
-    return picture_of(
-        stored.shape_of(key), options, stored.sides if key == stored.image_key else None
-    )
+    sides = stored.sides if key == stored.image_key else None
+    return picture_of(stored.shape_of(key), options, sides, image.depth)
 
 
 def picture_of(
     shape: Shape,
     options: ReadOptions,
     sides: tuple[tuple[int, int], tuple[int, int]] | None = None,
+    depth: int = 8,
 ) -> Picture:
-    """How to prepare images of this shape, with sides in these ranges."""
+    """How to prepare images of this shape and depth, with sides in these ranges."""
     height, width, channels = shape
     return Picture(
         channels=channels,
@@ -270,8 +270,9 @@ def picture_of(
         resize=options.resize,
         antialias=options.antialias,
         augment=options.augment,
-        dtype=options.dtype,
+        dtype="uint16" if depth == 16 and options.dtype == "uint8" else options.dtype,
         value_range=options.low_high,
+        depth=depth,
     )
 
 

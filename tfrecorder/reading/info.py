@@ -14,6 +14,7 @@ from tfrecorder.display.tables import Report, Table, class_words, counted, one_l
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
@@ -73,6 +74,8 @@ class DatasetInfo(Report):
         rejects: number of rows without a record, by "stage/code".
         suspects: number of records whose image decodes, but with a warning from the decoder.
         oriented: number of records whose image has an EXIF orientation other than upright.
+        reduced: number of images of which training does not see all, by what: "depth" (16 bits),
+            "frames", "alpha", "cmyk" or "profile" (of colours).
         options: of the conversion, by name; empty for datasets of other tools.
         statistics: of the source, by column and split.  Numbers have count, min, max, mean and
             std; other columns have count, distinct and the most frequent values; both have missing,
@@ -99,6 +102,7 @@ class DatasetInfo(Report):
     rejects: Mapping[str, int] = field(default_factory=dict)
     suspects: int = 0
     oriented: int = 0
+    reduced: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     class_counts: Mapping[str, Mapping[str, int]] | None = None
     image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
@@ -218,9 +222,12 @@ class DatasetInfo(Report):
             single, many = "image decodes with a warning", "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
-            words = "carry an EXIF orientation, which training does not apply"
+            words = (
+                "carry an EXIF orientation, which training does not apply: `apply_exif=True` does"
+            )
             single, many = words.replace("carry", "image carries"), f"images {words}"
             notes.append(("orientation", counted(self.oriented, single, many)))
+        notes += reduced_in_words(self.reduced).items()
         if self.card is not None and self.card < max(self.generations):
             remedy = f"`{command('card', self.directory)}` writes it again"
             notes.append(("card", f"older than the dataset: of commit {self.card}; {remedy}"))
@@ -316,6 +323,7 @@ def info(
         rejects=rejects,
         suspects=totals.suspects,
         oriented=totals.oriented,
+        reduced=reduced_of(totals.reduced, stored.shapes.values()),
         options=options,
         statistics=merged(commit.manifest["statistics"] for commit in every),
         columns=columns_of(stored),

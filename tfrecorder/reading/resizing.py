@@ -24,6 +24,9 @@ try:
 except ImportError:
     rust = None
 
+#: In the resizer's list, the types of one to four channels of 16 bits follow this one.
+_U16 = 4
+
 #: A resizer keeps its own buffers, so each thread has one, and what it wrote to last.
 _OF_THREAD = threading.local()
 
@@ -32,7 +35,7 @@ def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.nda
     """Pixels in another size.
 
     Args:
-        pixels: uint8 of [height, width, channels]; 1, 3 or 4 channels.
+        pixels: uint8 or uint16 of [height, width, channels]; 1, 3 or 4 channels.
         size: the wanted height and width.
         antialias: average the pixels that fall together; False is plain bilinear sampling.
     """
@@ -56,18 +59,19 @@ def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
     height, width, channels = pixels.shape
-    source = rust.ImageData(width, height, rust.PixelType(channels), bytes_of(pixels))
-    resizer, target = _of_thread(size, channels)
+    form = rust.PixelType(channels if pixels.dtype == np.uint8 else _U16 + channels)
+    source = rust.ImageData(width, height, form, bytes_of(pixels))
+    resizer, target = _of_thread(size, form)
     resizer.resize(source, target, _rust_options(antialias))
-    return np.frombuffer(target.get_buffer(), np.uint8).reshape(*size, channels)
+    return np.frombuffer(target.get_buffer(), pixels.dtype).reshape(*size, channels)
 
 
-def _of_thread(size: tuple[int, int], channels: int) -> tuple[Any, Any]:
-    """This thread's resizer, and an image of this size to write to."""
-    if getattr(_OF_THREAD, "form", None) != (size, channels):
+def _of_thread(size: tuple[int, int], form: Any) -> tuple[Any, Any]:
+    """This thread's resizer, and an image of this size and type of pixels to write to."""
+    if getattr(_OF_THREAD, "form", None) != (size, form):
         _OF_THREAD.resizer = rust.Resizer()
-        _OF_THREAD.target = rust.ImageData(size[1], size[0], rust.PixelType(channels))
-        _OF_THREAD.form = size, channels
+        _OF_THREAD.target = rust.ImageData(size[1], size[0], form)
+        _OF_THREAD.form = size, form
     return _OF_THREAD.resizer, _OF_THREAD.target
 
 
@@ -88,11 +92,15 @@ def _by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np
     wanted = (size[1], size[0])
     # Each channel alone: for RGBA, Pillow would weight the colours by alpha.
     planes = [Image.fromarray(pixels[:, :, at]) for at in range(channels)]
-    if antialias:
+    if antialias and pixels.dtype == np.uint8:
         resized = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in planes]
         return np.stack([np.asarray(plane) for plane in resized], -1)
     # As floats, which Pillow does not truncate to whole grey levels.
-    along = (width / size[1], 0, 0, 0, height / size[0], 0)
-    form, way = Image.Transform.AFFINE, Image.Resampling.BILINEAR
-    exact = [plane.convert("F").transform(wanted, form, along, way) for plane in planes]
-    return (np.stack([np.asarray(plane) for plane in exact], -1) + 0.5).astype(np.uint8)
+    floats = [plane.convert("F") for plane in planes]
+    if antialias:
+        exact = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in floats]
+    else:
+        along = (width / size[1], 0, 0, 0, height / size[0], 0)
+        form, way = Image.Transform.AFFINE, Image.Resampling.BILINEAR
+        exact = [plane.transform(wanted, form, along, way) for plane in floats]
+    return (np.stack([np.asarray(plane) for plane in exact], -1) + 0.5).astype(pixels.dtype)

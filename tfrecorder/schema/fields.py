@@ -72,7 +72,8 @@ class Field:
             encoded = "bytes" if isinstance(kind, kinds.File) else kind.word
             words = {"encoded": encoded, "format": "text", "filename": "text"}
             if isinstance(kind, kinds.Image):
-                words |= dict.fromkeys(("height", "width", "channels"), "int64")
+                deep = ("depth",) if self.depth == 16 else ()
+                words |= dict.fromkeys(("height", "width", "channels", *deep), "int64")
             return tuple(Feature(f"{key}/{name}", word) for name, word in words.items())
         if isinstance(kind, (kinds.Label, kinds.Labels)):
             shape = () if isinstance(kind, kinds.Label) else (None,)
@@ -136,6 +137,11 @@ class Field:
         """For boxes with a mask for each object, the key of the masks; None if there are none."""
         return next(self._keys("mask"), None) if isinstance(self.kind, kinds.Boxes) else None
 
+    @property
+    def depth(self) -> int:
+        """For an image, the bits of a channel; 8 for any other column."""
+        return self.kind.depth if isinstance(self.kind, kinds.Image) else 8
+
     @cached_property
     def encoded_key(self) -> str:
         """For an image, a mask or a file, the key of its bytes."""
@@ -161,7 +167,7 @@ class Field:
     @cached_property
     def size_keys(self) -> tuple[str, ...]:
         """For an image, the keys of its height, width and channels; empty if there are none."""
-        return tuple(self._keys("int64"))
+        return tuple(self._keys("int64"))[:3]
 
     @cached_property
     def label_key(self) -> str | None:

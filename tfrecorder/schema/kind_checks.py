@@ -53,6 +53,10 @@ def check_max_bytes(size: Any) -> str | None:
     return None if parse_size(size) <= MOST_BYTES else "give at most 1GiB, which a record can hold."
 
 
+def check_depth(depth: Any) -> str | None:
+    return None if depth in (8, 16) else "give 8 or 16, the bits of a channel."
+
+
 def check_validator(value: Any) -> str | None:
     is_one = callable(value) or isinstance(value, str)
     return None if is_one else "give a function of bytes that raises an error for an unusable file."

@@ -15,6 +15,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.schema.keys import BACKGROUND, BOX_COLUMNS
 from tfrecorder.schema.kind_checks import (
     check_columns,
+    check_depth,
     check_dtype,
     check_edges,
     check_label,
@@ -73,8 +74,14 @@ class Split(Kind):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Image(Kind):
-    """The uri of an image."""
+    """The uri of an image.
 
+    Attributes:
+        depth: bits of a channel, 8 or 16.  With 16, PNG and TIFF of 16 bits are kept whole, readers
+            give uint16, and an image of 8 bits is a reject.
+    """
+
+    depth: int = option(8, check_depth, normal=int)
     word = "image"
 
 

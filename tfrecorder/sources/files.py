@@ -32,6 +32,7 @@ from tfrecorder.sources.table import RawTable, Source, TextFile
 IMAGE_ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
     *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
+    *(".avif", ".heic", ".heif", ".tga"),
 )
 
 
@@ -196,11 +197,12 @@ def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
     """
     if source.text is None or not rows:
         return {}
-    path, _, headed, form, _ = source.text
+    path, _, headed, form, _, first = source.text
+    wanted = {row if first is None else int(first[row]): row for row in rows}
     try:
         with open(path, newline="", encoding=form.codec) as file, wide_fields():
-            lines = itertools.islice(_first_lines(file, source.text), max(rows) + headed + 1)
-            return {row: line for row, line in enumerate(lines, -headed) if row in rows}
+            lines = itertools.islice(_first_lines(file, source.text), max(wanted) + headed + 1)
+            return {wanted[row]: line for row, line in enumerate(lines, -headed) if row in wanted}
     except (csv.Error, OSError, UnicodeError):  # such as a cell too large: rows have numbers
         return {}
 

@@ -17,11 +17,12 @@ from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.sources.beside import with_files_beside
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.located import Located, refuse_table_options
 from tfrecorder.sources.metadata import TABLES, read_metadata
 from tfrecorder.sources.parquet import read_parquet
-from tfrecorder.sources.table import RawTable
+from tfrecorder.sources.table import Fault, RawTable
 
 
 def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
@@ -50,7 +51,13 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     refuse_table_options(options, "a folder")
     passed_over["not images"] += len(tables)
     frame = _images_in(source.folder, files, passed_over)
-    return RawTable(frame, source.folder, options.schema, {}, passed_over=passed_over)
+    faults: Sequence[Fault] = ()
+    if options.schema is not None:
+        frame, read, faults = with_files_beside(frame, source.folder, options.schema)
+        passed_over["not images"] -= read
+    return RawTable(
+        frame, source.folder, options.schema, {}, passed_over=passed_over, faults=faults
+    )
 
 
 def _images_in(

@@ -25,6 +25,7 @@ from tfrecorder.sources.content_names import with_contents
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
+from tfrecorder.sources.grouped import grouped
 from tfrecorder.sources.hugging_face import read_dataset
 from tfrecorder.sources.located import Located, located
 from tfrecorder.sources.parquet import read_parquet
@@ -53,7 +54,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
             of Pascal VOC; several such files; or an open file, from which a CSV is read.
 
     Raises:
-        OptionError: columns, base or split_by do not fit the source.
+        OptionError: columns, base, split_by or group_by do not fit the source.
         SourceError: there is no such file, or it cannot be read as a table.
     """
     base = options.base
@@ -77,19 +78,27 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     if not any(name in picked for name in schema.of(Split)):
         holding = (name for name, place in left_out.items() if _holds_splits(frame.iloc[:, place]))
         split_like = next(holding, None)
-    table = pd.DataFrame(picked, index=rows)
+    table, groups = pd.DataFrame(picked, index=rows), _groups(frame, options.split_by)
+    text, faults = raw.text, [*raw.faults]
+    if options.group_by is not None:
+        if raw.cells or raw.faults:
+            words = "it is for tables of texts, such as a frame or a CSV; leave it out."
+            raise OptionError.of("group_by", options.group_by, words)
+        table, first, faults = grouped(table, schema, options.group_by)
+        groups = None if groups is None else groups.iloc[first].set_axis(table.index)
+        text = text and text._replace(rows=first)
     return Source(
         frame=table if raw.typed else with_integers(table, schema),
         base=base or raw.base,
         left_out=tuple(name for name in left_out if name != options.split_by),
         passed_over=raw.passed_over,
         schema=schema,
-        groups=_groups(frame, options.split_by),
+        groups=groups,
         split_like=split_like,
-        text=raw.text,
+        text=text,
         cells=raw.cells,
         typed=raw.typed,
-        faults=raw.faults,
+        faults=faults,
     )
 
 

@@ -63,6 +63,7 @@ class TextFile(NamedTuple):
         headed: it starts with the names of its columns.
         form: how it is written.
         spooled: what keeps the file there, if it came through a pipe.
+        rows: the row of the file that each row of the table begins with; None if it is the same.
     """
 
     path: str
@@ -70,6 +71,7 @@ class TextFile(NamedTuple):
     headed: bool
     form: TextForm
     spooled: object = None
+    rows: np.ndarray | None = None
 
 
 def as_texts(column: pd.Series) -> pa.LargeStringArray | None:

@@ -183,8 +183,10 @@ def _row_check(
                 if name in files:
                     check_file(name, files[name], data)
                     continue
-                is_first = name == images[0]
-                file = check_image(data, options.check, options.max_pixels, budget.room, is_first)
+                is_first, depth = name == images[0], fields[name].depth
+                file = check_image(
+                    data, options.check, options.max_pixels, budget.room, is_first, depth
+                )
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
                     stored_mask(fields[name], file, Placed(of, of, None), budget.room)
                 read[name] = file

@@ -58,7 +58,8 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
             form = forms[key].get("image", {})
             mask = kinds.Mask(tfds_features="useColormap" in form)
             is_image = form or f"{stem}/height" in features  # raw pixels have no form of TFDS's
-            plain = kinds.Image() if is_image else kinds.File()
+            depth = 16 if form.get("dtype") == "uint16" else 8
+            plain = kinds.Image(depth=depth) if is_image else kinds.File()
             kind = mask if "encodingFormat" in form else plain
         elif last == "label" and f"{stem}/text" in features:
             kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()

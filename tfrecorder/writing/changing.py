@@ -27,7 +27,7 @@ from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_re
 from tfrecorder.schema.fields import with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES, File, Image
-from tfrecorder.writing.copying import loaded, record_copier, record_reader
+from tfrecorder.writing.copying import as_noted, loaded, record_copier, record_reader
 from tfrecorder.writing.rows import (
     Dated,
     Loaded,
@@ -88,7 +88,7 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
         made = _sound(without_facts(row_loader(checked, room, held_or_read))(row))
         stored = {one.key for one in kept}
         facts = {key: fact for key, fact in made.sources.items() if key not in stored}
-        return made._replace(sources=facts)
+        return made._replace(sources=facts, images=as_noted(row, made.images))
 
     return change
 

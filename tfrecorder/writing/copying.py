@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from tfrecorder.format.example import Values, parse_example
-from tfrecorder.format.plan_columns import COPY_OF
+from tfrecorder.format.plan_columns import COPY_OF, REDUCED
 from tfrecorder.format.tfrecord import unframe
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
@@ -73,11 +73,24 @@ def loaded(
         stored[0] = key, first._replace(warning=warning or None)
     return Loaded(
         row=row,
-        images=stored,
+        images=as_noted(row, stored),
         parts=parts,
         size=sum(map(len, parts)),
         input_bytes=sum(len(image.data) for _, image in stored),
     )
+
+
+def as_noted(
+    row: PlannedRow, images: Sequence[tuple[str, CheckedImage]]
+) -> list[tuple[str, CheckedImage]]:
+    """Images from a record, the first with all that their files had and training does not see."""
+    text = row.values.get(REDUCED)
+    if text is None:  # then what the records show is all that is known
+        return [*images]
+    words = tuple(text.split(",")) if text else ()
+    return [
+        (key, image._replace(reduced=() if at else words)) for at, (key, image) in enumerate(images)
+    ]
 
 
 def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
@@ -86,5 +99,8 @@ def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
     kind = bytes(features[f"{field.key}/format"][0]).decode()
     height, width, channels = (int(features[key][0]) for key in field.size_keys)
     of_format = {"jpeg": jpeg, "png": png}.get(kind)
-    orientation = 1 if of_format is None else of_format.read_header(data, None).orientation
-    return CheckedImage(data, kind, height, width, channels, orientation, None)
+    if of_format is None:
+        return CheckedImage(data, kind, height, width, channels, 1, None)
+    *_, orientation, reduced = of_format.read_header(data, None)
+    unseen = tuple(word for word in reduced if word != "depth" or field.depth == 8)
+    return CheckedImage(data, kind, height, width, channels, orientation, None, reduced=unseen)

@@ -16,6 +16,7 @@ from tfrecorder.format.plan_columns import (
     CHANGE,
     COPY_OF,
     RECORD_OF,
+    REDUCED,
     REJECT_OF,
     SourceOf,
     parquet_options,
@@ -50,12 +51,16 @@ class Outcomes:
         self._sources = [name for field in files for name in source_of(field)]
         self._cells: list[Any] = []
         self._facts: list[int | None] = []
+        self._reduced: list[str] = []
 
     def __len__(self) -> int:
         return len(self._cells) // len(_OF_ROW)
 
-    def add_record(self, offset: int, size: int, warning: str, sources: Sources) -> None:
+    def add_record(
+        self, offset: int, size: int, warning: str, reduced: Iterable[str], sources: Sources
+    ) -> None:
         self._cells += (offset, size, warning, "", "")
+        self._reduced.append(",".join(reduced))
         self._add_sources(sources)
 
     def add_all(self, sizes: np.ndarray, rows: pa.Table) -> None:
@@ -66,9 +71,12 @@ class Outcomes:
         columns = zip(offsets.tolist(), sizes.tolist(), *texts, strict=True)
         self._cells += itertools.chain.from_iterable(columns)
         self._facts += [None] * (len(self._sources) * len(sizes))
+        there = REDUCED in rows.column_names
+        self._reduced += rows.column(REDUCED).to_pylist() if there else [""] * len(sizes)
 
     def add_reject(self, stage: str, reason: str, sources: Sources) -> None:
         self._cells += (-1, -1, "", stage, reason)
+        self._reduced.append("")
         self._add_sources(sources)
 
     def _add_sources(self, sources: Sources) -> None:
@@ -94,6 +102,9 @@ class Outcomes:
             facts = pa.array(self._facts[at :: len(self._sources)], pa.int64())
             # Of a row that is copied, the source is known from before.
             columns[name] = pc.coalesce(facts, columns[name]) if name in columns else facts
+        columns.pop(REDUCED, None)
+        if any(self._reduced):
+            columns[REDUCED] = pa.array(self._reduced, pa.large_string())
         bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
         if len(bases) == 1:
             columns.pop(BASE, None)

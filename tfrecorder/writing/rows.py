@@ -19,6 +19,7 @@ from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file, format_of
 from tfrecorder.images.fingerprint import UNKNOWN
 from tfrecorder.images.memory import Room
+from tfrecorder.images.metadata import without_metadata
 from tfrecorder.images.object_masks import stored_object_masks
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
@@ -125,8 +126,11 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     transform = transform_of(plan.options)
     first = primary_file(fields)
 
-    def of_image(data: bytes) -> CheckedImage:
-        return check_image(data, check, max_pixels, room, fingerprints)
+    strips = plan.options.get("strip_metadata", False)
+
+    def of_image(data: bytes, depth: int = 8) -> CheckedImage:
+        image = check_image(data, check, max_pixels, room, fingerprints, depth)
+        return without_metadata(image) if strips else image
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         retried: list[None] = []
@@ -157,7 +161,8 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         try:
             for field, (uri, spool, encoded, kind, height, width, channels) in images:
                 file = features.pop(spool, "")
-                source = image = accepted(field, features[uri], file, of_image)
+                judge = partial(of_image, depth=field.depth)
+                source = image = accepted(field, features[uri], file, judge)
                 geometry = None
                 if transform is not None:
                     image, geometry = transform_image(source, transform, room)
@@ -167,6 +172,8 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 features[height] = image.height
                 features[width] = image.width
                 features[channels] = image.channels
+                if field.depth == 16:
+                    features[f"{field.key}/depth"] = 16
             for field, of in masks:
                 file = features.pop(field.spool_key, "")
                 mask = accepted(field, features[field.uri_key], file, of_image)

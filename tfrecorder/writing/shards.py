@@ -225,6 +225,7 @@ class Tally:
         self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
+        self.reduced: Counter[str] = Counter()
         self.classes: Counter[int] = Counter()
         self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
@@ -242,7 +243,9 @@ class Tally:
             classes = outcome.row.values[self._label_key]
             for number in (classes,) if self._has_one else {*classes}:
                 self.classes[number] += 1
-        self.outcomes.add_record(self.bytes, outcome.size, warning, outcome.sources)
+        unseen = [word for _, image in outcome.images for word in image.reduced]
+        self.reduced.update(unseen)
+        self.outcomes.add_record(self.bytes, outcome.size, warning, unseen, outcome.sources)
         self.bytes += outcome.size
         for part in outcome.parts:
             self.crc = google_crc32c.extend(self.crc, part)
@@ -283,7 +286,7 @@ class Tally:
             self.classes.update(flat)
         self.records, self.suspects, self.oriented = old.records, old.suspects, old.oriented
         self.input_bytes, self.formats = old.input_bytes, Counter(old.formats)
-        self.reasons = Counter(old.reasons)
+        self.reasons, self.reduced = Counter(old.reasons), Counter(old.reduced)
         self.shapes = {key: tuple(map(tuple, of_key)) for key, of_key in old.shapes.items()}
         self.sides = tuple(map(tuple, old.sides))
 
@@ -320,6 +323,7 @@ class Tally:
             bytes=self.bytes,
             crc32c=self.crc,
             formats=dict(self.formats),
+            reduced=dict(self.reduced),
             shapes={key: list(map(list, shapes)) for key, shapes in self.shapes.items()},
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
