@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import google_crc32c
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from growing_cases import QUIET
 from PIL import Image, ImageChops, ImageDraw, ImageFont
-from support import PHOTOS
+from support import PHOTOS, invoke
 
 import tfrecorder
 
@@ -274,6 +275,18 @@ def test_a_table_that_was_made_again_says_what_images_look_like() -> None:
     tfrecorder.repair("out", progress=False)
     pd.testing.assert_frame_equal(looks_of("out"), looks)
     pd.testing.assert_frame_equal(tfrecorder.duplicates("out", progress=False), found)
+
+
+def test_the_shell_prints_the_table() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    tfrecorder.convert(frame, "out", **QUIET)
+    printed = invoke("duplicates", "out")
+    assert printed.exit_code == 0, printed.output
+    found = tfrecorder.duplicates("out")
+    assert len(found) > 5
+    pd.testing.assert_frame_equal(
+        pd.read_csv(io.StringIO(printed.stdout)), found, check_dtype=False
+    )
 
 
 def test_the_result_of_a_conversion_counts_near_copies() -> None:

@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tfrecorder.core.checks import flag_or_none
 from tfrecorder.display.bars import Stage, is_shown, record_bar
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
@@ -29,7 +28,6 @@ from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.inspection.record_values import image_of
-from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.stored_records import open_stored, read_numbered
 from tfrecorder.reading.table import record_rows, table_of
@@ -65,7 +63,6 @@ def duplicates(
         >>> found = tfrecorder.duplicates("out")  # doctest: +SKIP
         >>> tfrecorder.remove("out", found[found["group"].duplicated()])  # doctest: +SKIP
     """
-    require(flag_or_none, progress=progress)
     stored = open_stored(directory, at)
     with record_bar(is_shown(progress)) as stage:
         found = find_near_copies(stored, stage)
