@@ -41,6 +41,10 @@ class Counts:
     reduced: dict[str, int] = field(default_factory=dict)
     retries: int = 0
 
+    def values(self) -> dict[str, Any]:
+        """The values as a commit keeps them; `reduced` only if there are such images."""
+        return {name: value for name, value in vars(self).items() if name != "reduced" or value}
+
     @property
     def rejects(self) -> int:
         return sum(self.reasons.values())
@@ -75,7 +79,7 @@ class DoneRecord(Counts):
     classes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:
-        return seal(vars(self), "own_crc32c")
+        return seal(self.values(), "own_crc32c")
 
     @classmethod
     def from_json(cls, data: builtins.bytes) -> DoneRecord:

@@ -7,7 +7,6 @@ opening it nor committing to it reads any manifest but the newest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import google_crc32c
@@ -84,8 +83,8 @@ def manifest_of(
         "kind": plan.kind.value,
         "stated": stated_version(plan, version),
         "own": plan.own,
-        "done": [*map(vars, records)],
-        "totals": asdict(add_up(records)),
+        "done": [record.values() for record in records],
+        "totals": add_up(records).values(),
         "splits": splits,
         "history": history_after(plan, sum(record.records for record in records)),
         "since": numbering.get("since", plan.commit),

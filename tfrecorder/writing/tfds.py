@@ -143,7 +143,7 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
         # Pixels as they are: TFDS treats them as the bytes of an array.
         array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
         return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
-    depth = max(field.depth for field in plan.fields if feature in field.features)
+    depth = max((field.depth for field in plan.fields if feature in field.features), default=8)
     content: dict[str, Any] = {"dtype": f"uint{depth}", "shape": shape}
     if feature.kind == "mask":
         content["encodingFormat"] = "png"
