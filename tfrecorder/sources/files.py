@@ -98,9 +98,10 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
     names = {*COLUMNS, *columns, *needed}
     # Vertex AI writes training-00001-of-00004, which has no ending.
     is_named = bool(os.path.splitext(path)[1])
-    json_lines = path.lower().endswith((".jsonl", ".ndjson")) if is_named else _is_json(copy)
-    headed, stated = False, None
+    json_lines, headed, stated = path.lower().endswith((".jsonl", ".ndjson")), False, None
     try:
+        if not is_named:
+            json_lines = _is_json(copy)
         if json_lines:
             refuse_form(form, "JSON Lines are UTF-8 without a separator")
             frame, stated = read_json_lines(path, copy)
