@@ -67,7 +67,7 @@ def test_a_launch_is_the_same_from_an_installed_wheel_a_script_and_a_notebook(
 
     tfrecorder.convert(SOURCE, "gs://bkt/1", **options)  # from this module, an editable install
     here = staged(bucket)
-    assert len(here) == 2
+    assert {"simplejpeg", "tfrecorder"} <= {name.partition("-")[0] for name in here}
 
     script = tmp_path / "script.py"
     code = textwrap.dedent(LAUNCH.format(source=SOURCE, out="gs://bkt/2", options=options))
@@ -114,13 +114,16 @@ def test_the_workers_get_simplejpeg_for_their_own_platform(tmp_path: Path, machi
     assert f"cpython-{sys.version_info.major}{sys.version_info.minor}-" in library
 
 
-def test_what_draws_masks_goes_with_a_job_that_draws_them(tmp_path: Path) -> None:
-    paths = stage_wheels(str(tmp_path), platform.machine(), masks=True)
-    assert [Path(path).name.partition("-")[0] for path in paths] == [
-        *("simplejpeg", "pycocotools", "tfrecorder")
-    ]
-    with zipfile.ZipFile(paths[1]) as wheel:
-        assert any(name.startswith("pycocotools/_mask") for name in wheel.namelist())
+def test_what_draws_masks_and_reads_heic_goes_with_the_job(tmp_path: Path) -> None:
+    libraries = {"pycocotools": "pycocotools/_mask", "pillow_heif": "_pillow_heif"}
+    for name in libraries:
+        pytest.importorskip(name)
+    paths = stage_wheels(str(tmp_path), platform.machine(), extras=list(libraries))
+    names = [Path(path).name.partition("-")[0] for path in paths]
+    assert names == ["simplejpeg", *libraries, "tfrecorder"]
+    for path, library in zip(paths[1:], libraries.values(), strict=False):
+        with zipfile.ZipFile(path) as wheel:
+            assert any(name.startswith(library) for name in wheel.namelist())
 
 
 def test_a_simplejpeg_that_is_given_is_taken(tmp_path: Path) -> None:
@@ -182,8 +185,8 @@ def test_what_workers_import_is_in_the_stock_image() -> None:
         if not any(image.normal(one) in stock for one in bring[name])
     }
     # These are imported only where they are needed: for stores other than gs://, whose packages the
-    # user names, and for a bar, which no worker shows.
-    assert missing <= {"fsspec", "tqdm"}
+    # user names, for a bar, which no worker shows, and by the extras, which go with the job.
+    assert missing <= {"fsspec", "tqdm", "pycocotools", "pillow_heif"}
     assert {"google-cloud-storage", "google-api-core", "google-auth", "requests"} <= set(stock)
 
 

@@ -176,6 +176,13 @@ def test_a_shard_that_is_replaced_while_tensorflow_reads_it_is_noticed_at_its_en
     assert set(rest) <= {"zebra"}
 
 
+def test_load_goes_on_where_only_the_commit_is_gone(tmp_path: Path) -> None:
+    out = grown(str(tmp_path / "a[b]*"))
+    reader = InGraph(out)
+    os.remove(f"{out}/dataset_info.json")
+    assert sorted(reader) == OLD
+
+
 def test_a_dataset_that_was_written_anew_in_its_place_is_another(out: str) -> None:
     readers = [read(out) for read in (READERS | GRAPHS).values()]
     shutil.rmtree(out)

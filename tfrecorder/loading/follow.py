@@ -52,6 +52,7 @@ def read_followed(
     ) -> Any:
         files = tf.data.Dataset.from_tensor_slices((paths,))
         records = read_slices(files, cycle if shuffled else None, options, opened, note)
+        records = opened.checked(records, paths, note)
         if not shuffled:
             return records
         # Only for this function's graph.  With a global seed of 0, TensorFlow compares our seed

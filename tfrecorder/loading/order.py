@@ -98,10 +98,11 @@ def read_records(
         tf.constant([run.compression for run in runs], tf.string),
     )
     files = tf.data.Dataset.from_tensor_slices(columns)
-    if not shuffled:
-        return read_slices(files, None, options, opened, note)
-    files = shuffle(files, len(runs), "shards", options)
-    return read_slices(files, cycle_of(len(runs)), options, opened, note)
+    if shuffled:
+        files = shuffle(files, len(runs), "shards", options)
+    cycle = cycle_of(len(runs)) if shuffled else None
+    records = read_slices(files, cycle, options, opened, note)
+    return opened.checked(records, columns[0], note) if note else records
 
 
 def cycle_of(runs: int) -> int:
@@ -132,10 +133,9 @@ def read_slices(
         take: tf.Tensor | int = -1,
         compression: tf.Tensor | str = "",
     ) -> tf.data.Dataset:
-        records = tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
-        return (
-            records if isinstance(note, str) and not note else opened.checked(path, records, note)
-        )
+        if not isinstance(note, str) or note:
+            path = opened.path(path, note)
+        return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
 
     if cycle is None:
         return files.flat_map(read_slice)

@@ -8,7 +8,7 @@ import uuid
 from datetime import datetime, timezone
 
 from tfrecorder import storage
-from tfrecorder.errors import OptionError, RunnerError
+from tfrecorder.errors import OptionError, RunnerError, is_installed
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
@@ -16,6 +16,7 @@ from tfrecorder.runners.beam_patches import credentials_looked_for
 from tfrecorder.runners.dataflow.job import DataflowJob
 from tfrecorder.runners.dataflow.settings import Settings
 from tfrecorder.runners.dataflow.wheels import stage_wheels, worker_machine
+from tfrecorder.schema.fields import primary_image
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
@@ -47,8 +48,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         flags = flags_of(output_dir, options, settings)
         given = PipelineOptions(flags).get_all_options()
         machine = worker_machine(given["machine_type"])
-        masks = any(field.masks_key for field in plan.fields)
-        wheels = stage_wheels(folder, machine, given["extra_packages"] or (), masks)
+        wheels = stage_wheels(folder, machine, given["extra_packages"] or (), _extras(plan))
         flags += [f"--extra_package={path}" for path in wheels]
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
@@ -82,6 +82,13 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         commit=plan.commit,
         plan=plan.digest,
     )
+
+
+def _extras(plan: Plan) -> list[str]:
+    """The packages of our extras that the workers need; whether an image is HEIC they see first."""
+    masks = any(field.masks_key for field in plan.fields)
+    heic = primary_image(plan.fields) is not None and is_installed("pillow_heif")
+    return [*(["pycocotools"] if masks else []), *(["pillow_heif"] if heic else [])]
 
 
 def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:

@@ -1,10 +1,10 @@
 """The wheels that are staged for the workers, for their platform, not this machine's.
 
 Beam's stock image has everything that writing imports except this package itself, simplejpeg, the
-strict check of JPEG files, and pycocotools, which draws masks.  They go with the job, so that
-workers need no internet access, and they are made here, so that nobody has to build a package by
-hand.  Ours is made from the code that runs in this process, however it was installed.  The others
-are rebuilt as their publishers built them, or downloaded.
+strict check of JPEG files, pycocotools, which draws masks, and pillow-heif, which reads HEIC.  They
+go with the job, so that workers need no internet access, and they are made here, so that nobody has
+to build a package by hand.  Ours is made from the code that runs in this process, however it was
+installed.  The others are rebuilt as their publishers built them, or downloaded.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ _ARM = re.compile(r"(?:t2a|c4a|n4a)-")
 #: Platforms of wheels that Beam's image (Debian, glibc 2.36) can use, for pip to choose from.
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
-#: The packages that writing imports and Beam's image has not; of masks only if there are some.
-_NEEDED = ("simplejpeg",)
-_OF_MASKS = ("pycocotools",)
+#: The package that writing always imports and Beam's image has not.
+_NEEDED = "simplejpeg"
 
 #: The least that a wheel says about itself.  It declares no requirements: Beam's worker runs pip on
 #: each wheel twice, and the second time it would look for them on the network.
@@ -54,7 +53,7 @@ def worker_machine(machine_type: str | None) -> str:
 
 
 def stage_wheels(
-    folder: str, machine: str, given: Sequence[str] = (), masks: bool = False
+    folder: str, machine: str, given: Sequence[str] = (), extras: Sequence[str] = ()
 ) -> list[str]:
     """Put what the workers must install into a folder, in addition to what the user stages.
 
@@ -62,7 +61,7 @@ def stage_wheels(
         folder: where to put it.
         machine: of the workers, as `worker_machine` gives it.
         given: packages that the user stages; they replace ours of the same name.
-        masks: whether masks of objects are drawn.
+        extras: packages of our extras that the workers need, installed here.
 
     Returns:
         The paths, for Beam's `extra_packages`.
@@ -71,7 +70,7 @@ def stage_wheels(
         RunnerError: a package for the workers' platform could not be downloaded.
     """
     theirs = {os.path.basename(path).partition("-")[0] for path in given}
-    names = [name for name in (*_NEEDED, *(_OF_MASKS if masks else ())) if name not in theirs]
+    names = [name for name in (_NEEDED, *extras) if name not in theirs]
     return [*(_wheel_of(name, folder, machine) for name in names), build_wheel(folder)]
 
 
