@@ -81,8 +81,6 @@ def make_plan(
     """
     splits = checked.frame[SPLIT_COLUMN]
     order, split_rows = order_of(splits, options)
-    numbers = pa.array(checked.frame.index.to_numpy(np.int64))
-    planned = pa.table({SOURCE_ID: numbers, **checked.values}).take(order)
     plan = Plan(
         rows=len(splits),
         source_rows=checked.source_rows,
@@ -98,7 +96,10 @@ def make_plan(
         streams=streams,
         spooled=spooled_images(checked.values),
     )
-    return plan, planned
+    # Last, because every value is there twice from now on.
+    numbers = pa.array(checked.frame.index.take(order).to_numpy(np.int64))
+    taken = {name: column.take(pa.array(order)) for name, column in checked.values.items()}
+    return plan, pa.table({SOURCE_ID: numbers, **taken})
 
 
 def described(checked: Checked) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def parse_splits(column: pd.Series) -> pd.Series:
 
 def assign_splits(
     keys: Sequence[str] | pa.Array, division: Division, labels: Sequence[Any] | None = None
-) -> list[str]:
+) -> pd.Categorical:
     """The split of each row without one, by a seeded hash of its key.
 
     Rows with the same key get the same split.  A row keeps its split when other rows come or go, on
@@ -103,14 +103,15 @@ def assign_splits(
         keys: the uri, or what the rows of a group have in common; a sequence, or texts in Arrow.
         labels: the label of each row, if `division` is stratified; a key has that of its first row.
 
-    >>> assign_splits(["a.jpg", "m.jpg", "a.jpg"], Division())
+    >>> assign_splits(["a.jpg", "m.jpg", "a.jpg"], Division()).tolist()
     ['TRAIN', 'VALIDATION', 'TRAIN']
     """
     if labels is None:
         hashes = _hashes(keys, division.seed)
         names, ends = zip(*division.bounds(2**64), strict=True)
         ends_before = np.array([min(end, 2**64 - 1) for end in ends[:-1]], np.uint64)
-        return np.array(names, object)[np.searchsorted(ends_before, hashes, "right")].tolist()
+        part = np.searchsorted(ends_before, hashes, "right")
+        return pd.Categorical(names, dtype=SPLIT_TYPE).take(part)
     codes, distinct = pd.factorize(np.array(keys, dtype=object))
     hashes = _hashes(distinct, division.seed)
     splits = np.full(len(distinct), "", object)
@@ -121,21 +122,24 @@ def assign_splits(
         for name, end in reversed(division.bounds(len(ordered))):
             for key in ordered[:end]:
                 splits[key] = name
-    return splits[codes].tolist()
+    return pd.Categorical(splits, dtype=SPLIT_TYPE).take(codes)
 
 
 def _hashes(keys: Sequence[str] | pa.Array, seed: int) -> np.ndarray:
     """A hash of 64 bits for each key; a lone surrogate is taken for a question mark."""
     salted = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
 
-    def digest(key: str) -> bytes:
+    def digest(key: bytes) -> bytes:
         hashed = salted.copy()
-        hashed.update(key.encode(errors="replace"))
+        hashed.update(key)
         return hashed.digest()
 
     hashes = np.empty(len(keys), np.uint64)
     for start in range(0, len(keys), _TOGETHER):
         some = keys[start : start + _TOGETHER]
-        texts = some.to_pylist() if isinstance(some, pa.Array) else some
-        hashes[start : start + _TOGETHER] = np.frombuffer(b"".join(map(digest, texts)), ">u8")
+        if isinstance(some, pa.Array):
+            encoded = some.cast(pa.large_binary()).to_pylist()
+        else:
+            encoded = [key.encode(errors="replace") for key in some]
+        hashes[start : start + _TOGETHER] = np.frombuffer(b"".join(map(digest, encoded)), ">u8")
     return hashes

@@ -27,7 +27,7 @@ from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
-from tfrecorder.schema.splits import SPLIT_TYPE, assign_splits
+from tfrecorder.schema.splits import assign_splits
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Row
@@ -179,7 +179,7 @@ def _with_rejects(
     """All rows in their order, the faulty ones planned as rejects, each with its position."""
     bad = sorted(faults)
     names = [rows[at].name for at in bad]
-    splits = pd.Series(assign_splits(names, target.options.division), index=bad, dtype=SPLIT_TYPE)
+    splits = pd.Series(assign_splits(names, target.options.division), index=bad)
     frame = pd.DataFrame({SPLIT_COLUMN: splits})
     fields, good, types = target.fields, [], target.types
     if checked is not None:

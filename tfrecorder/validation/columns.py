@@ -121,6 +121,8 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
         distinct = set(texts.unique().to_pylist())
         if "" not in distinct and (names is None or distinct.issubset(names)):
             return column, []
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu":
+        return _check_integers(column, np.zeros(len(column), bool), names, [])
     column = as_objects(column)
     null = (column.isna() | (column == "")).to_numpy(dtype=bool)
     findings = [flag("null_label", null, column, "the label is missing")]
@@ -171,7 +173,7 @@ def _check_integers(
     column: pd.Series, null: np.ndarray, names: Sequence[str] | None, findings: list[Finding]
 ) -> tuple[pd.Series, list[Finding]]:
     filled = column.where(~null, 0)
-    too_large = filled.map(lambda label: abs(int(label)) >= 2**63).to_numpy(dtype=bool)
+    too_large = ((filled >= 2**63) | (filled <= -(2**63))).to_numpy(dtype=bool)
     message = "label {value!r} does not fit in 64 bits"
     findings.append(flag("unsupported_label", too_large, column, message))
     numbers = filled.where(~too_large, 0).astype("int64")

@@ -341,9 +341,7 @@ def _assign(
     labels = None
     if division.stratify and LABEL_COLUMN in frame:
         labels = frame.loc[open_rows, LABEL_COLUMN].tolist()
-    splits = frame[SPLIT_COLUMN].astype(object)
-    splits[open_rows] = np.array(assign_splits(texts, division, labels), dtype=object)
-    frame[SPLIT_COLUMN] = splits.astype(SPLIT_TYPE)
+    frame.loc[open_rows, SPLIT_COLUMN] = assign_splits(texts, division, labels)
 
 
 def _contents(values: Mapping[str, pa.Array], index: pd.Index) -> pd.Series:
