@@ -21,9 +21,14 @@ from support import SAMPLES, skip_without
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
 NOT_RUN = "not-run"
 #: Notebooks that draw, and how many pictures they show.
-DRAWN = {"detection": 2, "segmentation": 2}
+DRAWN = {"coco": 1, "detection": 2, "segmentation": 2}
 #: What notebooks need that is not installed with the package; without it they are skipped.
-NEEDS = {"pytorch": ["torch"], "grain": ["grain", "jax"], "keras_backends": ["jax", "torch"]}
+NEEDS = {
+    "coco": ["pycocotools"],
+    "pytorch": ["torch"],
+    "grain": ["grain", "jax"],
+    "keras_backends": ["jax", "torch"],
+}
 
 #: What `convert` says of a table that validation warns of, and the line of code below it.
 WARNED = r"[^\n]*UserWarning: [\d,]+ warnings?: [^\n]*\n[^\n]*\n?"
