@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfrecorder.images import formats, jpeg, png
-from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprint_of, gray_of
+from tfrecorder.images.fingerprint import Look, gray_of
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import REDUCED_TO_8, reencode
@@ -34,7 +34,7 @@ class CheckedImage(NamedTuple):
             4 for a PNG palette with transparency.
         orientation: the EXIF orientation of the source, 1 to 8.
         warning: the decoder's message if the image is suspect, else None.
-        fingerprint: of the source, if it was decoded to see it.
+        look: a small picture of the source, if it was decoded to see it.
         reduced: what training will not see of the source, as keys of `reduced.REDUCED`.
         depth: bits of a channel that readers give: 8 or 16.
     """
@@ -46,7 +46,7 @@ class CheckedImage(NamedTuple):
     channels: int
     orientation: int
     warning: str | None
-    fingerprint: Fingerprint = UNKNOWN
+    look: Look | None = None
     reduced: tuple[str, ...] = ()
     depth: int = 8
 
@@ -108,5 +108,5 @@ def check_image(
     if gray is None and fingerprints:
         with room(header.height * header.width * 4):
             gray = gray_of(data)
-    fingerprint = UNKNOWN if gray is None else fingerprint_of(gray, header[:2])
-    return CheckedImage(data, kind, *header[:4], warning, fingerprint, reduced, depth)
+    look = None if gray is None else Look(gray, header[:2])
+    return CheckedImage(data, kind, *header[:4], warning, look, reduced, depth)

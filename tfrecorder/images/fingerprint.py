@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,18 @@ class Fingerprint(NamedTuple):
 UNKNOWN = Fingerprint(None, None, None)
 
 
-@functools.lru_cache(maxsize=2**10)
+class Look(NamedTuple):
+    """What a fingerprint is made of.
+
+    Attributes:
+        gray: a small picture of the image's grey levels from 0 to 255, of [height, width].
+        size: height and width of the image.
+    """
+
+    gray: np.ndarray
+    size: tuple[int, int]
+
+
 def _waves(length: int, extent: float) -> np.ndarray:
     """The first cosine waves over so many pixels; the last may lie partly beyond the image.
 
@@ -56,6 +68,15 @@ def _waves(length: int, extent: float) -> np.ndarray:
     pixels = np.arange(length)
     waves = np.cos(np.outer(np.arange(WAVES), (pixels + 0.5) * (math.pi / extent)))
     return (waves * np.clip(extent - pixels, 0, 1) / extent).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=2**10)
+def _seen_as(shape: tuple[int, int], size: tuple[int, int]) -> tuple[int, np.ndarray, np.ndarray]:
+    """Each how many pixels of a picture are looked at, and the waves down and across."""
+    step = (max(shape) - 1) // _MOST_SIDE + 1
+    extents = extent_of(shape, size)
+    down, across = (_waves(-(-n // step), e / step) for n, e in zip(shape, extents, strict=True))
+    return step, down, across.T
 
 
 def extent_of(shape: tuple[int, int], size: tuple[int, int]) -> tuple[float, float]:
@@ -74,24 +95,20 @@ def extent_of(shape: tuple[int, int], size: tuple[int, int]) -> tuple[float, flo
     return shape
 
 
-def fingerprint_of(gray: np.ndarray, size: tuple[int, int]) -> Fingerprint:
-    """The fingerprint of an image.
-
-    Args:
-        gray: a picture of its grey levels from 0 to 255, of [height, width].
-        size: height and width of the image.
-    """
-    extent = extent_of(gray.shape, size)
-    step = (max(gray.shape) - 1) // _MOST_SIDE + 1
-    pixels = gray[::step, ::step].astype(np.float32)
-    rows, columns = map(_waves, pixels.shape, (extent[0] / step, extent[1] / step))
-    amounts = rows @ pixels @ columns.T
-    mean = float(amounts[0, 0])
-    pixels -= mean
-    deviation = math.sqrt(np.vdot(pixels, pixels) / pixels.size)
-    signs = int.from_bytes(np.packbits(amounts > 0).tobytes(), "big")
+def fingerprints_of(looks: Sequence[Look]) -> list[Fingerprint]:
+    """The fingerprints of some images: of many at once each takes a fraction of the time."""
+    amounts = np.empty((len(looks), WAVES, WAVES), np.float32)
+    variances = np.empty(len(looks))
+    for at, (gray, size) in enumerate(looks):
+        step, down, across = _seen_as(gray.shape, size)
+        pixels = gray[::step, ::step].astype(np.float32)
+        np.dot(down.dot(pixels), across, amounts[at])
+        pixels -= amounts[at, 0, 0]
+        variances[at] = np.vdot(pixels, pixels) / pixels.size
+    signs = np.packbits(amounts.reshape(-1, WAVES**2) > 0, axis=1).view(">i8")[:, 0]
+    levels = np.rint(100 * np.array([amounts[:, 0, 0], np.sqrt(variances)])).astype(int)
     # Not the first sign, which is that of the mean.
-    return Fingerprint(signs & (2**63 - 1), round(100 * mean), round(100 * deviation))
+    return [*map(Fingerprint, (signs & (2**63 - 1)).tolist(), *levels.tolist())]
 
 
 def gray_of(data: bytes, side: int = LEAST_SIDE) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file
-from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint
+from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.near_copies import groups_of, near_pairs
@@ -195,8 +195,7 @@ def _row_check(
                 shown = repr(uri) if len(uris) == 1 else f"{name} {uri!r}"
                 faults[name] = f"{shown}: {reject}"
         first = read.get(images[0]) if images else None
-        if first is None:
-            return faults, None, UNKNOWN
-        return faults, (first.width, first.height), first.fingerprint
+        look, size = (first.look, (first.width, first.height)) if first else (None, None)
+        return faults, size, fingerprints_of([look])[0] if look else UNKNOWN
 
     return check

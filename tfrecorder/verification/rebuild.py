@@ -29,12 +29,10 @@ from tfrecorder.format.plan_columns import (
     POSITION_OF,
     RECORD_OF,
     REJECT_OF,
-    SourceOf,
     source_of,
 )
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.fingerprint import UNKNOWN
 from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.next_commit import placed, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
@@ -63,7 +61,7 @@ from tfrecorder.verification.public_fields import (
 )
 from tfrecorder.writing.copying import loaded
 from tfrecorder.writing.manifest import manifest_of, sums_of
-from tfrecorder.writing.outcomes import COMMIT
+from tfrecorder.writing.outcomes import COMMIT, OfFile
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
 
@@ -253,13 +251,12 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     return [*rows, *rejected], tally
 
 
-def _source(image: CheckedImage) -> tuple[int | None, ...]:
-    """What an image says of its file, as `SourceOf`: what it looks like."""
-    fingerprint = UNKNOWN
+def _source(image: CheckedImage) -> OfFile:
+    """What an image says of its file: what it looks like."""
     with contextlib.suppress(Reject):  # raw pixels
         most = image.height * image.width
-        fingerprint = check_image(image.data, max_pixels=most, fingerprints=True).fingerprint
-    return (*(None,) * (len(SourceOf._fields) - len(fingerprint)), *fingerprint)
+        return OfFile(look=check_image(image.data, max_pixels=most, fingerprints=True).look)
+    return OfFile()
 
 
 def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:

@@ -17,7 +17,6 @@ from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file, format_of
-from tfrecorder.images.fingerprint import UNKNOWN
 from tfrecorder.images.memory import Room
 from tfrecorder.images.metadata import without_metadata
 from tfrecorder.images.object_masks import stored_object_masks
@@ -27,7 +26,7 @@ from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_file
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask
-from tfrecorder.writing.outcomes import Sources
+from tfrecorder.writing.outcomes import OfFile, Sources
 
 
 class Loaded(NamedTuple):
@@ -134,17 +133,17 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         retried: list[None] = []
-        sources: dict[str, tuple[int | None, ...]] = {}
+        sources: dict[str, OfFile] = {}
 
         def accepted(field: Field, uri: str, file: str, judge: Callable[[bytes], T]) -> T:
             kind = field.kind if isinstance(field.kind, File) else None
             try:
                 data, modified = read(uri, file, lambda: retried.append(None), kind)
-                of_file = len(data), google_crc32c.value(data), modified
-                sources[field.key] = *of_file, *UNKNOWN
+                of_file = OfFile(len(data), google_crc32c.value(data), modified)
+                sources[field.key] = of_file
                 judged = judge(data)
                 if isinstance(judged, CheckedImage):
-                    sources[field.key] = *of_file, *judged.fingerprint
+                    sources[field.key] = of_file._replace(look=judged.look)
                 return judged
             except Reject as reject:
                 if field is first:
