@@ -6,6 +6,7 @@ import functools
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,8 @@ class Fingerprint(NamedTuple):
 UNKNOWN = Fingerprint(None, None, None)
 
 
-class Look(NamedTuple):
+@dataclass(frozen=True)
+class Look:
     """What a fingerprint is made of.
 
     Attributes:
@@ -51,7 +53,7 @@ class Look(NamedTuple):
         size: height and width of the image.
     """
 
-    gray: np.ndarray
+    gray: np.ndarray = field(compare=False)
     size: tuple[int, int]
 
 
@@ -99,9 +101,9 @@ def fingerprints_of(looks: Sequence[Look]) -> list[Fingerprint]:
     """The fingerprints of some images: of many at once each takes a fraction of the time."""
     amounts = np.empty((len(looks), WAVES, WAVES), np.float32)
     variances = np.empty(len(looks))
-    for at, (gray, size) in enumerate(looks):
-        step, down, across = _seen_as(gray.shape, size)
-        pixels = gray[::step, ::step].astype(np.float32)
+    for at, look in enumerate(looks):
+        step, down, across = _seen_as(look.gray.shape, look.size)
+        pixels = look.gray[::step, ::step].astype(np.float32)
         np.dot(down.dot(pixels), across, amounts[at])
         pixels -= amounts[at, 0, 0]
         variances[at] = np.vdot(pixels, pixels) / pixels.size
