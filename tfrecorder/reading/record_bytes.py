@@ -196,13 +196,7 @@ class RecordReader:
         """The index of a shard, read when first needed; two threads may both read it."""
         places = self._places.get(index)
         if places is None:
-            shard = self._shards[index]
-            read = partial(read_places, self._stored, shard)
-            cache = self._files.cache
-            places = (
-                read() if cache is None else cache.index(shard.path, read, partial(fits, shard))
-            )
-            self._places[index] = places
+            places = self._places[index] = self._files.places(self._stored, self._shards[index])
         return places
 
 
@@ -252,7 +246,7 @@ class OpenFiles:
         return self.cache is not None and self.cache.has(shard.path, start, end)
 
     def places(self, stored: StoredDataset, shard: ShardFile) -> np.ndarray:
-        """As `read_places`."""
+        """As `read_places`; from the cache, if it has them."""
         read = partial(read_places, stored, shard)
         if self.cache is None:
             return read()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
@@ -15,6 +15,7 @@ from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
     Claim,
     Description,
+    Store,
     TransientError,
     UnreadableError,
     is_transient,
@@ -51,7 +52,7 @@ _CODES: dict[type[Exception], str] = {
 }
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """Files of one scheme, through the file system that fsspec has for it."""
 
     def __init__(self, scheme: str) -> None:
@@ -159,12 +160,6 @@ class FsspecStore:
     def replaces_conditionally(self) -> bool:
         return False
 
-    def keeps_removed(self, folder: str) -> str | None:
-        return None
-
-    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
-        return None
-
     def remove(self, folder: str, name: str) -> None:
         system, path = _system(f"{folder}/{name}")
 
@@ -177,18 +172,6 @@ class FsspecStore:
                 system.rm_file(path)  # `rm` would take the name for a pattern
 
         _request(remove)
-
-    def sync(self, folder: str, names: Collection[str]) -> None:
-        """Nothing: there is no call for it."""
-
-    def link(self, folder: str, name: str, new: str) -> None:
-        # Few of these file systems copy by themselves.  Through a buffer: a write to the file
-        # itself may take only part of a piece.
-        with (
-            self.publish(folder, new) as file,
-            open(file.fileno(), "wb", closefd=False) as whole,
-        ):
-            self.fetch(f"{folder}/{name}", whole)
 
     def move(self, folder: str, name: str, new: str) -> None:
         system, source = _system(f"{folder}/{name}")

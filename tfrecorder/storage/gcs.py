@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from tfrecorder.storage.store import (
     Claim,
     Description,
     OtherStandsError,
+    Store,
     TransientError,
     UnreadableError,
     may_pass,
@@ -64,7 +65,7 @@ class Connection(NamedTuple):
     unsigned: bool
 
 
-class BucketStore:
+class BucketStore(Store):
     """Objects `gs://bucket/name`; a folder is a prefix of object names.
 
     An object's version is its generation.
@@ -129,9 +130,6 @@ class BucketStore:
 
         return followed(path, upload, PIECE)
 
-    def replaces_conditionally(self) -> bool:
-        return True
-
     def keeps_removed(self, folder: str) -> str | None:
         return gcs_requests.keeps_removed(*self._at(folder)[:2])
 
@@ -152,9 +150,6 @@ class BucketStore:
         ask, bucket, prefix = self._at(_below(path))
         below = gcs_requests.list_objects(ask, bucket, prefix)[0]
         map_at_once(lambda name: gcs_requests.delete_object(ask, bucket, name), below, REMOVALS)
-
-    def sync(self, folder: str, names: Collection[str]) -> None:
-        """Nothing: what the service has answered for is kept."""
 
     def link(self, folder: str, name: str, new: str) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}")

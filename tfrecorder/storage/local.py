@@ -18,6 +18,7 @@ from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
     Claim,
     Description,
+    Store,
     TransientError,
     UnreadableError,
     UnwritableError,
@@ -61,7 +62,7 @@ def check_locale(path: str) -> None:
         )
 
 
-class LocalStore:
+class LocalStore(Store):
     """Paths of this machine."""
 
     def read(self, path: str) -> bytes:
@@ -159,14 +160,8 @@ class LocalStore:
                     os.unlink(temporary, dir_fd=aside)
                 raise
 
-    def replaces_conditionally(self) -> bool:
-        return True
-
     def keeps_removed(self, folder: str) -> str | None:
         return ""
-
-    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
-        return None
 
     def remove(self, folder: str, name: str) -> None:
         folders.remove(folder, name)
@@ -185,12 +180,7 @@ class LocalStore:
             except (FileNotFoundError, UnwritableError):
                 raise
             except OSError:
-                # Through a buffer: a write to the file itself may take only part of a piece.
-                with (
-                    self.publish(folder, new) as file,
-                    open(file.fileno(), "wb", closefd=False) as whole,
-                ):
-                    self.fetch(os.path.join(folder, name), whole)
+                super().link(folder, name, new)
             finally:
                 # A rename to another link of the same file does nothing.
                 with contextlib.suppress(FileNotFoundError):

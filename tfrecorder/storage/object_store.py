@@ -6,7 +6,7 @@ import contextlib
 import mmap
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
@@ -23,6 +23,7 @@ from tfrecorder.storage.store import (
     Claim,
     Description,
     OtherStandsError,
+    Store,
     TransientError,
     UnreadableError,
     put_claimed,
@@ -50,7 +51,7 @@ _SHORT_BYTES = 2**20
 _PAGE = 1000
 
 
-class ObjectStore:
+class ObjectStore(Store):
     """Objects `scheme://bucket/name`; a folder is a prefix of object names.
 
     An object's version is its entity tag.
@@ -163,9 +164,6 @@ class ObjectStore:
     def replaces_conditionally(self) -> bool:
         return _is_conditional()
 
-    def keeps_removed(self, folder: str) -> str | None:
-        return None
-
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         if not _is_conditional():
             return None
@@ -185,9 +183,6 @@ class ObjectStore:
         self._delete(path)
         for page in self._pages(path):
             self._delete(path, [meta["path"] for meta in page])
-
-    def sync(self, folder: str, names: Collection[str]) -> None:
-        """Nothing: what the service has answered for is kept."""
 
     def link(self, folder: str, name: str, new: str) -> None:
         source, target = f"{folder}/{name}", f"{folder}/{new}"

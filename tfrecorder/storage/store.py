@@ -221,7 +221,7 @@ def is_transient(status: int) -> bool:
 
 
 class Store(Protocol):
-    """Files by their full paths, scheme included.
+    """Files by their full paths, scheme included; a store inherits what it does as most do.
 
     Every method may raise errors that `may_pass`; the caller retries those (`retry.retried`).
     A refusal is an UnreadableError; where files are written, `storage.files` makes it an
@@ -271,12 +271,14 @@ class Store(Protocol):
 
     def replaces_conditionally(self) -> bool:
         """Whether `put_over` writes, or a lock of ours can guard what it would replace."""
+        return True
 
     def keeps_removed(self, folder: str) -> str | None:
         """For how long it keeps what is removed, in words; "" if it keeps nothing.
 
         None if nobody can tell.
         """
+        return None
 
     def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
         """Write a short file below a folder over this version, empty for no file.
@@ -286,15 +288,23 @@ class Store(Protocol):
         Raises:
             OtherStandsError: another version with other bytes is there.
         """
+        return None
 
     def remove(self, folder: str, name: str) -> None:
         """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
 
     def sync(self, folder: str, names: Collection[str]) -> None:
-        """See `storage.sync`."""
+        """See `storage.sync`; nothing where what the service has answered for is kept."""
+        return
 
     def link(self, folder: str, name: str, new: str) -> None:
         """Give a file below a folder a second name, replacing any file with that name."""
+        # Through a buffer: a write to the file itself may take only part of a piece.
+        with (
+            self.publish(folder, new) as file,
+            open(file.fileno(), "wb", closefd=False) as whole,
+        ):
+            self.fetch(f"{folder}/{name}", whole)
 
     def move(self, folder: str, name: str, new: str) -> None:
         """Rename a file below a folder, replacing any file with the new name.
