@@ -9,6 +9,8 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -66,16 +68,9 @@ def stage_line(shown: bool) -> Iterator[Callable[[str], None]]:
     if not shown:
         yield lambda stage: None
         return
-    stages, ended = deque(["starting"], maxlen=1), threading.Event()
-    drawer = threading.Thread(target=_draw_stages, args=(stages, ended), name="stage", daemon=True)
-    with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no line
-        drawer.start()
-    try:
+    stages = deque(["starting"], maxlen=1)
+    with watched(partial(_draw_stages, stages), "stage"):
         yield stages.append
-    finally:
-        ended.set()
-        if drawer.ident is not None:
-            drawer.join()
 
 
 def _draw_stages(stages: Sequence[str], ended: threading.Event) -> None:
@@ -86,6 +81,24 @@ def _draw_stages(stages: Sequence[str], ended: threading.Event) -> None:
             line.set_description_str(f"{stages[-1]} ", refresh=False)
             line.update(0)
             pause = 0.25
+
+
+@contextlib.contextmanager
+def watched(watch: Callable[[threading.Event], object], name: str) -> Iterator[None]:
+    """A block beside which a thread runs `watch`, in the same context, until the block ends.
+
+    The event that `watch` gets is set at the end.  Without a thread to spare nobody watches.
+    """
+    ended, run = threading.Event(), copy_context().run
+    watcher = threading.Thread(target=run, args=(watch, ended), name=name, daemon=True)
+    with contextlib.suppress(RuntimeError, MemoryError):
+        watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if watcher.ident is not None:
+            watcher.join()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tfrecorder.display.bars import watched
+
 #: Seconds between two looks at Python's lock, and by how much later the one who looks wakes up
 #: where another thread has it.
 PAUSE, LATE = 0.005, 0.0005
@@ -23,21 +25,16 @@ WAITING = 0.05
 @contextlib.contextmanager
 def looks_at_lock() -> Iterator[list[bool]]:
     """A block in which a thread looks at Python's lock: whether it was taken, for each look."""
-    ended, looks = threading.Event(), []
+    looks: list[bool] = []
 
-    def look() -> None:
+    def look(ended: threading.Event) -> None:
         while not ended.is_set():
             begun = time.perf_counter()
             time.sleep(PAUSE)
             looks.append(time.perf_counter() - begun > PAUSE + LATE)
 
-    thread = threading.Thread(target=look, name="tfrecorder-looks", daemon=True)
-    thread.start()
-    try:
+    with watched(look, "tfrecorder-looks"):
         yield looks
-    finally:
-        ended.set()
-        thread.join()
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ import contextlib
 import os
 import threading
 from collections.abc import Collection, Iterable, Iterator
-from contextvars import copy_context
 
 from tfrecorder import storage
-from tfrecorder.display.bars import STARTING, bar_class, instead_of_the_log
+from tfrecorder.display.bars import STARTING, bar_class, instead_of_the_log, watched
 from tfrecorder.errors import UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
@@ -77,7 +76,6 @@ def progress_bar(
     if not shown:
         yield
         return
-    ended = threading.Event()
     pause = POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS
     shards = plan.shards if shards is None else shards
     total, start = sum(map(plan.shard_rows, shards)), _look(output_dir, plan, shards)[0]
@@ -102,23 +100,17 @@ def progress_bar(
         bar.update(max(0, rows - bar.n))
         bar.refresh()
 
-    def watch() -> None:
+    def watch(ended: threading.Event) -> None:
         while not ended.wait(pause):
             advance()
 
     with bar, instead_of_the_log():
-        run = copy_context().run  # it reads the directory as this thread does
-        watcher = threading.Thread(target=run, args=(watch,), name="progress", daemon=True)
-        with contextlib.suppress(RuntimeError, MemoryError):  # no thread to spare: no bar meanwhile
-            watcher.start()
         committed = False
         try:
-            yield
+            with watched(watch, "progress"):
+                yield
             committed = True
         finally:
-            ended.set()
-            if watcher.ident is not None:
-                watcher.join()
             if committed:  # and perhaps no longer where it was written
                 bar.bar_format = None
                 bar.update(max(0, total - bar.n))

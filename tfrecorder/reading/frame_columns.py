@@ -226,7 +226,4 @@ def _series(field: Field, values: Any, index: pd.Index) -> pd.Series:
             return pd.Series(values, index=index)
         if isinstance(kind, Label) and all(isinstance(value, int) for value in values):
             return pd.Series(np.array(values, dtype=np.int64), index=index)
-    cells = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        cells[place] = value
-    return pd.Series(cells, index=index)
+    return pd.Series(values, index=index, dtype=object)

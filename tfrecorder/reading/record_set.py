@@ -296,8 +296,7 @@ def _mapped(labels: np.ndarray, becomes: np.ndarray) -> np.ndarray:
     if labels.dtype != object:
         return becomes[labels + 1]
     mapped = np.empty(len(labels), object)
-    for number, one in enumerate(labels):
-        mapped[number] = becomes[one + 1]
+    mapped[:] = [becomes[one + 1] for one in labels]
     return mapped
 
 

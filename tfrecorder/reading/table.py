@@ -83,8 +83,7 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
     if isinstance(field.kind, Label):
         return np.array([next(iter(values), NO_LABEL) for values in lists], np.int64)
     labels = np.empty(len(lists), object)
-    for number, values in enumerate(lists):
-        labels[number] = np.array(values, np.int64)
+    labels[:] = [np.array(values, np.int64) for values in lists]
     return labels
 
 
