@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
@@ -26,7 +26,7 @@ from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import StageKeywords
+from tfrecorder.options.keywords import Source, StageKeywords, Unpack
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_STAGED
@@ -41,12 +41,6 @@ from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.runners import in_process
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from tfrecorder.options.keywords import Source
-
 
 #: How many missing parts, or shards, a message names.
 NAMED = 8

@@ -9,14 +9,14 @@ import contextlib
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tfrecorder.core.checks import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
-from tfrecorder.options.keywords import Datasets, TensorKeywords
+from tfrecorder.options.keywords import Datasets, TensorKeywords, Unpack
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED
@@ -28,9 +28,6 @@ from tfrecorder.reading.collate import each
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
 from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pinned, start_method
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @takes(TensorKeywords, BatchOptions)

@@ -20,7 +20,7 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, planned_rows
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import AppendKeywords
+from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
 from tfrecorder.output.result import ConversionResult
@@ -34,10 +34,7 @@ from tfrecorder.sources.source import read_source
 from tfrecorder.validation.report import beside_dataset, build_report
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from tfrecorder.conversion.dry_run import DryRun
-    from tfrecorder.options.keywords import OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 

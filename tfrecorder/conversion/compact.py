@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import CompactKeywords
+from tfrecorder.options.keywords import CompactKeywords, Unpack
 from tfrecorder.options.option import require
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
@@ -48,9 +48,6 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.writing.commit import complete
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 
 @takes(CompactKeywords, ConvertOptions)

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, overload
 
 from tfrecorder.conversion import job
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import ConvertKeywords
+from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.signature import takes
 from tfrecorder.output.result import ConversionResult
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from tfrecorder.options.keywords import OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import RemoveKeywords
+from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
@@ -35,9 +35,6 @@ from tfrecorder.reading.frame_columns import cells_in, frame_of
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: The column of a condition with the number of each row.
 ROW = "row"

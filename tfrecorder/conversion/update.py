@@ -31,7 +31,7 @@ from tfrecorder.conversion.table import Say, summary_of
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import UpdateKeywords
+from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
 from tfrecorder.output.result import ConversionResult, read_result
@@ -53,10 +53,7 @@ from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from tfrecorder.conversion.dry_run import DryRun
-    from tfrecorder.options.keywords import OnDataflow, Path, Source
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 

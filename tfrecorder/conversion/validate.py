@@ -16,7 +16,7 @@ from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import ValidateKeywords
+from tfrecorder.options.keywords import Unpack, ValidateKeywords
 from tfrecorder.options.signature import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
 from tfrecorder.plan.summary import left_out_words
@@ -27,8 +27,6 @@ from tfrecorder.validation.report import Finding, ValidationReport
 from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from tfrecorder.options import keywords
 
 

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.core.threads import map_at_once
@@ -21,7 +20,7 @@ from tfrecorder.exports.record_table import as_parquet, record_table
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
-from tfrecorder.options.keywords import CardKeywords
+from tfrecorder.options.keywords import CardKeywords, Unpack
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.options.signature import takes
 from tfrecorder.output.directory import claim
@@ -30,9 +29,6 @@ from tfrecorder.reading.info import info
 from tfrecorder.reading.stored_card import StoredCard, stored_card
 from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.writing.tfds import DATASET_NAME
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: Options of `preview` that a card does not have.
 NOT_OF_A_CARD = dict.fromkeys(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html as markup
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, record_bar
@@ -14,16 +13,12 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
-from tfrecorder.options.keywords import PreviewKeywords
+from tfrecorder.options.keywords import PreviewKeywords, Unpack
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.info import info
 from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.storage.local import local_path, write_whole
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 #: The height of the page in a notebook, in pixels.
 _NOTEBOOK_HEIGHT = 720

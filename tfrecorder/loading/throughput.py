@@ -12,21 +12,17 @@ import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.loading.limits import Use, looks_at_lock
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
-from tfrecorder.options.keywords import BenchmarkKeywords
+from tfrecorder.options.keywords import BenchmarkKeywords, Unpack
 from tfrecorder.options.ranks import cores_of_rank
 from tfrecorder.options.signature import takes
 from tfrecorder.reading.open import open_dataset
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.
 WARM_UP_BATCHES = 10

@@ -16,6 +16,9 @@ from tfrecorder.schema.kinds import Schema
 if TYPE_CHECKING:
     import pandas as pd
     from datasets import Dataset, DatasetDict
+    from typing_extensions import Unpack as Unpack
+else:
+    Unpack = None  # which nobody evaluates
 
 Path: TypeAlias = str | os.PathLike[str]
 #: One dataset, several, or several with how much of an epoch each is.

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tfrecorder import storage
 from tfrecorder.core.checks import Whole, is_whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
-from tfrecorder.options.keywords import BatchKeywords, Datasets
+from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
@@ -32,10 +32,6 @@ from tfrecorder.reading.position import Position, Share, Step, steps_of
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 from tfrecorder.reading.windows import WindowReader
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 #: Names of the threads that decode, and of those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder.core.checks import Whole
-from tfrecorder.options.keywords import Datasets, ReadKeywords
+from tfrecorder.options.keywords import Datasets, ReadKeywords, Unpack
 from tfrecorder.options.option import require
 from tfrecorder.options.ranks import seed_of
 from tfrecorder.options.read import ReadOptions
@@ -20,7 +20,6 @@ from tfrecorder.reading.record_set import open_records
 
 if TYPE_CHECKING:
     import pandas as pd
-    from typing_extensions import Unpack
 
 
 #: How many records an iteration reads together.

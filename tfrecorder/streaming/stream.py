@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown, stage_line
@@ -24,7 +24,7 @@ from tfrecorder.display.tables import Report, counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import StreamKeywords
+from tfrecorder.options.keywords import StreamKeywords, Unpack
 from tfrecorder.options.option import names_of
 from tfrecorder.options.signature import takes
 from tfrecorder.options.stream import StreamOptions
@@ -36,10 +36,6 @@ from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.streamed_dataset import StreamedDataset, open_streamed
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 
 T = TypeVar("T")
 
