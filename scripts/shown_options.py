@@ -1,7 +1,7 @@
 """What the page of the Python reference shows of calls that take options: all of them.
 
 mkdocstrings reads the source, where these calls have `**options`.  Their signatures and help are
-made when the package is imported (`tfrecorder/options/signature.py`), so they are taken from there.
+made when the package is imported (`tfrecorder/options/option.py`), so they are taken from there.
 """
 
 from __future__ import annotations

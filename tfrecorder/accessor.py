@@ -12,8 +12,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.options.append import AppendOptions, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import FrameKeywords, ValidateKeywords
-from tfrecorder.options.option import names_of, require
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import names_of, require, takes
 
 if TYPE_CHECKING:
     from tfrecorder.inspection.frame import FramePreview

@@ -27,8 +27,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Source, StageKeywords, Unpack
-from tfrecorder.options.option import require
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim, standing_of
 from tfrecorder.output.done_records import committed_done, read_all_done

@@ -18,9 +18,8 @@ from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.options.keywords import Datasets, TensorKeywords, Unpack
 from tfrecorder.options.memory import prefetched
-from tfrecorder.options.option import require
+from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED
-from tfrecorder.options.signature import takes
 from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions

@@ -12,7 +12,7 @@ from tfrecorder.cli.options import SharingCommand, options_of
 from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.signature import in_shell
+from tfrecorder.options.option import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_REMOVED
 from tfrecorder.schema.keys import URI_COLUMN
 

@@ -12,7 +12,7 @@ from tfrecorder.cli.output import is_quiet, json_option, refuse_both, result_opt
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.signature import in_shell
+from tfrecorder.options.option import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
 

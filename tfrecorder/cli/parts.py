@@ -10,7 +10,7 @@ from tfrecorder.cli.convert import SOURCE_HELP, opened
 from tfrecorder.cli.options import SharingCommand, option_of, options_of
 from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.signature import in_shell
+from tfrecorder.options.option import in_shell
 from tfrecorder.options.subsets import NOT_STAGED
 
 

@@ -14,7 +14,7 @@ import click
 from tfrecorder.cli.options import SharingCommand, options_of, pairs
 from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.signature import in_shell
+from tfrecorder.options.option import in_shell
 from tfrecorder.options.stream import StreamOptions
 from tfrecorder.options.subsets import NOT_STREAMED
 

@@ -21,8 +21,7 @@ from tfrecorder.conversion.table import Say, planned_rows
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
-from tfrecorder.options.option import names_of
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import names_of, takes
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.next_commit import rows_of

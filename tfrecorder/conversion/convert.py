@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 from tfrecorder.conversion import job
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult
 
 if TYPE_CHECKING:

@@ -18,8 +18,14 @@ import pyarrow.compute as pc
 
 from tfrecorder.conversion.new_classes import named_classes
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.row_keys import joined_texts, keys_of, names_of_keys, partners
-from tfrecorder.conversion.same_bytes import findings_of, same_bytes
+from tfrecorder.conversion.row_keys import (
+    findings_of,
+    joined_texts,
+    keys_of,
+    names_of_keys,
+    partners,
+    same_bytes,
+)
 from tfrecorder.format.plan_columns import REJECT_OF
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.plan.preflight import before_the_launch

@@ -22,7 +22,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.plan.changes import Changes

@@ -19,8 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.corrected_values import changes_of, relabelled, with_values
-from tfrecorder.conversion.matching_rows import fitted, matching_rows
+from tfrecorder.conversion.corrected_values import (
+    changes_of,
+    fitted,
+    matching_rows,
+    relabelled,
+    with_values,
+)
 from tfrecorder.conversion.new_classes import named_classes
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
@@ -32,8 +37,7 @@ from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
-from tfrecorder.options.option import names_of
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import names_of, takes
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus

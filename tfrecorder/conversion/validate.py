@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import pass_over_known
-from tfrecorder.conversion.inherited_options import inherited_options
-from tfrecorder.conversion.on_dataset import own_dataset
+from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import OptionError
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
 from tfrecorder.plan.summary import left_out_words
 from tfrecorder.reading.open import open_dataset

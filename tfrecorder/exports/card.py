@@ -21,8 +21,8 @@ from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
 from tfrecorder.options.keywords import CardKeywords, Unpack
+from tfrecorder.options.option import takes
 from tfrecorder.options.preview import PreviewOptions
-from tfrecorder.options.signature import takes
 from tfrecorder.output.directory import claim
 from tfrecorder.reading.commits import all_done, commits, newest_commit
 from tfrecorder.reading.info import info

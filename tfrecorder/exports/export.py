@@ -35,9 +35,8 @@ from tfrecorder.options.forms import COCO, FORMS, WEBDATASET
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.decoding import shape_of
-from tfrecorder.reading.frame import read_rows
+from tfrecorder.reading.frame import read_rows, table_of
 from tfrecorder.reading.stored_records import open_stored
-from tfrecorder.reading.table import table_of
 from tfrecorder.schema.fields import class_field, file_fields
 from tfrecorder.schema.kinds import Label
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.table import table_of
+from tfrecorder.reading.frame import table_of
 from tfrecorder.schema.kinds import Bytes
 
 #: Where a record is: its split, its number in it, the file of its shard.

@@ -1,9 +1,13 @@
-"""Boxes and masks placed on the stored image, whatever was done to it."""
+"""Boxes and masks placed on the stored image, whatever was done to it.
+
+The pixels of objects as COCO states them, polygons or RLE, are drawn as PNGs.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +20,115 @@ from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Geometry, transform_mask
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes
+
+#: What pycocotools takes for each pixel that the edge of a polygon crosses, in bytes.
+_EDGE_BYTES = 80
+
+
+def as_segmentation(cell: Any) -> str | None:
+    """Polygons, or the runs of RLE or of a PNG, as JSON; None if it is nothing of this, or unsound.
+
+    >>> as_segmentation([[0, 0, 4, 0, 4, 3]]), as_segmentation([[0, 0, 4]])
+    ('[[0.0, 0.0, 4.0, 0.0, 4.0, 3.0]]', None)
+    >>> as_segmentation({"size": [2, 4], "counts": b"233"})
+    '{"size": [2, 4], "counts": [2, 3, 3]}'
+    """
+    try:
+        if isinstance(cell, bytes):
+            return json.dumps(_rle_of(cell))
+        value = json.loads(cell) if isinstance(cell, str) else cell
+        if isinstance(value, Mapping):
+            (height, width), runs = value["size"], value["counts"]
+            runs = _runs(runs) if isinstance(runs, (str, bytes)) else [*map(int, runs)]
+            sound = min(runs) >= 0 and sum(runs) == height * width
+            value = {"size": [int(height), int(width)], "counts": runs}
+        else:
+            value = [[*map(float, polygon)] for polygon in value]
+            sound = bool(value) and all(len(one) >= 6 and len(one) % 2 == 0 for one in value)
+        return json.dumps(value, allow_nan=False) if sound else None
+    except (KeyError, OSError, OverflowError, TypeError, ValueError):
+        return None
+
+
+def _rle_of(png: bytes) -> dict[str, Any]:
+    """The runs of a mask's pixels, column by column: of zeros, of others, and so on."""
+    with Pictures.open(io.BytesIO(png)) as opened:
+        height, width = np.asarray(opened).shape
+        pixels = np.asarray(opened).astype(bool).ravel("F")
+    changes = np.flatnonzero(np.diff(pixels, prepend=False))
+    runs = np.diff(changes, prepend=0, append=pixels.size)
+    return {"size": [height, width], "counts": runs.tolist()}
+
+
+def _runs(counts: str | bytes) -> list[int]:
+    """The lengths of the runs of compressed RLE, which pycocotools reads beyond its end."""
+    runs, value, shift = list[int](), 0, 0
+    for byte in counts.encode("ascii") if isinstance(counts, str) else counts:
+        value |= (byte - 48 & 31) << shift
+        shift += 5
+        if not byte - 48 & 32:
+            value -= (byte - 48 & 16) << (shift - 4)
+            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+            value = shift = 0
+    return runs
+
+
+def stored_object_masks(
+    key: str, segmentations: Sequence[str], of: Placed, room: Room
+) -> list[bytes]:
+    """A PNG of the stored image's size for each object: 1 where it is, 0 elsewhere.
+
+    Raises:
+        Reject: a mask is of another size than the image, or a polygon far beyond it.
+    """
+    return [*_drawn(key, segmentations, of, room)]
+
+
+def _drawn(key: str, segmentations: Sequence[str], of: Placed, room: Room) -> Iterator[bytes]:
+    from pycocotools import mask as masks
+
+    height, width = of.source.height, of.source.width
+    for _, fault in segmentation_faults(segmentations, width, height):
+        raise Reject("check", "mask_size", f"{key}: {fault}")
+    for text in segmentations:
+        value = json.loads(text)
+        with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
+            rle = masks.frPyObjects(value, height, width)
+            rle = masks.merge(rle) if isinstance(rle, list) else rle
+            mask = Pictures.fromarray(masks.decode(rle))
+            if of.geometry is not None and of.geometry.changes:
+                mask = transform_mask(mask, of.geometry)
+            out = io.BytesIO()
+            mask.save(out, "PNG")
+        yield out.getvalue()
+
+
+def segmentation_faults(
+    masks: Sequence[str | None], width: int, height: int
+) -> Iterator[tuple[int, str]]:
+    """Of the masks of an image's objects, those of another size: their numbers, and what is wrong.
+
+    Args:
+        masks: as `as_segmentation` gives them.
+    """
+    for number, text in enumerate(masks):
+        value, image = json.loads(text or "null"), f"{width} x {height} pixels"
+        if isinstance(value, dict) and value["size"] != [height, width]:
+            size = " x ".join(map(str, reversed(value["size"])))
+            yield number, f"mask {number} has {size} pixels, the image has {image}"
+        if isinstance(value, list):
+            far = max(max(map(abs, polygon)) for polygon in value) > 4 * max(height, width)
+            if far or _length(value) > 4 * height * width + 8 * (height + width):
+                yield number, f"the polygon of mask {number} is far beyond the image's {image}"
+
+
+def _length(value: Any) -> float:
+    """How many pixels the edges of polygons cross."""
+    if not isinstance(value, list):
+        return 0.0
+    corners = (np.reshape(polygon, (-1, 2)) for polygon in value)
+    return sum(float(np.abs(of - np.roll(of, 1, 0)).max(1).sum()) for of in corners)
+
 
 #: From (xmin, ymin, xmax, ymax) to (ymin, xmin, ymax, xmax), and back.
 _AXES_SWAPPED = [1, 0, 3, 2]

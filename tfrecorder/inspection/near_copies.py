@@ -29,8 +29,8 @@ from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.inspection.record_values import image_of
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.frame import record_rows, table_of
 from tfrecorder.reading.stored_records import open_stored, read_numbered
-from tfrecorder.reading.table import record_rows, table_of
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 

@@ -14,8 +14,8 @@ from tfrecorder.format import layout
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.keywords import PreviewKeywords, Unpack
+from tfrecorder.options.option import takes
 from tfrecorder.options.preview import PreviewOptions
-from tfrecorder.options.signature import takes
 from tfrecorder.reading.info import info
 from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.storage.local import local_path, write_whole

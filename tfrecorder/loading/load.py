@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 from tfrecorder.errors import missing_explained
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options.keywords import Datasets, LoadKeywords, Unpack
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import takes
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -20,8 +20,8 @@ from tfrecorder.loading.limits import Use, looks_at_lock
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
 from tfrecorder.options.keywords import BenchmarkKeywords, Unpack
+from tfrecorder.options.option import takes
 from tfrecorder.options.ranks import cores_of_rank
-from tfrecorder.options.signature import takes
 from tfrecorder.reading.open import open_dataset
 
 #: Batches before the measurement, so that caches fill and tf.data finds its parallelism.

@@ -1,13 +1,24 @@
-"""What the options of every call share: they are checked when they are made, and made by name."""
+"""What the options of every call share: they are checked when they are made, and made by name.
+
+What tools see of a function that takes them, its signature and its help, comes from there too.
+Each option is written once, as a field of a frozen dataclass: its default, its check, its help.
+Which of them a call takes, and of what types, stands in `keywords.py`, where type checkers see it.
+From both, `inspect.signature`, `help` and the completion of notebooks get what they show.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tfrecorder.core.checks import Check, nearest
 from tfrecorder.core.option import Fault, faults_of, idle_options
@@ -74,3 +85,74 @@ def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
             near = nearest(name, names, "`")
             hint = f"did you mean {near}?" if near else f"the options are {', '.join(names)}."
             raise OptionError(f"there is no option {name!r}; {hint}")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WIDTH = 100
+
+
+def takes(keywords: type, *classes: type) -> Callable[[F], F]:
+    """Show the options of a function, or of a class, that has `**options`.
+
+    Args:
+        keywords: their names and types, a TypedDict.
+        classes: dataclasses of which they are fields, which `option` made.
+
+    Returns:
+        A decorator.  The signature names each option with its type and default, and in the
+        docstring they stand in place of the paragraph on `**options`.  A function refuses the
+        options that only the command line has, which calls the one that is decorated (`in_shell`).
+    """
+    types = typing.get_type_hints(keywords)
+    fields = {item.name: item for cls in classes for item in dataclasses.fields(cls)}
+    # A call's own options come first, then those that it shares with others.
+    bases = (base for cls in classes for base in cls.__mro__)
+    by_base = (name for base in bases for name in vars(base).get("__annotations__", ()))
+    names = dict.fromkeys(name for name in by_base if name in types)
+    in_python = {name: of for name, item in fields.items() if (of := item.metadata.get("shell"))}
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        own = list(signature.parameters.values())[:-1]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        named = [
+            inspect.Parameter(name, kind, default=fields[name].default, annotation=types[name])
+            for name in names
+        ]
+        written_out = [name for name in signature.parameters if name in fields]
+        texts = {name: fields[name].metadata["help"] for name in (*written_out, *names)}
+        function.__doc__ = _with_options(function.__doc__ or "", texts)
+
+        optional = [one.name for one in (*own, *named) if one.default is not one.empty]
+
+        @functools.wraps(function)
+        def call(*args: Any, **given: Any) -> Any:
+            for name, value in given.items():
+                if name in in_python:
+                    raise OptionError.of(name, value, f"{in_python[name]}.")
+                if name not in fields and name not in signature.parameters:
+                    refuse_unknown([name], optional)
+            return function(*args, **given)
+
+        shown_one: Any = call if in_python else function
+        shown_one.__signature__ = signature.replace(parameters=[*own, *named])
+        return cast("F", shown_one)
+
+    return shown
+
+
+def in_shell(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that also takes the options that only the command line has."""
+    return getattr(function, "__wrapped__", function)
+
+
+def _with_options(doc: str, texts: Mapping[str, str]) -> str:
+    """A docstring with a paragraph on each option, in place of that on `**options`."""
+    mark = re.search(r"^( *)\*\*options:.*\n(\1 +.*\n)*", doc, re.MULTILINE)
+    if mark is None:
+        return doc
+    indent = mark[1]
+    wrap = textwrap.TextWrapper(_WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
+    shown = "".join(f"{wrap.fill(f'{name}: {text}')}\n" for name, text in texts.items())
+    return doc[: mark.start()] + shown + doc[mark.end() :]

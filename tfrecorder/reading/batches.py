@@ -16,9 +16,8 @@ from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
 from tfrecorder.options.memory import prefetched
-from tfrecorder.options.option import require
+from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
-from tfrecorder.options.signature import takes
 from tfrecorder.reading.ahead import AheadReader
 from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions

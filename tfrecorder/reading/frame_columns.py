@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tfrecorder.errors import OptionError
 from tfrecorder.format.example import Values, text_of
-from tfrecorder.images.object_masks import as_segmentation
+from tfrecorder.images.boxes_and_masks import as_segmentation
 from tfrecorder.reading.boxes import stored_corners
 from tfrecorder.reading.commits import opened_commit
 from tfrecorder.reading.dataset import StoredDataset

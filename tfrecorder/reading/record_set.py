@@ -17,13 +17,12 @@ from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.choice import choose
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.joined import joined
-from tfrecorder.reading.joined_classes import LEFT_OUT, renamed
+from tfrecorder.reading.frame import class_column, labels_of, table_of
+from tfrecorder.reading.joined import LEFT_OUT, joined, renamed
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.sampling import SampledOrder, Sampling, checked, sampled, weights_of
 from tfrecorder.reading.stored_records import open_stored
-from tfrecorder.reading.table import class_column, labels_of, table_of
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.kinds import Label
 from tfrecorder.storage.cache_folder import CacheFolder

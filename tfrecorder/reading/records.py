@@ -11,10 +11,9 @@ import numpy as np
 
 from tfrecorder.core.checks import Whole
 from tfrecorder.options.keywords import Datasets, ReadKeywords, Unpack
-from tfrecorder.options.option import require
+from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import seed_of
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.options.signature import takes
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.record_set import open_records
 

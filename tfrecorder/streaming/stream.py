@@ -25,8 +25,7 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords, Unpack
-from tfrecorder.options.option import names_of
-from tfrecorder.options.signature import takes
+from tfrecorder.options.option import names_of, takes
 from tfrecorder.options.stream import StreamOptions
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested

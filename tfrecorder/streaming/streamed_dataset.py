@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.inherited_options import inherited_options
-from tfrecorder.conversion.on_dataset import own_dataset
+from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import following
 from tfrecorder.display.tables import counted

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.errors import refuse_missing
-from tfrecorder.images.object_masks import as_segmentation
+from tfrecorder.images.boxes_and_masks import as_segmentation
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Kind, Number, columns_of
 from tfrecorder.sources.table import as_objects, in_lists, is_list

@@ -10,14 +10,19 @@ import pandas as pd
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Advance, counting
-from tfrecorder.images.boxes_and_masks import Placed, boxes_outside, stored_mask
+from tfrecorder.images.boxes_and_masks import (
+    Placed,
+    as_segmentation,
+    boxes_outside,
+    segmentation_faults,
+    stored_mask,
+)
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.near_copies import groups_of, near_pairs
-from tfrecorder.images.object_masks import as_segmentation, segmentation_faults
 from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.options.convert import ConvertOptions

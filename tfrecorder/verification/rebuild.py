@@ -59,7 +59,7 @@ from tfrecorder.verification.public_fields import (
     value_of,
     with_names,
 )
-from tfrecorder.writing.copying import loaded
+from tfrecorder.writing.changing import loaded
 from tfrecorder.writing.manifest import manifest_of, sums_of
 from tfrecorder.writing.outcomes import COMMIT, OfFile
 from tfrecorder.writing.rows import planned_reject

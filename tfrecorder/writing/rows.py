@@ -14,12 +14,11 @@ from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan_columns import REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
-from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask
+from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.files import check_file, format_of
 from tfrecorder.images.memory import Room
 from tfrecorder.images.metadata import without_metadata
-from tfrecorder.images.object_masks import stored_object_masks
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
 from tfrecorder.plan.plan import Plan, PlannedRow

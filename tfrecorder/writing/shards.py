@@ -32,8 +32,7 @@ from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import File, Label
 from tfrecorder.writing.attempt import Attempt
-from tfrecorder.writing.changing import old_of, row_changer, write_again
-from tfrecorder.writing.copying import record_copier
+from tfrecorder.writing.changing import old_of, record_copier, row_changer, write_again
 from tfrecorder.writing.outcomes import Outcomes
 from tfrecorder.writing.rows import Dated, Loaded, Rejected, row_loader, without_facts
 
