@@ -21,9 +21,8 @@ from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED
 from tfrecorder.reading import batches as of_arrays
-from tfrecorder.reading.batch_memory import BatchMemory
 from tfrecorder.reading.batch_options import BatchOptions
-from tfrecorder.reading.collate import each
+from tfrecorder.reading.collate import BatchMemory, each
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
 from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pinned, start_method

@@ -34,10 +34,9 @@ from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
-from tfrecorder.plan.summary import Summary
+from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset

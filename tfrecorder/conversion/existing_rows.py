@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.conversion.new_classes import named_classes
 from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.row_keys import (
     findings_of,
@@ -26,6 +25,7 @@ from tfrecorder.conversion.row_keys import (
     partners,
     same_bytes,
 )
+from tfrecorder.conversion.same_schema import named_classes
 from tfrecorder.format.plan_columns import REJECT_OF
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.plan.preflight import before_the_launch

@@ -25,9 +25,8 @@ from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.plan import PlanKind
-from tfrecorder.plan.summary import Summary
+from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.commits import commits
 from tfrecorder.reading.dataset import StoredDataset

@@ -1,17 +1,24 @@
-"""Does a table fit the dataset it is added to?  And what must its plan know about that dataset?"""
+"""Does a table fit the dataset it is added to?  And what must its plan know about that dataset?
+
+Classes of the table that the dataset does not have are new ones, or mistakes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
+from tfrecorder.options.append import NewClasses
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
 from tfrecorder.sources.table import Source
+from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked
 
 
@@ -131,3 +138,52 @@ def numbered(
     if numbers is not None:
         new = np.where(numbers[places] < 0, new, numbers[places])
     return dataclasses.replace(checked, frame=checked.frame.set_axis(new))
+
+
+#: How many pairs of class names are compared letter by letter.
+_MOST_PAIRS = 100_000
+
+
+def named_classes(
+    existing: Iterable[Field], options: NewClasses, checked: Checked
+) -> Iterator[Finding]:
+    """The classes of a checked table that a dataset does not have, with those they look like.
+
+    Args:
+        existing: the columns of the dataset, with their classes.
+        options: if they allow new classes, there is nothing to say.
+    """
+    there = {field.column: field for field in existing if field.num_classes}
+    for field in checked.fields if options.new_classes != "allow" else ():
+        old = there.get(field.column)
+        if old is not None and old.integer == field.integer:
+            yield _new_classes(old, field)
+
+
+def _new_classes(there: Field, here: Field) -> Finding:
+    if here.names is None:
+        new = list(map(str, range(there.num_classes or 0, here.num_classes or 0)))
+    else:
+        new = list(here.names[len(there.names or ()) :])
+    messages = [repr(cut(name)) for name in new]
+    for at, like in enumerate(_alike(new, there.names or ())):
+        messages[at] += "" if like is None else f" (like {cut(like)!r})"
+    return Finding("new_class", [None] * len(new), here.column, new, messages)
+
+
+def _alike(new: Sequence[str], names: Sequence[str]) -> Iterator[str | None]:
+    """For each new name the one there that it looks like; of very many names, for the first."""
+    plain = {_plain(name): name for name in names}
+    for name in map(_plain, new[: 1 + _MOST_PAIRS // (1 + len(plain))]):
+        near = [name] if name in plain else difflib.get_close_matches(name, plain, n=1)
+        # Numbered names, such as n02084071, all look alike.
+        numbered = [one != name and _without_digits(one) == _without_digits(name) for one in near]
+        yield plain[near[0]] if near and not any(numbered) else None
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.split()).casefold()
+
+
+def _without_digits(name: str) -> str:
+    return re.sub(r"\d", "", name)

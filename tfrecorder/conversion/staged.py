@@ -33,10 +33,10 @@ from tfrecorder.output.directory import (
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import restage_rows
-from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.next_commit import placed
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import columns_of

@@ -26,11 +26,10 @@ from tfrecorder.conversion.corrected_values import (
     relabelled,
     with_values,
 )
-from tfrecorder.conversion.new_classes import named_classes
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks
-from tfrecorder.conversion.same_schema import fit_texts
+from tfrecorder.conversion.same_schema import fit_texts, named_classes
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, summary_of
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
@@ -41,11 +40,11 @@ from tfrecorder.options.option import names_of, takes
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
-from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.make_plan import described, spooled_images
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import open_some, sizes_of_some
+from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import commits
 from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field

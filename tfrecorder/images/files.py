@@ -1,11 +1,15 @@
-"""A file of any kind, as a column of `File()` holds it: bounded, checked by the user's function."""
+"""Files as they are read: one image and its checks; or, as a column of `File()` holds it, a file of
+any kind, bounded and checked by the user's function.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
-from tfrecorder.errors import OptionError, RunnerError
+from tfrecorder import storage
+from tfrecorder.errors import OptionError, RunnerError, UnreachableError
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.rejects import Reject, words_of
 from tfrecorder.schema.kinds import File
@@ -75,3 +79,35 @@ def format_of(name: str, data: bytes) -> str:
     except Reject:
         ending = _ENDING.fullmatch(os.path.splitext(name)[1].lower())
         return ending[1] if ending else ""
+
+
+def read_image(
+    uri: str,
+    base: str,
+    note_retry: Callable[[], None] = lambda: None,
+    folders: storage.KnownFolders | None = None,
+    file: File | None = None,
+) -> tuple[bytes, int | None]:
+    """The bytes of an image's file, and when it had last been written, as `storage.read_source`.
+
+    Args:
+        base: the folder that a relative uri starts from.
+        note_retry: called before each retry.
+        folders: those that images were read from.  If one vanishes, its images are waited for, not
+            called missing.
+        file: of a column of files, its kind: a local one that is too large is not read at all.
+
+    Raises:
+        Reject: it cannot be read, now or later.
+        UnreachableError: its store or disk is away, or we lack credentials or a project to bill,
+            which says nothing about the image.
+    """
+    path = storage.resolve(uri, base)
+    if file is not None and storage.is_local(path):
+        refuse_large(storage.size_or_none(path) or 0, file)
+    try:
+        return storage.read_source(path, folders or storage.KnownFolders(), note_retry)
+    except storage.UnreadableError as error:
+        if error.code in storage.OF_THE_READER:
+            raise UnreachableError(f"{path} cannot be read: {error.detail}.") from error
+        raise Reject("read", error.code, error.detail) from None

@@ -12,8 +12,8 @@ from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.tables import Report, Table, counted, one_line
 from tfrecorder.errors import SourceError
 from tfrecorder.images.check import check_image
+from tfrecorder.images.files import read_image
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
-from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.inspection.pictures import (
     SMALL_SIDE,

@@ -21,9 +21,9 @@ from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
-from tfrecorder.plan.changes import Changes
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
 from tfrecorder.reading.done_records import DoneRecord, add_up

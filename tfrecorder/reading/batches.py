@@ -18,10 +18,9 @@ from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
-from tfrecorder.reading.ahead import AheadReader
-from tfrecorder.reading.batch_memory import BatchMemory
+from tfrecorder.reading.ahead import AheadReader, WindowReader
 from tfrecorder.reading.batch_options import BatchOptions
-from tfrecorder.reading.collate import collate
+from tfrecorder.reading.collate import BatchMemory, collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
 from tfrecorder.reading.growth import Following, of_any_size
@@ -30,7 +29,6 @@ from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
-from tfrecorder.reading.windows import WindowReader
 
 #: Names of the threads that decode, and of those that wait for a bucket.
 _BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"

@@ -17,7 +17,7 @@ from tfrecorder.format.feature_places import find_features, find_only
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.reading.batch_memory import BatchMemory
+from tfrecorder.reading.collate import BatchMemory
 from tfrecorder.reading.decoding import (
     decode,
     decode_mask,

@@ -16,8 +16,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError
-from tfrecorder.reading.batch_memory import BatchMemory
-from tfrecorder.reading.collate import collate, each
+from tfrecorder.reading.collate import BatchMemory, collate, each
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Step
 from tfrecorder.reading.record_bytes import RecordReader

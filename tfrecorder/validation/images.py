@@ -18,12 +18,11 @@ from tfrecorder.images.boxes_and_masks import (
     stored_mask,
 )
 from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.files import check_file
+from tfrecorder.images.files import check_file, read_image
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.near_copies import groups_of, near_pairs
-from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of

@@ -1,4 +1,6 @@
-"""Warnings about rows and labels in relation to each other."""
+"""Warnings about rows and labels in relation to each other, and about splits that were asked for:
+the shares that came out, and empty splits.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import FILES, Label
-from tfrecorder.schema.splits import UNASSIGNED
+from tfrecorder.schema.splits import UNASSIGNED, Division
 from tfrecorder.sources.places import place_numbers
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import Finding
@@ -164,3 +166,46 @@ def _about_labels(code: str, messages: Mapping[Any, str]) -> Finding:
     """Findings about labels rather than rows: a message for each label."""
     rows = [None] * len(messages)
     return Finding(code, rows, LABEL_COLUMN, list(messages), list(messages.values()))
+
+
+def describe_assigned(
+    splits: pd.Series, was_open: np.ndarray, division: Division, groups: pd.Series | None
+) -> str:
+    """How the rows that came without a split got one, in words; "" if there were none.
+
+    Args:
+        splits: the splits of all rows.
+        was_open: True for each row that came without one.
+        division: the shares that were asked for.
+        groups: for all rows, what rows that share a split have in common.
+    """
+    open_rows = int(was_open.sum())
+    if not open_rows:
+        return ""
+    of_splits = splits[was_open].value_counts()
+    counts = [(name, int(of_splits.get(name, 0))) for name in division.shares]
+    shares = ", ".join(
+        f"{name} {count:,} ({count / open_rows:.0%})" if count else f"{name} none"
+        for name, count in counts
+    )
+    words = f"assigned to the {open_rows:,} of {counted(len(splits), 'row')} that had none"
+    if groups is not None:
+        column = groups.loc[splits.index][was_open]
+        words += f", by the {counted(column.nunique(), 'value')} of {column.name!r}"
+    return f"{words}: {shares}; asked for {division}"
+
+
+def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -> Iterator[Finding]:
+    """Options about splits that had nothing to do, and splits that they left without a row."""
+    if not division.asked:
+        return
+    if not was_open.any():
+        given = ", ".join(division.asked)
+        words = " and ".join(f"`{name}`" for name in division.asked)
+        message = f"every row already has a split, so {words} assigned none"
+        yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
+        return
+    filled = set(splits.unique())
+    empty = [name for name in division.shares if name not in filled]
+    messages = [f"no row is in {name}, although you asked for {division}" for name in empty]
+    yield Finding("empty_split", [None] * len(empty), SPLIT_COLUMN, empty, messages)

@@ -34,8 +34,7 @@ from tfrecorder.validation.report import (
     build_report,
     shown_rows,
 )
-from tfrecorder.validation.rows import check_rows
-from tfrecorder.validation.split_shares import check_divided, describe_assigned
+from tfrecorder.validation.rows import check_divided, check_rows, describe_assigned
 from tfrecorder.validation.values import check_values
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tfrecorder import storage
 from tfrecorder.display.bars import Advance
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, source_of
-from tfrecorder.images.read import read_image
+from tfrecorder.images.files import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.reading.shard_tables import each_table, those_of
 from tfrecorder.schema.fields import Field, file_fields

@@ -22,8 +22,8 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.images.check import CheckedImage
+from tfrecorder.images.files import read_image
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
-from tfrecorder.images.read import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.output.staging import read_row_group, row_blocks
 from tfrecorder.plan.plan import Plan, PlanKind
