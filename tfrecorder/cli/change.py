@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import SOURCE_HELP, dry_run_option, opened, stage_only_option
+from tfrecorder.cli.convert import SOURCE_HELP, opened, options_of_changes
 from tfrecorder.cli.options import SharingCommand, options_of
-from tfrecorder.cli.output import result_options, show
+from tfrecorder.cli.output import show
 from tfrecorder.options.append import UpdateOptions
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_REMOVED
 from tfrecorder.schema.keys import URI_COLUMN
@@ -35,10 +34,7 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 @click.argument("source")
 @click.argument("directory")
 @options_of(UpdateOptions)
-@stage_only_option
-@dry_run_option
-@options_of(ConvertOptions, without=NOT_APPENDED, shared=True)
-@result_options
+@options_of_changes(NOT_APPENDED)
 def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.update import update as run
 
@@ -68,10 +64,7 @@ def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     metavar="FILE",
     help="A text file with one image uri per line; their records go.",
 )
-@stage_only_option
-@dry_run_option
-@options_of(ConvertOptions, without=NOT_REMOVED, shared=True)
-@result_options
+@options_of_changes(NOT_REMOVED)
 def remove(
     directory: str,
     conditions: tuple[str, ...],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Container
 from typing import Any
 
 import click
@@ -100,6 +101,16 @@ stage_only_option = click.option(
 )
 
 
+def options_of_changes(without: Container[str]) -> Callable[[Any], Any]:
+    """What a command takes that changes a dataset: when it ends, and options of `convert`."""
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        shared = options_of(ConvertOptions, without=without, shared=True)
+        return stage_only_option(dry_run_option(shared(result_options(command))))
+
+    return with_options
+
+
 @click.command(
     cls=SharingCommand,
     help=f"""Add SOURCE to the finished dataset in DIRECTORY, as a new generation.
@@ -115,10 +126,7 @@ stage_only_option = click.option(
 @click.argument("source")
 @click.argument("directory")
 @options_of(AppendOptions)
-@stage_only_option
-@dry_run_option
-@options_of(ConvertOptions, without=NOT_APPENDED, shared=True)
-@result_options
+@options_of_changes(NOT_APPENDED)
 def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.append import append as run
 
@@ -143,10 +151,7 @@ def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
     help="A text file with one image uri per line; their records are left out.",
 )
 @at_option
-@stage_only_option
-@dry_run_option
-@options_of(ConvertOptions, without=NOT_COMPACTED, shared=True)
-@result_options
+@options_of_changes(NOT_COMPACTED)
 def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.compact import compact as run
 

@@ -21,7 +21,7 @@ from tfrecorder.conversion.table import Say, planned_rows
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
-from tfrecorder.options.option import names_of, takes
+from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.next_commit import rows_of
@@ -99,8 +99,7 @@ def append(
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
     given: dict[str, Any] = {"runner": runner, **options}
-    own = {name: given.pop(name) for name in names_of(AppendOptions) if name in given}
-    rows = partial(_rows, source, AppendOptions.of(own), given)
+    rows = partial(_rows, source, AppendOptions.out_of(given), given)
     chosen = early_options(given)
     return run_on("append", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
 

@@ -36,7 +36,7 @@ from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
-from tfrecorder.options.option import names_of, takes
+from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
@@ -121,8 +121,7 @@ def update(
         12
     """
     given: dict[str, Any] = {"runner": runner, **options}
-    own = {name: given.pop(name) for name in names_of(UpdateOptions) if name in given}
-    rows = partial(_rows, source, UpdateOptions.of(own), given)
+    rows = partial(_rows, source, UpdateOptions.out_of(given), given)
     chosen = early_options(given)
     return run_on("update", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
 

@@ -59,6 +59,11 @@ class Options:
         refuse(options, idle_options(options, given))
         return options
 
+    @classmethod
+    def out_of(cls: type[Self], given: dict[str, Any]) -> Self:
+        """As `of`, by those of the given options that are its own, which it takes out."""
+        return cls.of({name: given.pop(name) for name in names_of(cls) if name in given})
+
 
 def refuse(options: Any, faults: Iterator[Fault]) -> None:
     """Raise the first of these faults as an OptionError."""

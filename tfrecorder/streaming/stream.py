@@ -25,7 +25,7 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords, Unpack
-from tfrecorder.options.option import names_of, takes
+from tfrecorder.options.option import takes
 from tfrecorder.options.stream import StreamOptions
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
@@ -119,8 +119,7 @@ def stream(
     """
     started = time.perf_counter()
     given: dict[str, Any] = dict(options)
-    own = {name: given.pop(name) for name in names_of(StreamOptions) if name in given}
-    limits = StreamOptions.of(own)
+    limits = StreamOptions.out_of(given)
     chosen = ConvertOptions.of(given, NOT_STREAMED)
     shown = is_shown(chosen.progress)
     path = output_path(output_dir, chosen)
