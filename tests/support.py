@@ -161,6 +161,11 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     monkeypatch.setattr("tfrecorder.storage.retry._PATIENCE", changed)
 
 
+def make_public(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Take this address, and no other, for one that every uri on the web may lead to."""
+    monkeypatch.setattr("tfrecorder.storage.web_store._is_public", address.__eq__)
+
+
 def put(directory: str, name: str, data: bytes) -> None:
     """Write a file as we write each, to whatever storage."""
     storage.publish_bytes(directory, name, data)

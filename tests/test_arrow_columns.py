@@ -89,7 +89,7 @@ def test_a_csv_that_is_no_utf8_is_refused_with_the_same_words() -> None:
 
 
 URIS = ["a.jpg", "b.jpg", "a.jpg", "", "gs://b/c.jpg", "nowhere://b/c.jpg", "file:///a.jpg"]
-URIS += ["a b://c", "x://y://z", "http://h/a.jpg", "://", "é\0", None]
+URIS += ["a b://c", "x://y://z", "http://h/a.jpg", "ftp://h/a.jpg", "://", "é\0", None]
 LABELS = ["cat", "dog", "Cat ", "", "1", "é", None]
 SPLITS = ["TRAIN", "train ", "val", "TEST", "", "unassigned", "trian", None]
 

@@ -133,6 +133,7 @@ REFUSED = {
     ],
     "warnings": [("yes", "'show', 'error', or a list"), ([], "a list of codes"), (True, "a list")],
     "overwrite": [("yes", "one of False, True, 'all'"), (None, "one of False, True, 'all'")],
+    "private_hosts": [("no", "True or False")],
     "runner": [("", "a runner's name"), (1, "a runner's name")],
     "runner_options": [
         ("machine_type=x", "give a dict"),

@@ -306,7 +306,7 @@ def test_a_store_that_is_away_ends_in_a_bounded_time_with_its_words(faulty, monk
 @pytest.mark.parametrize(
     ("uri", "remedy"),
     [
-        ("https://example.com/a.jpg", "put the files on a disk or into a bucket first"),
+        ("ftp://example.com/a.jpg", "put the files on a disk or into a bucket first"),
         ("nowhere://a/b.jpg", "there is no such storage"),
         ("oci://bucket/a.jpg", "Install ocifs"),
         ("oss://box/a.jpg", "Install ossfs"),

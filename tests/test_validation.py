@@ -59,9 +59,9 @@ PROVOKED = {
         (7, "label", r"'\udcff'"),
     ),
     "unsupported_scheme": (
-        table(image_uri=at(MANY, _8="https://x.org/a.jpg")),
+        table(image_uri=at(MANY, _8="ftp://x.org/a.jpg")),
         {},
-        (8, "image_uri", "https://x.org/a.jpg"),
+        (8, "image_uri", "ftp://x.org/a.jpg"),
     ),
     "mixed_label_types": (table(label=at(X, _9=1)), {}, (9, "label", 1)),
     "unsupported_label": (table(label=at([1.0] * 20, _2=1.5)), {}, (2, "label", 1.5)),
@@ -196,7 +196,7 @@ def test_all_is_well() -> None:
 
 def test_everything_at_once() -> None:
     frame = table(
-        image_uri=at(MANY, _0=None, _1="http://x/a.jpg", _2=3.5),
+        image_uri=at(MANY, _0=None, _1="ftp://x/a.jpg", _2=3.5),
         label=at(X, _0=None, _3=""),
         split=at(["TRAIN"] * 20, _0="nowhere", _4="elsewhere"),
         price=1,
@@ -306,7 +306,7 @@ def test_check_images_finds_what_a_conversion_would_reject() -> None:
     for name, data in files.items():
         Path(name).write_bytes(data)
     Path("folder.jpg").mkdir()
-    names = [*files, "folder.jpg", "missing.jpg", "nul\0.jpg", "http://b/a.jpg", None]
+    names = [*files, "folder.jpg", "missing.jpg", "nul\0.jpg", "ftp://b/a.jpg", None]
     frame = pd.DataFrame({"image_uri": names})
     report = frame.tensorflow.validate(check_images=True)
     found = report[report.code == "unusable_image"].set_index("row").message

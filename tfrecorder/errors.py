@@ -48,7 +48,10 @@ class OptionError(TfrecorderError, ValueError):
     @classmethod
     def of(cls, name: str | None, value: Any, remedy: str) -> OptionError:
         """The error for one argument; without a name, the remedy says what it is about."""
-        error = cls(remedy if name is None else f"{name}={value!r}: {remedy}")
+        shown = repr(value)
+        if "\n" in shown:  # a frame, given for another argument
+            shown = f"a {type(value).__name__}"
+        error = cls(remedy if name is None else f"{name}={shown}: {remedy}")
         error.name, error.value, error.remedy = name, value, remedy
         return error
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import Job, conversion
+from tfrecorder.conversion.job import Job, accessing, conversion
 from tfrecorder.conversion.staged import PlannedRows, begun, pending_shards
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
@@ -160,7 +160,7 @@ def of_job(job: Job) -> DryRun:
     Raises:
         TfrecorderError: what the job raises before its launch.
     """
-    with storage.acting_as(job.options.account):
+    with accessing(job.options):
         with stage_line(is_shown(job.options.progress)) as say:
             rows = job.rows(say)
         return _nothing(job, rows) if isinstance(rows, ConversionResult) else _of_rows(job, rows)

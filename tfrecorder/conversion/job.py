@@ -23,6 +23,7 @@ from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ImagesUnreachableError, OptionError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import claim
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
@@ -71,14 +72,14 @@ def stage_only(job: Job) -> ConversionStatus:
     """Stage a job for other processes, which write and commit it.
 
     Raises:
-        OptionError: a function checks files, which only this process has.
+        OptionError: a function checks files, or images need what only this process has.
         TfrecorderError: as the planning raises them.
     """
     if job.options.schema and (names := validators_of(fields_of(job.options.schema))):
         words = f"the validator of {[*names]} cannot reach other processes; leave it out here."
         raise OptionError.of("schema", job.options.schema, words)
-    with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
-        _stage(job, claimed)
+    with accessing(job.options), contextlib.ExitStack() as claimed:
+        _stage(job, claimed, only=True)
         return dataclasses.replace(status(job.where), output_dir=job.path)
 
 
@@ -91,7 +92,7 @@ def run(job: Job) -> ConversionResult | DataflowJob:
     """
     began = time.perf_counter()
     try:
-        with storage.acting_as(job.options.account), contextlib.ExitStack() as claimed:
+        with accessing(job.options), contextlib.ExitStack() as claimed:
             result = _stage(job, claimed)
             if isinstance(result, Staged):
                 plan, options, before = result
@@ -110,8 +111,19 @@ def run(job: Job) -> ConversionResult | DataflowJob:
     return dataclasses.replace(result, output_dir=job.path, seconds=seconds)
 
 
-def _stage(job: Job, claimed: contextlib.ExitStack) -> Staged | ConversionResult:
-    """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards."""
+def accessing(options: ConvertOptions) -> contextlib.AbstractContextManager[None]:
+    """A block that reads files as the options say."""
+    return storage.acting_as(options.account, options.private_hosts)
+
+
+def _stage(
+    job: Job, claimed: contextlib.ExitStack, only: bool = False
+) -> Staged | ConversionResult:
+    """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards.
+
+    Args:
+        only: other processes write them.
+    """
     shown = is_shown(job.options.progress)
     if job.adds:
         claimed.enter_context(claim(job.where))
@@ -121,6 +133,12 @@ def _stage(job: Job, claimed: contextlib.ExitStack) -> Staged | ConversionResult
         for note in rows.notes:
             warn(note)
         return rows
+    read_here = storage.access().signed or storage.access().private_hosts
+    if read_here and (only or rows.options.runner not in (None, DIRECT)):
+        raise OptionError(
+            "signed uris, and images of private hosts, are read on this machine alone: leave out "
+            "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
+        )
     warn_of_source(rows, job.source, job.where)
     if not job.adds:
         claimed.enter_context(claim(job.where))

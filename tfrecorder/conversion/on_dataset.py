@@ -36,7 +36,7 @@ from tfrecorder.validation.rules import Checked
 from tfrecorder.writing.commit import complete
 
 #: Options that must be known before the dataset is opened.
-_EARLY = ("runner_options", "progress")
+_EARLY = ("runner_options", "progress", "private_hosts")
 
 
 def early_options(given: Mapping[str, Any]) -> ConvertOptions:

@@ -72,25 +72,26 @@ def validate(
         if not check_images and (value := getattr(chosen, name)) != getattr(ConvertOptions, name):
             words = "no image is opened without `check_images=True`; give it too."
             raise OptionError.of(name, value, words)
-    with stage_line(is_shown(chosen.progress)) as begin:
-        begin("reading the table")
-        if against is None:
-            table = read_source(source, chosen)
-            begin("checking the table")
-            checked, notes = check_source(table, chosen.division), tuple[str, ...]()
-        else:
-            where = storage.absolute(storage.given_path(against))
-            table, checked, notes = _beside(source, where, options)
-    if check_images:
-        from tfrecorder.validation.images import unusable_files
+    with storage.acting_as(None, chosen.private_hosts):
+        with stage_line(is_shown(chosen.progress)) as begin:
+            begin("reading the table")
+            if against is None:
+                table = read_source(source, chosen)
+                begin("checking the table")
+                checked, notes = check_source(table, chosen.division), tuple[str, ...]()
+            else:
+                where = storage.absolute(storage.given_path(against))
+                table, checked, notes = _beside(source, where, options)
+        if check_images:
+            from tfrecorder.validation.images import unusable_files
 
-        with record_bar(is_shown(chosen.progress), " images") as stage:
-            advance = stage("checking", len(checked.frame))
-            findings = (*checked.findings, *unusable_files(table, checked, chosen, advance))
-        checked = dataclasses.replace(checked, findings=findings)
-    elif checked.files:
-        notes += ("images: not opened; `check_images=True` opens and checks each",)
-    return checked.report(table, chosen.warnings, notes)
+            with record_bar(is_shown(chosen.progress), " images") as stage:
+                advance = stage("checking", len(checked.frame))
+                findings = (*checked.findings, *unusable_files(table, checked, chosen, advance))
+            checked = dataclasses.replace(checked, findings=findings)
+        elif checked.files:
+            notes += ("images: not opened; `check_images=True` opens and checks each",)
+        return checked.report(table, chosen.warnings, notes)
 
 
 def _beside(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from tfrecorder import storage
 from tfrecorder.core.checks import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.tables import Report, Table, counted, one_line
@@ -127,7 +128,7 @@ def _read_row(source: Source, row: int) -> FrameRow:
     if isinstance(cell, CellFault):
         return FrameRow(row, split, label, cell.shown, fault=cell.reason)
     uri = cell.name or name_of(cell.data) if isinstance(cell, File) else _text(cell)
-    shown = FrameRow(row, split, label, uri)
+    shown = FrameRow(row, split, label, storage.unsigned(uri))
     if not uri:
         return replace(shown, fault="the image is missing")
     try:

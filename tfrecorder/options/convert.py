@@ -242,6 +242,10 @@ class ConvertOptions(Options):
         "also one that rows were appended or streamed to, which this source may not hold; and what "
         "was removed from it may come in again.",
     )
+    private_hosts: bool = option(
+        False,
+        help="Also read images over http(s) from private addresses, such as 10.0.0.7.",
+    )
     runner: str | None = option(
         None,
         values.check_runner,

@@ -76,6 +76,7 @@ class _Written(TypedDict, total=False):
 
 class _Converted(_Records, _Runners, _Validated, total=False):
     max_reject_fraction: float
+    private_hosts: bool
 
 
 class _Grown(_Converted, total=False):
@@ -126,6 +127,7 @@ class CompactKeywords(_Shards, _Runners, _Written, total=False):
 
 class ValidateKeywords(_Rows, _Validated, total=False):
     seed: int
+    private_hosts: bool
     progress: bool | None
 
 

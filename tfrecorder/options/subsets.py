@@ -26,6 +26,7 @@ _OF_RUNNERS = (
 NOT_STAGED = {
     **dict.fromkeys(("num_threads", "progress"), _OF_WORK),
     "max_reject_fraction": "stage commits nothing; give it to `tfrecorder.parts.commit`",
+    "private_hosts": "other processes read public addresses alone; leave it out",
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_RUNNERS),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_RUNNERS),
 }
@@ -48,6 +49,7 @@ NOT_STREAMED = {
     "overwrite": "a stream adds to what is there; leave it out, or give another directory",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
     "warnings": "a stream continues despite warnings; leave it out",
+    "private_hosts": "a stream reads public addresses alone; leave it out",
 }
 
 #: Options that decide the file and position of each record.
@@ -62,7 +64,7 @@ NOT_COMPACTED = _others(
 NOT_REMOVED = _others(RemoveKeywords, ("wait",), "remove leaves all else as it is; leave it out")
 
 #: Options that count for images alone, where `validate` looks at them; and that do not apply to it.
-OF_IMAGES = ("check", "max_pixels")
+OF_IMAGES = ("check", "max_pixels", "private_hosts")
 NOT_VALIDATED = _others(
     ValidateKeywords, ("columns", "sep", "encoding"), "validate writes nothing; leave it out"
 )

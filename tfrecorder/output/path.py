@@ -35,7 +35,7 @@ def output_path(
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
         words = f"a dataset cannot be written to {storage.scheme(path)}://: {refusal}."
-        raise OptionError.of(argument, path, words)
+        raise OptionError.of(argument, storage.unsigned(path), words)
     storage.check_locale(path)
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError.of(argument, path, "give a path of printable characters.")

@@ -30,7 +30,7 @@ from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import SPLITS
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
-_NOT_DECISIVE = ("base", "remote", "removed", "carried", "summary")
+_NOT_DECISIVE = ("base", "remote", "removed", "carried", "summary", "signed")
 
 
 class PlanKind(str, enum.Enum):
@@ -99,6 +99,7 @@ class Plan:
             until the commit.
         stands_for: the digest of the plan that this one replaces: that plan was lost, and `repair`
             made this one from the records.  "" for all others.
+        signed: for a batch of a stream, whether images need signatures, which stand nowhere.
         removed: the file with the marks of what was removed, once it is committed; "" for none.
         summary: what else the operation says of itself.
     """
@@ -127,6 +128,7 @@ class Plan:
     spooled: int = 0
     stands_for: str = ""
     removed: str = ""
+    signed: bool = False
     summary: Summary = dataclasses.field(default_factory=Summary)
 
     @cached_property

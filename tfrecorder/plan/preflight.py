@@ -70,7 +70,7 @@ def before_the_launch() -> Iterator[None]:
 
 def _fault(path: str) -> str | None:
     try:
-        storage.read_bytes(path)
+        storage.read_source(path, storage.KnownFolders())
     except storage.UnreadableError as error:
         return f"{path}: {error.detail}{storage.backslash_hint(path)}"
     return None
@@ -126,7 +126,13 @@ def _known_sizes(column: pd.Series, checked: Checked) -> list[int]:
 
 
 def _size(path: str) -> int | str | None:
-    """The size of a file; the fault of its store, in words; None for a fault of the file."""
+    """The size of a file; the fault of its store, in words; None for a fault of the file.
+
+    Also None on the web, where each may have another host, if it is not told at once.
+    """
+    if storage.is_web(path):
+        with storage.impatient():
+            return storage.size_or_none(path)
     try:
         return storage.size(path)
     except storage.UnreadableError as error:

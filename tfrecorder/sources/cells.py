@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import google_crc32c
 
+from tfrecorder import storage
 from tfrecorder.images.formats import sniff
 from tfrecorder.images.pillow import file_of, is_picture
 from tfrecorder.images.rejects import Reject
@@ -168,7 +169,7 @@ def _of_mapping(cell: Mapping[Any, Any]) -> Any:
         return path or None
     if not isinstance(data, (bytes, bytearray, memoryview)):
         return CellFault(f'a dict whose "bytes" are of type {type(data).__name__}', _keys(cell))
-    name = path or ""
+    name = storage.unsigned(path or "")
     if name != name.encode(errors="replace").decode():
         return CellFault(
             f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell)

@@ -1,4 +1,4 @@
-"""Each image that came as bytes gets a name made from the hash of its content, as its uri."""
+"""What names an image: the hash of one that came as bytes; of a uri no signature."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.schema.kinds import FILES
 from tfrecorder.sources.cells import Content, content_in, is_data_uri
@@ -40,6 +41,20 @@ def with_contents(source: Source) -> Source:
         if of_column is not None:
             contents[name] = of_column
     return replace(source, frame=frame, contents=contents, cells={})
+
+
+def without_signatures(source: Source) -> Source:
+    """A source whose uris have no signatures, which are put aside for whoever reads the images."""
+    frame = source.frame
+    for name in source.schema.of(*FILES):
+        texts = as_texts(frame[name]) if name in frame else pa.array([], pa.large_string())
+        if texts is None or pc.any(pc.match_substring_regex(texts, storage.SIGNED)).as_py():
+            cells = frame[name].tolist()
+            plain = [storage.put_aside(cell) if isinstance(cell, str) else cell for cell in cells]
+            if plain != cells:
+                dtype = object if texts is None else frame[name].dtype
+                frame = frame.assign(**{name: pd.Series(plain, frame.index, dtype)})
+    return replace(source, frame=frame)
 
 
 def _may_hold_images(column: pd.Series) -> bool:

@@ -80,7 +80,7 @@ def file_sums(
 
     def told(path: str) -> tuple[int, int]:
         with contextlib.suppress(storage.UnreadableError):
-            file = describe(path) if web or not _on_the_web(path) else None
+            file = describe(path) if web or not storage.is_web(path) else None
             if file is not None:
                 return file.size, -1 if file.crc32c is None else file.crc32c
         return -1, -1
@@ -106,13 +106,9 @@ def _crc(path: str) -> int:
     return -1
 
 
-def _on_the_web(path: str) -> bool:
-    return storage.scheme(path) in ("http", "https")
-
-
 def describing(paths: Iterable[str]) -> Callable[[str], storage.Description | None]:
     """`storage.describe` for these files, of which one listing may tell a whole folder."""
-    stored = (path for path in paths if not (storage.is_local(path) or _on_the_web(path)))
+    stored = (path for path in paths if not (storage.is_local(path) or storage.is_web(path)))
     listings = {}
     for folder, files in Counter(map(storage.parent, stored)).items():
         if files >= LISTED:

@@ -54,7 +54,9 @@ def located(source: Any) -> Located | None:
         return None
     path = storage.given_path(source)
     if refusal := storage.refusal(kind := storage.scheme(path)):
-        raise SourceError(f"source {path!r}: {kind}:// cannot be read: {refusal}.")
+        raise SourceError(
+            f"source {storage.unsigned(path)!r}: {kind}:// cannot be read: {refusal}."
+        )
     with storage.failing_as(SourceError, path):
         return _look(path)
 

@@ -21,7 +21,7 @@ from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
-from tfrecorder.sources.content_names import with_contents
+from tfrecorder.sources.content_names import with_contents, without_signatures
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
@@ -37,10 +37,10 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_source(source: Any, options: ConvertOptions = ConvertOptions()) -> Source:  # noqa: B008
-    """`read_table`; images that came as bytes are hashed."""
+    """`read_table`; images that came as bytes are hashed, and signatures put aside."""
     table = read_table(source, options)
     # In a folder, every uri is the name of a file, so none is an image itself.
-    return table if table.passed_over else with_contents(table)
+    return without_signatures(table if table.passed_over else with_contents(table))
 
 
 def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Source:  # noqa: B008

@@ -12,6 +12,8 @@ from tfrecorder.errors import OptionError
 def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) -> list[str]:
     """The uris that an option names, or the lines of the file whose path it is, each once.
 
+    Signatures are left out, as they are from the records.
+
     Raises:
         OptionError: the file cannot be read, or what is given are no uris.
     """
@@ -24,10 +26,11 @@ def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) 
         except (storage.UnreadableError, UnicodeDecodeError) as error:
             raise OptionError.of(option, path, f"it cannot be read: {error}.") from error
         # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
-        return list(dict.fromkeys(filter(None, text.replace("\r\n", "\n").split("\n"))))
+        lines = map(storage.unsigned, text.replace("\r\n", "\n").split("\n"))
+        return list(dict.fromkeys(filter(None, lines)))
     uris = list(given)
     wrong = [uri for uri in uris if not isinstance(uri, str)]
     if wrong:
         words = f"`{option}` names {wrong[0]!r}, which is not a uri; give texts, or a file's path."
         raise OptionError(words)
-    return list(dict.fromkeys(uris))
+    return list(dict.fromkeys(map(storage.unsigned, uris)))

@@ -36,6 +36,7 @@ from tfrecorder.storage.files import (
 from tfrecorder.storage.known_folders import KnownFolders
 from tfrecorder.storage.local import check_locale, failing_writes
 from tfrecorder.storage.retry import impatient, retried, waits
+from tfrecorder.storage.signatures import SIGNED, put_aside, unsigned
 from tfrecorder.storage.store import (
     OF_THE_READER,
     Description,
@@ -45,10 +46,12 @@ from tfrecorder.storage.store import (
 )
 from tfrecorder.storage.stores import is_unsigned, refusal
 from tfrecorder.storage.uris import (
+    WEB,
     absolute,
     backslash_hint,
     given_path,
     is_local,
+    is_web,
     parent,
     resolve,
     scheme,

@@ -84,7 +84,7 @@ def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.clien
     host = endpoint.hostname or ""
     if endpoint.scheme != "https":
         return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
-    proxy, context = _proxy(endpoint), _certificates()
+    proxy, context = _proxy(endpoint), certificates()
     asked = endpoint if proxy is None else proxy
     port = endpoint.port if proxy is None else proxy.port or 80
 
@@ -125,7 +125,7 @@ def _authorization(proxy: SplitResult) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {encoded}"}
 
 
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     import certifi
 
     variable = next((name for name in _BUNDLES if os.environ.get(name)), "")

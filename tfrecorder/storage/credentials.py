@@ -1,4 +1,4 @@
-"""Which account makes requests to Google Cloud, and which project pays for them."""
+"""How files are accessed: which account asks Google Cloud and who pays, and what the web may be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder.storage.store import TransientError
@@ -29,23 +29,27 @@ NO_USER_PROJECT = (
 
 @dataclass(frozen=True)
 class Access:
-    """Which account makes requests, and which project pays for them.
+    """How requests are made.
 
     Attributes:
         account: the service account to act as, preceded by its delegates, separated by commas;
             None for the account that google-auth finds.
         user_project: the project billed for requests to requester-pays buckets; None for none.
+        private_hosts: images are read over http(s) from private addresses too.
+        signed: for uris on the web without their signatures, these uris with them.
     """
 
     account: str | None = None
     user_project: str | None = None
+    private_hosts: bool = False
+    signed: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 _ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
 
 
 def access() -> Access:
-    """How this thread accesses Google Cloud: as set by `accessing`, else by the environment."""
+    """How this thread accesses files: as set by `accessing`, else by the environment."""
     return _ACCESS.get() or Access(user_project=os.environ.get(USER_PROJECT) or None)
 
 
@@ -59,9 +63,17 @@ def accessing(chosen: Access) -> Iterator[None]:
         _ACCESS.reset(before)
 
 
-def acting_as(account: str | None) -> contextlib.AbstractContextManager[None]:
-    """A block whose requests are made as another account; None for the caller's own."""
-    return accessing(dataclasses.replace(access(), account=account))
+def acting_as(
+    account: str | None, private_hosts: bool = False
+) -> contextlib.AbstractContextManager[None]:
+    """A block whose requests are made as another account; None for the caller's own.
+
+    Args:
+        private_hosts: in it private addresses are read over http(s) too.
+    """
+    private_hosts = private_hosts or access().private_hosts
+    changed = dataclasses.replace(access(), account=account, private_hosts=private_hosts)
+    return accessing(changed)
 
 
 def find_credentials(account: str | None, scopes: Sequence[str]) -> Any:

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.errors import UnreachableError
-from tfrecorder.storage.store import may_pass
-from tfrecorder.storage.uris import parent, scheme
+from tfrecorder.storage.store import UnreadableError, may_pass
+from tfrecorder.storage.uris import is_web, parent, scheme
 
 T = TypeVar("T")
 
@@ -146,7 +146,8 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
         note: called before each retry, to count them.
 
     Raises:
-        UnreachableError: it failed for `patience().seconds`, or once inside `impatient`.
+        UnreachableError: it failed for `patience().seconds`, or once inside `impatient`; on the
+            web, where each uri may name another host, an UnreadableError.
         UnwantedError: nobody waits for the result any more.
         Whatever else `attempt` raises, at once.
     """
@@ -166,17 +167,23 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
             failures += 1
             words = str(getattr(error, "strerror", None) or error)
             if not _PATIENT.get():
-                raise UnreachableError(f"{path} cannot be reached: {words}.") from error
+                raise _unreachable(path, f"cannot be reached: {words}.", words) from error
             left = since + patience().seconds - now
             if left <= 0 and (failures >= ATTEMPTS or left <= -patience().seconds):
-                words = f"could not be reached for {now - since:,.0f} s: {words}."
-                raise UnreachableError(f"{path} {words}") from error
+                said = f"could not be reached for {now - since:,.0f} s: {words}."
+                raise _unreachable(path, said, words) from error
             pause_now = patience().first_pause * 2 ** min(failures - 1, 20)
             seconds = min(pause_now, patience().longest_pause) * random.uniform(0.5, 1)
             if left > 0:  # a server may ask for more, but there is a last attempt at the end
                 seconds = min(max(seconds, getattr(error, "after", 0)), left)
         note()
         pause(Wait(service_of(path), since, words), seconds)
+
+
+def _unreachable(path: str, said: str, words: str) -> UnreachableError | UnreadableError:
+    if is_web(path):
+        return UnreadableError("unreachable", words)
+    return UnreachableError(f"{path} {said}")
 
 
 def service_of(path: str) -> str:

@@ -31,7 +31,8 @@ class UnreadableError(TfrecorderError):
 
     Attributes:
         code: what is wrong, in one word: not_found, no_permission, not_a_file, too_large,
-            bad_name, no_credentials, no_user_project, wrong_setup, replaced or read_failed.
+            bad_name, no_credentials, no_user_project, wrong_setup, replaced or read_failed; over
+            http(s) also private_host, or unreachable for as long as any request is retried.
         detail: the system's message, without the path.
     """
 

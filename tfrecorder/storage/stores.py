@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any, cast
 
 from tfrecorder.storage.local import LocalStore, check_locale
 from tfrecorder.storage.store import Store, UnreadableError
-from tfrecorder.storage.uris import scheme
+from tfrecorder.storage.uris import WEB, scheme
 
 _LOCAL = LocalStore()
+_CREATING = threading.Lock()
 
 
 def refusal(kind: str) -> str | None:
     """Why files of a scheme cannot be read or written, and the remedy; None if they can.
+
+    Images alone are read over http(s).
 
     Raises:
         PackageError: an extra is missing.
@@ -54,6 +58,9 @@ def remote_store(kind: str) -> Store:
         from tfrecorder.storage.gcs import BucketStore
 
         return BucketStore()
+    if kind in WEB:
+        with _CREATING:  # a host has as many connections as one store allows
+            return _web_store()
     from tfrecorder.storage.fsspec_store import FsspecStore
     from tfrecorder.storage.object_clients import SCHEMES
 
@@ -65,3 +72,10 @@ def remote_store(kind: str) -> Store:
     from tfrecorder.storage.object_store import ObjectStore
 
     return ObjectStore()
+
+
+@functools.cache
+def _web_store() -> Store:
+    from tfrecorder.storage.web_store import WebStore
+
+    return cast(Any, WebStore())  # without the methods that write

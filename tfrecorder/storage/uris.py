@@ -12,6 +12,10 @@ from urllib.parse import unquote
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
+#: Schemes of images that are read by plain GETs; nothing else is.
+WEB = ("http", "https")
+
+
 def scheme(uri: str) -> str:
     """The storage scheme of a uri, in lower case; "" for a local path.
 
@@ -68,3 +72,7 @@ def parent(path: str) -> str:
 
 def is_local(path: str) -> bool:
     return not scheme(path)
+
+
+def is_web(path: str) -> bool:
+    return scheme(path) in WEB

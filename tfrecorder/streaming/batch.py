@@ -107,8 +107,8 @@ class Batch:
         """What a cell of a column of images holds, as `file_in` gives it."""
         cell = os.fspath(cell) if isinstance(cell, os.PathLike) else cell
         if self.base is None or not isinstance(cell, str):  # a file may be called "data:…"
-            return file_in(cell)
-        return cell
+            cell = file_in(cell)
+        return storage.put_aside(cell) if isinstance(cell, str) else cell
 
     def _row(self, cells: Mapping[str, Any], position: str) -> Row:
         name = f"{self.number:05d}/{len(self.rows):08d}"  # if it has no image

@@ -128,6 +128,7 @@ def stream(
     opened = open_source(source, where, source_options or {})
     with contextlib.ExitStack() as stack:
         stack.callback(opened.close)
+        stack.enter_context(storage.acting_as(None))
         stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
         dataset = open_streamed(where, opened, given, limits.readmit)

@@ -112,7 +112,8 @@ class StreamedDataset:
         """
         if not isinstance(cells, Mapping):
             raise SourceError(
-                f"source {self.source.name} gave a row that is not a dict of columns: {cells!r}."
+                f"source {self.source.name} gave a row that is no dict of columns but a "
+                f"{type(cells).__name__}."
             )
         self.removed += not batch.add(cells, saved(self.source, position))
         self.reached.add(position)
@@ -135,7 +136,8 @@ class StreamedDataset:
         plan, planned = made
         spooled = batch.spool.images  # including those of rows planned as rejects
         remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
-        plan = dataclasses.replace(plan, spooled=spooled, remote=remote)
+        signed = bool(storage.access().signed)
+        plan = dataclasses.replace(plan, spooled=spooled, remote=remote, signed=signed)
         plan = following(plan, self.newest, self.where)
         batch.spool.flush()
         self.staged = plan.digest
@@ -155,7 +157,8 @@ class StreamedDataset:
     def complete(self) -> bool:
         """Write and commit the batch that is staged.
 
-        False if none is, if its rows or spool are gone, or if a file of it was replaced.
+        False if none is, if its rows, signatures or spool are gone, or if a file of it was
+        replaced.
 
         Called again after an outage, it continues where it stopped.
 
@@ -182,6 +185,7 @@ class StreamedDataset:
         if self.newest is None or self.newest.number != newest.number:
             self.newest = newest
             self.committed += 1
+            storage.access().signed.clear()  # a stream may run for months
             self.totals = add_up([self.totals, *newest.done.values()])
         return True
 
@@ -203,7 +207,8 @@ class StreamedDataset:
         where = self.where
         # Without its rows an `undo` that was killed gave it up.
         has_rows = storage.exists(os.path.join(where, layout.PLAN_ROWS))
-        if not (has_rows and is_whole(where, plan.spooled)):
+        is_known = bool(storage.access().signed) or not plan.signed
+        if not (has_rows and is_known and is_whole(where, plan.spooled)):
             return False
         plan = reopen(where, plan, plan.base, ())
         done = in_process.write(plan, where, plan.shards, self.options)

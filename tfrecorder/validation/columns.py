@@ -44,7 +44,7 @@ def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
         with_scheme = block.filter(pc.match_substring(block, "://"))
         heads = pc.list_element(pc.split_pattern(with_scheme, "://", max_splits=1), 0)
         for head in heads.unique().to_pylist():
-            if storage.refusal(storage.scheme(f"{head}://")) is not None:
+            if _refusal(storage.scheme(f"{head}://")) is not None:
                 return None
     return texts
 
@@ -69,7 +69,7 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     findings.append(check_unicode(column))
     with_scheme = column.str.contains("://", regex=False, na=False)
     schemes = column[with_scheme].map(storage.scheme)
-    why = {kind: storage.refusal(kind) for kind in schemes.unique()}
+    why = {kind: _refusal(kind) for kind in schemes.unique()}
     schemes = schemes[[why[kind] is not None for kind in schemes]]
     uris = column[schemes.index].tolist()
     messages = [
@@ -81,6 +81,10 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
         *findings,
         Finding("unsupported_scheme", rows, str(column.name), uris, messages),
     ]
+
+
+def _refusal(kind: str) -> str | None:
+    return None if kind in storage.WEB else storage.refusal(kind)
 
 
 def _fault(value: Any) -> tuple[str, Any]:

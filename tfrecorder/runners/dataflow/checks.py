@@ -89,7 +89,7 @@ def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]
                 "`gcloud storage cp --recursive FOLDER gs://my-bucket/`, and give their paths "
                 "there."
             )
-        elif kind != "gs" and not _brings_packages(options):
+        elif kind not in ("gs", *storage.WEB) and not _brings_packages(options):
             yield f"image {example!r}: {_needs_packages(kind)}"
 
 
