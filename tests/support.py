@@ -183,7 +183,7 @@ def content_of(uri: str) -> bytes:
 
 def forget_services() -> None:
     """Drop what this process knows of services: clients for another server, and what failed."""
-    stores.remote_store.cache_clear()
+    stores._REMOTE.clear()
     retry._SAID.clear()
 
 

@@ -166,7 +166,7 @@ def test_azure_without_an_account_is_explained(monkeypatch: pytest.MonkeyPatch) 
     for name in list(os.environ):
         if name.startswith("AZURE_"):
             monkeypatch.delenv(name)
-    stores.remote_store.cache_clear()
+    stores._REMOTE.clear()
     with pytest.raises(storage.UnreadableError, match=r"[Aa]ccount") as caught:
         storage.read_bytes("az://box/a")
     assert caught.value.code == "wrong_setup"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import threading
 from typing import Any, cast
 
 from tfrecorder.storage.local import LocalStore, check_locale
@@ -11,7 +9,9 @@ from tfrecorder.storage.store import Store, UnreadableError
 from tfrecorder.storage.uris import WEB, scheme
 
 _LOCAL = LocalStore()
-_CREATING = threading.Lock()
+
+#: By scheme, once used; http and https are one, since a host has so many connections for both.
+_REMOTE: dict[str, Store] = {}
 
 
 def refusal(kind: str) -> str | None:
@@ -51,16 +51,22 @@ def store_of(path: str) -> Store:
     return remote_store(kind) if kind else _LOCAL
 
 
-@functools.cache
 def remote_store(kind: str) -> Store:
     """The one store of a scheme in this process; its client is created on first use."""
+    kind = WEB[-1] if kind in WEB else kind
+    # Of several that threads make at the same time, all take one.
+    return _REMOTE.get(kind) or _REMOTE.setdefault(kind, _made(kind))
+
+
+def _made(kind: str) -> Store:
     if kind == "gs":
         from tfrecorder.storage.gcs import BucketStore
 
         return BucketStore()
     if kind in WEB:
-        with _CREATING:  # a host has as many connections as one store allows
-            return _web_store()
+        from tfrecorder.storage.web_store import WebStore
+
+        return cast(Any, WebStore())  # without the methods that write
     from tfrecorder.storage.fsspec_store import FsspecStore
     from tfrecorder.storage.object_clients import SCHEMES
 
@@ -72,10 +78,3 @@ def remote_store(kind: str) -> Store:
     from tfrecorder.storage.object_store import ObjectStore
 
     return ObjectStore()
-
-
-@functools.cache
-def _web_store() -> Store:
-    from tfrecorder.storage.web_store import WebStore
-
-    return cast(Any, WebStore())  # without the methods that write
