@@ -24,6 +24,18 @@ def picture(path: Path, width: int, height: int) -> None:
     Pictures.effect_noise((width, height), 99).convert("RGB").save(path)
 
 
+def yolo(folder: str, config: str, labels: dict[str, str]) -> None:
+    """Images of 40 x 20 pixels with the lines of their objects, by path."""
+    Path(folder).mkdir()
+    Path(folder, "data.yaml").write_text(config)
+    for image, lines in labels.items():
+        picture(Path(folder, image), 40, 20)
+        path = Path(folder, image.replace("images/", "labels/")).with_suffix(".txt")
+        if lines:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(lines)
+
+
 def annotation(image: int, category: int, box: list[float], **more: Any) -> dict[str, Any]:
     named = {"image_id": image, "category_id": category, "bbox": box}
     return {"id": next(_NUMBERS), **named, "area": box[2] * box[3], "iscrowd": 0, **more}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from annotation_cases import IMAGES, annotation, coco_file, pictures
+from annotation_cases import IMAGES, annotation, coco_file, pictures, yolo
 from record_laws import check_records
 from support import invoke, shards
 
@@ -107,6 +107,21 @@ def test_polygons_of_every_form_are_those_of_pycocotools() -> None:
     path = source(made)
     converted(path)
     check_like_pycocotools(path, "out")
+
+
+def test_polygons_of_yolo_are_those_of_pycocotools() -> None:
+    """In fractions of the image, as its boxes."""
+    polygons = [[0.1, 0.2, 0.5, 0.3, 0.4, 0.9], [0.25, 0, 1, 1, 0.6, 0.45, 0, 0.75]]
+    lines = "".join(f"0 {' '.join(map(str, polygon))}\n" for polygon in polygons)
+    yolo("set", "train: images\nnames: [dog]\n", {"images/one.jpg": lines})
+    schema = Schema(split=Split(), image_uri=Image(), boxes=Boxes(masks="segmentation"))
+    converted("set", schema=schema)
+    in_pixels = [(np.reshape(one, (-1, 2)) * (40, 20)).ravel().tolist() for one in polygons]
+    wanted = [masks.decode(masks.frPyObjects([one], 20, 40))[..., 0] for one in in_pixels]
+    assert read("out") == {"one.jpg": np.array(wanted).tolist()}
+    Path("set/labels/one.txt").write_text(f"{lines}0 0.5 0.5 1 1\n")
+    report = tfrecorder.validate("set", schema=schema)
+    assert "bad_box" in set(report[report.severity == "error"].code)
 
 
 def test_without_masks_in_the_schema_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,25 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from annotation_cases import picture
+from annotation_cases import picture, yolo
 from PIL import Image as Pictures
 
 import tfrecorder
 from tfrecorder.errors import SourceError
 
 EDGES = ["x_min", "y_min", "x_max", "y_max"]
-
-
-def yolo(folder: str, config: str, labels: dict[str, str]) -> None:
-    """Images of 40 x 20 pixels with the lines of their objects, by path."""
-    Path(folder).mkdir()
-    Path(folder, "data.yaml").write_text(config)
-    for image, lines in labels.items():
-        picture(Path(folder, image), 40, 20)
-        path = Path(folder, image.replace("images/", "labels/")).with_suffix(".txt")
-        if lines:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(lines)
 
 
 NAMED = "names: {0: dog, 1: a cat}\n"

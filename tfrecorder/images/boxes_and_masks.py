@@ -74,24 +74,25 @@ def _runs(counts: str | bytes) -> list[int]:
 
 
 def stored_object_masks(
-    key: str, segmentations: Sequence[str], of: Placed, room: Room
+    field: Field, segmentations: Sequence[str], of: Placed, room: Room
 ) -> list[bytes]:
     """A PNG of the stored image's size for each object: 1 where it is, 0 elsewhere.
 
     Raises:
         Reject: a mask is of another size than the image, or a polygon far beyond it.
     """
-    return [*_drawn(key, segmentations, of, room)]
+    return [*_drawn(field, segmentations, of, room)]
 
 
-def _drawn(key: str, segmentations: Sequence[str], of: Placed, room: Room) -> Iterator[bytes]:
+def _drawn(field: Field, segmentations: Sequence[str], of: Placed, room: Room) -> Iterator[bytes]:
     from pycocotools import mask as masks
 
-    height, width = of.source.height, of.source.width
-    for _, fault in segmentation_faults(segmentations, width, height):
-        raise Reject("check", "mask_size", f"{key}: {fault}")
+    assert isinstance(field.kind, Boxes)
+    height, width, unit = of.source.height, of.source.width, field.kind.unit
+    for _, fault in segmentation_faults(segmentations, width, height, unit):
+        raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
     for text in segmentations:
-        value = json.loads(text)
+        value = _in_pixels(text, width, height, unit)
         with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
             rle = masks.frPyObjects(value, height, width)
             rle = masks.merge(rle) if isinstance(rle, list) else rle
@@ -103,16 +104,25 @@ def _drawn(key: str, segmentations: Sequence[str], of: Placed, room: Room) -> It
         yield out.getvalue()
 
 
+def _in_pixels(text: str | None, width: int, height: int, unit: str) -> Any:
+    """Polygons, whose corners have the unit of the boxes, or RLE, whose unit is the pixel."""
+    value = json.loads(text or "null")
+    if isinstance(value, list) and unit == "fraction":
+        return [(np.reshape(one, (-1, 2)) * (width, height)).ravel().tolist() for one in value]
+    return value
+
+
 def segmentation_faults(
-    masks: Sequence[str | None], width: int, height: int
+    masks: Sequence[str | None], width: int, height: int, unit: str
 ) -> Iterator[tuple[int, str]]:
     """Of the masks of an image's objects, those of another size: their numbers, and what is wrong.
 
     Args:
         masks: as `as_segmentation` gives them.
+        unit: of the corners of polygons, as that of boxes.
     """
     for number, text in enumerate(masks):
-        value, image = json.loads(text or "null"), f"{width} x {height} pixels"
+        value, image = _in_pixels(text, width, height, unit), f"{width} x {height} pixels"
         if isinstance(value, dict) and value["size"] != [height, width]:
             size = " x ".join(map(str, reversed(value["size"])))
             yield number, f"mask {number} has {size} pixels, the image has {image}"

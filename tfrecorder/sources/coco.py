@@ -14,7 +14,6 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
 from tfrecorder.sources.coco_files import (
     BESIDE,
-    MASKS,
     File,
     files_in,
     name_of,
@@ -28,7 +27,7 @@ from tfrecorder.sources.located import (
     split_in,
     uri_below,
 )
-from tfrecorder.sources.objects import Objects, as_numbers, joined, object_columns
+from tfrecorder.sources.objects import MASKS, Objects, as_numbers, joined, object_columns
 from tfrecorder.sources.table import Fault, RawTable, in_lists
 
 #: How far, in pixels, a box may be beyond its image: tools round differently.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
+from tfrecorder.sources.objects import MASKS
 
 #: The name of the file that Roboflow writes beside the images of a split.
 BESIDE = "_annotations.coco.json"
@@ -27,10 +28,6 @@ class Annotations(NamedTuple):
     areas: list[Any]
     captions: list[Any]
     masks: list[Any]
-
-
-#: The polygons or RLE of an object.
-MASKS = "segmentation"
 
 
 class File(NamedTuple):

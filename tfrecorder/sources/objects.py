@@ -14,6 +14,9 @@ from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, URI_COLUMN
 from tfrecorder.sources.file_sums import in_threads
 from tfrecorder.sources.table import Fault, in_lists
 
+#: The column with the polygons or RLE of each object.
+MASKS = "segmentation"
+
 
 @dataclass(frozen=True)
 class Objects:

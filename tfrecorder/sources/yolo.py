@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.located import Located, refuse_table_options
-from tfrecorder.sources.objects import Objects, object_columns, texts_of
+from tfrecorder.sources.objects import MASKS, Objects, object_columns, texts_of
 from tfrecorder.sources.table import Fault, RawTable
 
 #: The names of the file that says what is where; the last is of Label Studio, the classes alone.
@@ -56,7 +57,8 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     uris = [image.removeprefix(f"{root}/") for image in images]
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
-    objects, faults = _objects(images, names, "kpt_shape" in config)
+    masks = options.schema is not None and MASKS in options.schema.source_columns()
+    objects, faults = _objects(images, names, "kpt_shape" in config, masks)
     of_boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), _SLACK)
     return RawTable(
         pd.DataFrame({**columns, **of_boxes}),
@@ -130,10 +132,10 @@ def _labels_of(image: str) -> str:
 
 
 def _objects(
-    images: Sequence[str], names: Sequence[str], keypoints: bool
+    images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
 ) -> tuple[Objects, list[Fault]]:
-    """The objects of all images, and lines that say none."""
-    rows, classes, edges, faults = list[int](), list[int](), list[Any](), list[Fault]()
+    """The objects of all images, with their polygons as `masks` says, and lines that say none."""
+    rows, found, faults = list[int](), list[tuple[int, Any, Any]](), list[Fault]()
     paths = [*map(_labels_of, images)]
     for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
         for number, line in enumerate((text or "").splitlines(), 1):
@@ -145,14 +147,15 @@ def _objects(
                 faults.append(Fault("bad_annotation", row, LABEL_COLUMN, line[:200], words))
                 continue
             rows.append(row)
-            classes.append(made[0])
-            edges.append(made[1])
+            found.append(made)
+    classes, edges, polygons = zip(*found, strict=True) if found else ((), (), ())
     labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
-    return Objects(np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), {}), faults
+    beside = {MASKS: np.array(polygons, dtype=object)} if masks else {}
+    return Objects(np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), beside), faults
 
 
 def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
-    """The class and the edges of a line's object, or what is wrong with it."""
+    """The class, edges and polygon of a line's object, the last as JSON; or what is wrong."""
     try:
         label, *numbers = map(float, words)
     except ValueError:
@@ -161,8 +164,8 @@ def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
         return f"there is no class {words[0]}; the classes are 0 to {classes - 1}"
     if len(numbers) == 4 or (keypoints and len(numbers) > 4):
         x, y, width, height = numbers[:4]
-        return int(label), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        return int(label), (x - width / 2, y - height / 2, x + width / 2, y + height / 2), None
     if len(numbers) < 6 or len(numbers) % 2:
         return f"it has {len(numbers)} numbers after its class: neither a box nor a polygon"
     xs, ys = numbers[0::2], numbers[1::2]
-    return int(label), (min(xs), min(ys), max(xs), max(ys))
+    return int(label), (min(xs), min(ys), max(xs), max(ys)), json.dumps([numbers])

@@ -114,7 +114,7 @@ def _outside(
         for uri, size, count in zip(uris[image], sizes, rows.sizes.tolist(), strict=True):
             if size is not None:
                 faults = [*boxes_outside(edges[start : start + count], *size)] if pixels else []
-                faults += segmentation_faults(masks[start : start + count], *size)
+                faults += segmentation_faults(masks[start : start + count], *size, kind.unit)
                 places += (start + number for number, _ in faults)
                 messages += (f"{uri!r}: {reason}" for _, reason in faults)
             start += count

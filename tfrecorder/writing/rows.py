@@ -186,7 +186,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 primary = placed[images[0][0].key]
                 features |= placed_boxes(field, features, primary.source, primary.geometry, beside)
                 if (masks_key := field.masks_key) is not None:
-                    drawn = stored_object_masks(masks_key, features[masks_key], primary, room)
+                    drawn = stored_object_masks(field, features[masks_key], primary, room)
                     features[masks_key] = drawn
         except Reject as reject:
             return Rejected(row, reject, len(retried), sources)
