@@ -117,14 +117,14 @@ def test_a_folder_of_pascal_voc_gives_boxes_as_they_are_stated() -> None:
     voc("a", ("dog", 1, 1, 1, 40, 20), ("cat", 0, 3.5, 4, 10, 11))
     voc("two words")
     voc("c", ("cat", 0, 1, 1, 41, 20))
-    listed("Main/train", "a", "two words")
-    listed("Main/val", "c")
+    listed("Main/train", "a", "c  1")
+    listed("Main/val", "two words")
     listed("Main/trainval", "a", "two words", "c")
     frame = frame_of("voc")
     assert frame.image_uri.tolist() == [
         f"JPEGImages/{name}.jpg" for name in ("a", "c", "two words")
     ]
-    assert frame.split.tolist() == ["TRAIN", "VALIDATION", "TRAIN"]
+    assert frame.split.tolist() == ["TRAIN", "TRAIN", "VALIDATION"]
     assert frame.label.tolist() == [["dog", "cat"], ["cat"], []]
     assert frame.difficult.tolist() == [[1, 0], [0], []]
     assert frame.x_max.tolist() == [[40, 10], [40], []]

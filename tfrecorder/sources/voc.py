@@ -56,7 +56,7 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         there = {*storage.names(f"{root}/SegmentationClass")}
         stems = [stem for stem in stems if f"{stem}.png" in there]
         columns[MASK_COLUMN] = [f"SegmentationClass/{stem}.png" for stem in stems]
-    splits = dict(_splits(f"{root}/ImageSets/{'Segmentation' if masks else 'Main'}"))
+    splits = dict(_splits(f"{root}/ImageSets/{'Segmentation' if masks else 'Main'}", {*stems}))
     if splits:
         columns[SPLIT_COLUMN] = [splits.get(stem, "") for stem in stems]
     images = next((name for name in _IMAGES if storage.is_folder(f"{root}/{name}")), "")
@@ -83,15 +83,19 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(pd.DataFrame(columns), root, schema, {}, faults=faults)
 
 
-def _splits(folder: str) -> Iterator[tuple[str, str]]:
-    """The split of each image that a list names, by the image's name without its ending."""
+def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
+    """The split of each image that a list names, by the image's name without its ending.
+
+    A flag may follow the name, as in the lists of a class; the name itself may have a space.
+    """
     names = [name for name in _LISTS if storage.size(f"{folder}/{name}.txt") is not None]
     if not {"train", "val"} & {*names}:
         names.append("trainval")
     for name, text in zip(names, texts_of([f"{folder}/{name}.txt" for name in names]), strict=True):
         for line in (text or "").splitlines():
-            if line.strip():
-                yield line.split()[0], "train" if name == "trainval" else name
+            if stem := line.strip():
+                stem = stem if stem in stems else stem.split()[0]
+                yield stem, "train" if name == "trainval" else name
 
 
 def _objects(found: list[Any]) -> Objects:
