@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from annotation_cases import IMAGES, annotation, coco_file, pictures, yolo
+from PIL import Image as Pictures
 from record_laws import check_records
 from support import invoke, shards
 
@@ -107,6 +108,32 @@ def test_polygons_of_every_form_are_those_of_pycocotools() -> None:
     path = source(made)
     converted(path)
     check_like_pycocotools(path, "out")
+
+
+def test_segments_of_panoptic_files_are_those_of_their_pngs() -> None:
+    """Drawn as COCO does: a segment's number is its pixels' colour."""
+    pictures("images")
+    rng, annotations, wanted = np.random.default_rng(2), [], {}
+    for name, (number, width, height) in IMAGES.items():
+        ids = rng.choice([0, 7, 300, 70_000], (height, width))
+        colours = np.stack([ids % 256, ids // 256 % 256, ids // 65536], -1).astype(np.uint8)
+        Path("panoptic_train").mkdir(exist_ok=True)
+        Pictures.fromarray(colours).save(f"panoptic_train/{number}.png")
+        segments = [
+            {"id": at, "category_id": 3, "bbox": [0, 0, 9, 9], "area": 81, "iscrowd": int(at == 7)}
+            for at in (7, 300, 70_000)
+        ]
+        annotations.append(
+            {"image_id": number, "file_name": f"{number}.png", "segments_info": segments}
+        )
+        wanted[name.rpartition("\\")[2]] = [(ids == one["id"]).tolist() for one in segments]
+    path = str(coco_file("panoptic_train.json", annotations=annotations))
+    converted(path)
+    assert read("out") == wanted
+    assert tfrecorder.to_frame("out").is_crowd.tolist() == [[1, 0, 0]] * 3
+    Path("panoptic_train/11.png").write_bytes(b"no PNG")
+    report = tfrecorder.validate(path, schema=SCHEMA)
+    assert '{"png": "11.png", "id": 7}' in "".join(report[report.code == "bad_box"].message)
 
 
 def test_polygons_of_yolo_are_those_of_pycocotools() -> None:

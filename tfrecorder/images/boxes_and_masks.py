@@ -35,7 +35,8 @@ def as_segmentation(cell: Any) -> str | None:
     """
     try:
         if isinstance(cell, bytes):
-            return json.dumps(_rle_of(cell))
+            with Pictures.open(io.BytesIO(cell)) as opened:
+                return json.dumps(rle_of(np.asarray(opened).astype(bool)))
         value = json.loads(cell) if isinstance(cell, str) else cell
         if isinstance(value, Mapping):
             (height, width), runs = value["size"], value["counts"]
@@ -50,13 +51,11 @@ def as_segmentation(cell: Any) -> str | None:
         return None
 
 
-def _rle_of(png: bytes) -> dict[str, Any]:
-    """The runs of a mask's pixels, column by column: of zeros, of others, and so on."""
-    with Pictures.open(io.BytesIO(png)) as opened:
-        height, width = np.asarray(opened).shape
-        pixels = np.asarray(opened).astype(bool).ravel("F")
-    changes = np.flatnonzero(np.diff(pixels, prepend=False))
-    runs = np.diff(changes, prepend=0, append=pixels.size)
+def rle_of(mask: np.ndarray) -> dict[str, Any]:
+    """The runs of a mask, bool of [h, w], column by column: of False, of True, and so on."""
+    height, width = mask.shape
+    changes = np.flatnonzero(np.diff(mask.ravel("F"), prepend=False))
+    runs = np.diff(changes, prepend=0, append=mask.size)
     return {"size": [height, width], "counts": runs.tolist()}
 
 

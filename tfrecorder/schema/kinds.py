@@ -151,8 +151,9 @@ class Boxes(Kind):
         names: all class names in the order of their integers; None takes the sorted ones found.
         background_class: if True, class 0 is "background", which no box has: the others count
             from 1.
-        masks: the column of the pixels of each object, as COCO states them: polygons or RLE, or
-            their JSON.  The record holds a PNG of each, drawn with pycocotools.
+        masks: the column of the pixels of each object, as COCO states them: polygons, in the unit
+            of the edges, or RLE, or their JSON.  The record holds a PNG of each, drawn with
+            pycocotools.
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 

@@ -16,6 +16,7 @@ from tfrecorder.sources.coco_files import (
     BESIDE,
     File,
     files_in,
+    masks_of,
     name_of,
     read_file,
     start_of,
@@ -122,7 +123,7 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
         beside={
             "is_crowd": np.array([int(bool(crowd)) for crowd in every.crowds], np.int64),
             "area": np.where(np.isnan(areas), boxes[:, 2] * boxes[:, 3], areas),
-            **({MASKS: np.array(every.masks, dtype=object)} if masks else {}),
+            **({MASKS: np.array(masks_of(file), dtype=object)} if masks else {}),
         },
     )
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+from PIL import Image as Pictures
+
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
+from tfrecorder.images.boxes_and_masks import rle_of
 from tfrecorder.sources.objects import MASKS
 
 #: The name of the file that Roboflow writes beside the images of a split.
@@ -64,9 +69,10 @@ def read_file(path: str, masks: bool) -> File:
         """The object itself; or True for an annotation, of which some values are kept."""
         if "image_id" not in value:
             return value
-        mask = json.dumps(value.get(MASKS)) if masks else None  # takes a tenth of the memory
-        made.extend(map(value.get, values))
-        made.append(mask)
+        for one in _objects_in(value):
+            made.extend(map(one.get, values))
+            # As JSON, which takes a tenth of the memory.
+            made.append(json.dumps(one.get(MASKS)) if masks else None)
         return True
 
     with storage.local_copy(path) as copy, open(copy, encoding="utf-8-sig") as file:
@@ -98,6 +104,48 @@ def read_file(path: str, masks: bool) -> File:
             "annotations image_id, categories id and name."
         )
     return File(path, images, columns, categories)
+
+
+def _objects_in(annotation: dict[str, Any]) -> list[dict[str, Any]]:
+    """The annotation itself; of a panoptic one its segments, whose mask says where its pixels are.
+
+    Source: https://cocodataset.org/#format-data
+    """
+    if "segments_info" not in annotation:
+        return [annotation]
+    png = annotation.get("file_name")
+    return [
+        {**one, "image_id": annotation["image_id"], MASKS: {"png": png, "id": one.get("id")}}
+        for one in annotation["segments_info"]
+    ]
+
+
+def masks_of(file: File) -> list[str | None]:
+    """The masks of a file's annotations as JSON; those of segments as RLE, from their PNGs.
+
+    The PNGs are in the folder beside the file that has its name.
+    """
+    masks, png, ids = list[str | None](), "", np.zeros((0, 0), np.int64)
+    for text in file.annotations.masks:
+        if text is not None and text.startswith('{"png":'):
+            segment = json.loads(text)
+            if segment["png"] != png:
+                png = segment["png"]
+                ids = _segments(f"{file.path.removesuffix('.json')}/{png}")
+            if ids.size:
+                text = json.dumps(rle_of(ids == segment["id"]))
+        masks.append(text)
+    return masks
+
+
+def _segments(path: str) -> np.ndarray:
+    """The number of the segment that each pixel of a panoptic PNG belongs to: its colour."""
+    try:
+        with Pictures.open(io.BytesIO(storage.read_bytes(path))) as opened:
+            red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB"), np.int64), 2, 0)
+    except (OSError, storage.UnreadableError):
+        return np.zeros((0, 0), np.int64)  # a mask that is missing is a fault of its row
+    return red + 256 * green + 65536 * blue
 
 
 def _is_named(value: Any) -> bool:
