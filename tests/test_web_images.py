@@ -26,8 +26,11 @@ from support import (
     make_public,
     records,
     rejects,
+    run,
     shorten_patience,
     shorten_pauses,
+    start,
+    stop,
     wait_for,
 )
 from web_server import WebServer, picture, serving
@@ -315,30 +318,33 @@ def test_worker_processes_have_the_signatures(web: WebServer) -> None:
     assert not {"staged", "far"} & {*os.listdir()}
 
 
-def test_a_stream_reads_them_and_reads_a_batch_again_that_was_killed(
-    web: WebServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_public(monkeypatch, "127.0.0.1")
+STREAM = """
+import tfrecorder
+class Rows:
+    name = "rows"
+    def rows(self, position):
+        for at in range(0 if position is None else position + 1, len(ROWS)):
+            yield ROWS[at], at
+    def wait(self, seconds): ...
+options = {"until_idle": 0, "every_rows": 3, "private_hosts": True, "progress": False}
+print(tfrecorder.stream(Rows(), "out", **options).rejects)
+"""
+
+
+def test_a_stream_reads_them_and_reads_a_batch_again_that_was_killed(web: WebServer) -> None:
     web.signed = "SECRET"
     rows = table(*(web.uri(f"signed/{number}?{AMAZON}") for number in range(6))).to_dict("records")
-
-    class Rows:
-        name = "rows"
-
-        def rows(self, position: int | None) -> Iterator[tuple[dict[str, str], int]]:
-            for at in range(0 if position is None else position + 1, len(rows)):
-                yield rows[at], at
-
-        def wait(self, seconds: float) -> None: ...
-
+    code = STREAM.replace("ROWS", repr(rows))
     web.stop_at = Path("out/_tfrecorder/plan.json").absolute()
-    with pytest.raises(KeyboardInterrupt):
-        tfrecorder.stream(Rows(), "out", until_idle=0, every_rows=3)
+    process = start(code)
+    wait_for(lambda: web.stopped)
+    stop(process)
+    web.stop_at = None
     assert Path("out/_tfrecorder/plan.json").exists()
     assert "SECRET" not in everything_in("out")
-    result = tfrecorder.stream(Rows(), "out", until_idle=0, every_rows=3)
+    done = run("-c", code)
+    assert done.stdout == "{}\n", done.stderr
     assert len(records("out")) == 6
-    assert result.rejects == {}
     assert "SECRET" not in everything_in("out")
 
 
@@ -353,9 +359,9 @@ def test_tables_folders_and_outputs_are_not_on_the_web() -> None:
 
 
 PROGRAM = """
-import sys, pandas as pd, tfrecorder
-from tfrecorder.storage import retry
-retry._PATIENCE = retry.Patience(seconds=1, first_pause=0.05, longest_pause=0.2)
+import sys, pytest, tfrecorder
+from support import shorten_patience
+shorten_patience(pytest.MonkeyPatch(), 1)
 result = tfrecorder.convert(
     sys.argv[1], "out", private_hosts=True, max_reject_fraction=1, num_shards=12, num_threads=32,
     progress=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import io
 import socket
@@ -41,7 +40,7 @@ class WebServer(ThreadingHTTPServer):
         opened, most: connections to each host, now (and some that their client has closed) and at
             most.
         signed: what a query must have for a picture in /signed/.
-        stop_at: once this file is there, the next request is a Ctrl-C of the whole program.
+        stop_at: once this file is there, no request is answered, and `stopped` is True.
     """
 
     daemon_threads = True
@@ -54,6 +53,7 @@ class WebServer(ThreadingHTTPServer):
         self.opened: defaultdict[str, set[socket.socket]] = defaultdict(set)
         self.signed, self.scheme = "", "http"
         self.stop_at: Path | None = None
+        self.stopped = False
         if certificate is not None:
             context, self.scheme = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "https"
             context.load_cert_chain(certificate)
@@ -96,8 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         query = parse_qs(urlsplit(self.path).query)
         data = picture(number)
         if self.server.stop_at is not None and self.server.stop_at.exists():
-            self.server.stop_at = None
-            _thread.interrupt_main()
+            self.server.stopped, kind = True, "hang"
         match kind:
             case "busy" if not before:
                 self._send(429, b"later", **{"Retry-After": "1"})
