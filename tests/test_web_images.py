@@ -319,15 +319,16 @@ def test_worker_processes_have_the_signatures(web: WebServer) -> None:
 
 
 STREAM = """
-import tfrecorder
+import pytest, tfrecorder
+from support import make_public
+make_public(pytest.MonkeyPatch(), "127.0.0.1")
 class Rows:
     name = "rows"
     def rows(self, position):
         for at in range(0 if position is None else position + 1, len(ROWS)):
             yield ROWS[at], at
     def wait(self, seconds): ...
-options = {"until_idle": 0, "every_rows": 3, "private_hosts": True, "progress": False}
-print(tfrecorder.stream(Rows(), "out", **options).rejects)
+print(tfrecorder.stream(Rows(), "out", until_idle=0, every_rows=3, progress=False).rejects)
 """
 
 
@@ -336,13 +337,14 @@ def test_a_stream_reads_them_and_reads_a_batch_again_that_was_killed(web: WebSer
     rows = table(*(web.uri(f"signed/{number}?{AMAZON}") for number in range(6))).to_dict("records")
     code = STREAM.replace("ROWS", repr(rows))
     web.stop_at = Path("out/_tfrecorder/plan.json").absolute()
-    process = start(code)
-    wait_for(lambda: web.stopped)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = start(code, env=environment)
+    wait_for(lambda: web.stopped, 60)
     stop(process)
     web.stop_at = None
     assert Path("out/_tfrecorder/plan.json").exists()
     assert "SECRET" not in everything_in("out")
-    done = run("-c", code)
+    done = run("-c", code, env=environment)
     assert done.stdout == "{}\n", done.stderr
     assert len(records("out")) == 6
     assert "SECRET" not in everything_in("out")
