@@ -79,8 +79,6 @@ def tables() -> dict[str, tuple[bytes, Expected]]:
         "columns without names": (f"image_uri,label,,,\n{one},cat,,,\n", 1),
         "semicolons": ((HEAD + GOOD).replace(",", ";"), "separated by semicolons"),
         "tabs": ((HEAD + GOOD).replace(",", "\t"), "separated by tabs"),
-        "http": (HEAD + GOOD + "TRAIN,http://example.com/a.jpg,cat\n", "http://"),
-        "https, no header": (GOOD + "TRAIN,https://example.com/a.jpg,cat\n", "https://"),
         "a path as split": (HEAD + GOOD + f"../../x,{one},cat\n", "is not a split"),
         "JSON": ('{"image_uri": "a.jpg"}\n', None),
         "Python": ("__import__('os').system('touch pwned')\n", None),

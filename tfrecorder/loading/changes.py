@@ -6,9 +6,8 @@ that ends while threads of TensorFlow read: at its exit they wait for the interp
 
 from __future__ import annotations
 
-import glob
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import tensorflow as tf
 
@@ -21,58 +20,54 @@ class OpenedShards:
     """Shards of a dataset as they were when it was opened.
 
     Args:
-        directory: of the dataset.
         shards: those that are read.
     """
 
-    def __init__(self, directory: str, shards: Iterable[ShardFile]) -> None:
-        self._commit = os.path.join(directory, layout.COMMIT)
+    def __init__(self, shards: Iterable[ShardFile]) -> None:
         self.by_path = {shard.path: shard for shard in shards}
 
-    def path(self, path: tf.Tensor, note: tf.Tensor | str) -> tf.Tensor:
-        """The path of a shard, about to be opened; reading it fails if the shard has changed.
+    def checked(
+        self, path: tf.Tensor, open_file: Callable[[tf.Tensor], tf.data.Dataset], note: Any
+    ) -> tf.data.Dataset:
+        """The records of a shard; reading it fails if it is not the one that was opened.
+
+        The beginning is checked in the function that opens the shard, as a dataset with a function
+        of its own for each shard costs 6 ms; the end needs one.
 
         Args:
-            note: the commit note of the dataset when it was opened.
-        """
-        with tf.control_dependencies([self._unless_noted(note, [path], False)]):
-            return tf.identity(path)
-
-    def checked(
-        self, records: tf.data.Dataset, paths: tf.Tensor, note: tf.Tensor | str
-    ) -> tf.data.Dataset:
-        """The records of some shards; iterating fails at their end if one was replaced meanwhile.
-
-        This is asked once for all of them, since each shard would need functions of its own in the
-        graph, and TensorFlow takes 6 ms to make them ready.
+            open_file: the records at a path.
+            note: the commit note of the dataset when it was opened, a text or a tensor.
         """
 
-        def none(paths: tf.Tensor) -> tf.data.Dataset:
-            count = self._unless_noted(note, paths, True)
+        def none(path: tf.Tensor) -> tf.data.Dataset:
+            count = self._unless_noted(note, path, True)
             return tf.data.Dataset.from_tensors("").take(tf.cast(count, tf.int64))
 
-        return records.concatenate(tf.data.Dataset.from_tensors(paths).flat_map(none))
+        with tf.control_dependencies([self._unless_noted(note, path, False)]):
+            records = open_file(tf.identity(path))
+        return records.concatenate(tf.data.Dataset.from_tensors(path).flat_map(none))
 
-    def _unless_noted(
-        self, note: tf.Tensor | str, paths: tf.Tensor | list[tf.Tensor], is_ended: bool
-    ) -> tf.Tensor:
-        """False; or the graph fails, as the commit has another note and a shard has changed."""
+    def _unless_noted(self, note: tf.Tensor | str, path: tf.Tensor, is_ended: bool) -> tf.Tensor:
+        """False; or the graph fails, as the commit has another note and the shard has changed."""
         pattern = tf.strings.join(['(?s).*"', note, '".*'])
 
+        # From the path, since TensorFlow would read a file that it knows before only once.
+        commit = tf.strings.regex_replace(path, "[^/]*$", layout.COMMIT)
+
         def is_noted() -> tf.Tensor:
-            return tf.strings.regex_full_match(tf.io.read_file(self._commit), pattern)
+            return tf.strings.regex_full_match(tf.io.read_file(commit), pattern)
 
         def asked() -> tf.Tensor:
-            told = tf.numpy_function(self._refuse_changed, [paths, is_ended], tf.bool)
+            told = tf.numpy_function(self._refuse_changed, [path, is_ended], tf.bool)
             return tf.ensure_shape(told, [])
 
-        is_there = tf.size(tf.io.matching_files(glob.escape(self._commit))) > 0
+        escaped = tf.strings.regex_replace(commit, r"([*?\[])", r"[\1]")
+        is_there = tf.size(tf.io.matching_files(escaped)) > 0
         same = tf.cond(is_there, is_noted, lambda: False)
         return tf.cond(same, lambda: False, asked)
 
-    def _refuse_changed(self, paths: Iterable[bytes], is_ended: bool) -> bool:
-        for path in paths:
-            change = change_of(self.by_path[path.decode()], may_be_gone=bool(is_ended))
-            if change is not None:
-                raise change
+    def _refuse_changed(self, path: bytes, is_ended: bool) -> bool:
+        change = change_of(self.by_path[path.decode()], may_be_gone=bool(is_ended))
+        if change is not None:
+            raise change
         return False

@@ -38,7 +38,7 @@ def read_followed(
     following: Following, split: str, shuffled: bool, options: LoadOptions
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins."""
-    epochs, opened = itertools.count(), OpenedShards(following.directory, ())
+    epochs, opened = itertools.count(), OpenedShards(())
 
     def look() -> Iterator[tuple[Any, ...]]:
         stored = following.look()
@@ -52,7 +52,6 @@ def read_followed(
     ) -> Any:
         files = tf.data.Dataset.from_tensor_slices((paths,))
         records = read_slices(files, cycle if shuffled else None, options, opened, note)
-        records = opened.checked(records, paths, note)
         if not shuffled:
             return records
         # Only for this function's graph.  With a global seed of 0, TensorFlow compares our seed

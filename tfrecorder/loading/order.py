@@ -101,8 +101,7 @@ def read_records(
     if shuffled:
         files = shuffle(files, len(runs), "shards", options)
     cycle = cycle_of(len(runs)) if shuffled else None
-    records = read_slices(files, cycle, options, opened, note)
-    return opened.checked(records, columns[0], note) if note else records
+    return read_slices(files, cycle, options, opened, note)
 
 
 def cycle_of(runs: int) -> int:
@@ -133,9 +132,11 @@ def read_slices(
         take: tf.Tensor | int = -1,
         compression: tf.Tensor | str = "",
     ) -> tf.data.Dataset:
-        if not isinstance(note, str) or note:
-            path = opened.path(path, note)
-        return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
+        def open_file(path: tf.Tensor) -> tf.data.Dataset:
+            return tf.data.TFRecordDataset(path, compression).skip(skip).take(take)
+
+        is_foreign = isinstance(note, str) and not note
+        return open_file(path) if is_foreign else opened.checked(path, open_file, note)
 
     if cycle is None:
         return files.flat_map(read_slice)
