@@ -161,6 +161,11 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     monkeypatch.setattr("tfrecorder.storage.retry._PATIENCE", changed)
 
 
+def limit_web_files(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Take no larger file from the web."""
+    monkeypatch.setattr("tfrecorder.storage.web_store.MAX_FILE_BYTES", size)
+
+
 def make_public(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """Take this address, and no other, for one that every uri on the web may lead to."""
     monkeypatch.setattr("tfrecorder.storage.web_store._is_public", address.__eq__)

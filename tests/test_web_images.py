@@ -23,6 +23,7 @@ from support import (
     filenames,
     forget_services,
     invoke,
+    limit_web_files,
     make_public,
     records,
     rejects,
@@ -86,7 +87,7 @@ def test_each_row_is_a_record_or_a_reject_whatever_its_server_answers(
     web: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shorten_patience(monkeypatch, 1)
-    monkeypatch.setattr("tfrecorder.storage.web_store.MAX_FILE_BYTES", 2**20)
+    limit_web_files(monkeypatch, 2**20)
     answers = {
         "endless": "read/too_large",
         "always": "read/unreachable",
