@@ -377,7 +377,7 @@ print(result.records, sum(result.rejects.values()))
 def test_uris_of_20_hosts_killed_and_resumed(web: WebServer) -> None:
     count = int(os.environ.get("TFRECORDER_TEST_URIS", 400))  # 2,000 by hand
     kinds = [*["pictures"] * 12, *["moved"] * 6, *["busy"] * 3, "loop", "html", "gone"]
-    dead = {17: "cut", 18: "always", 19: "hang"}  # what never answers has a host of its own
+    dead = {17: "cut", 18: "always", 19: "hang"}  # each kind that never answers has its own host
     of_rows = [dead.get(n % 20, kinds[n // 20 % len(kinds)]) for n in range(count)]
     uris = [
         web.uri(f"{kind}/{number}?n={number}&{AMAZON}", f"127.0.0.{number % 20 + 2}")

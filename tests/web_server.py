@@ -1,4 +1,4 @@
-"""A hostile web server on this machine; each address 127.x.y.z is a host of its own."""
+"""A hostile web server on this machine; every address 127.x.y.z counts as another host."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ def _without_minus_zero(cell: Any) -> Any:
     return cell + 0.0 if isinstance(cell, float) else cell
 
 
-#: The columns of pairs beside a row's uri: its number, and the name and the split of the image that
-#: has its bytes.
+#: What a pair has beside the uri of its row: the number of the row, and the name and split of the
+#: image with the same bytes.
 _ROW, _NAME, _SPLIT = "row", "name there", "split there"
 
 

@@ -85,9 +85,9 @@ def _draw_stages(stages: Sequence[str], ended: threading.Event) -> None:
 
 @contextlib.contextmanager
 def watched(watch: Callable[[threading.Event], object], name: str) -> Iterator[None]:
-    """A block beside which a thread runs `watch`, in the same context, until the block ends.
+    """Run `watch` in a thread beside a block, in the same context, until the block ends.
 
-    The event that `watch` gets is set at the end.  Without a thread to spare nobody watches.
+    The block's end sets the event that `watch` gets.  Without a thread to spare nobody watches.
     """
     ended, run = threading.Event(), copy_context().run
     watcher = threading.Thread(target=run, args=(watch, ended), name=name, daemon=True)

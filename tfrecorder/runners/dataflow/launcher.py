@@ -85,7 +85,10 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
 
 def _extras(plan: Plan) -> list[str]:
-    """The packages of our extras that the workers need; whether an image is HEIC they see first."""
+    """The packages of our extras that the workers need.
+
+    Only a worker sees which images are HEIC, so what reads them goes along if it is installed.
+    """
     masks = any(field.masks_key for field in plan.fields)
     heic = primary_image(plan.fields) is not None and is_installed("pillow_heif")
     return [*(["pycocotools"] if masks else []), *(["pillow_heif"] if heic else [])]
