@@ -38,7 +38,7 @@ def read_followed(
     following: Following, split: str, shuffled: bool, options: LoadOptions
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins."""
-    epochs, opened = itertools.count(), OpenedShards(())
+    epochs, opened = itertools.count(), OpenedShards(following.directory, ())
 
     def look() -> Iterator[tuple[Any, ...]]:
         stored = following.look()

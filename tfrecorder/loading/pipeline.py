@@ -148,7 +148,7 @@ def _decoded(
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
-        opened = OpenedShards(stored.splits[split])
+        opened = OpenedShards(stored.directory, stored.splits[split])
         is_mixed = shuffled and not options.cache
         dataset = read_records(runs, is_mixed, options, opened, stored.note)
     cache_pixels = caches_pixels(options)
