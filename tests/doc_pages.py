@@ -9,7 +9,7 @@ or which packages it needs, without which it is passed over; it runs in its own 
     <!-- needs nvidia.dali -->
 
 A block of text after it is compared with what it printed, if the line before the text says so; `…`
-stands for anything:
+stands for anything; so is a comment behind a `print`, up to a colon:
 
     <!-- prints -->
 
@@ -78,10 +78,11 @@ class Block:
     needs: tuple[str, ...] = ()
     is_printed: bool = False
 
-    def fits(self, printed: str) -> bool:
-        """Whether this was printed."""
-        pattern = ".*".join(map(re.escape, self.code.split("…")))
-        return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+def fits(shown: str, printed: str) -> bool:
+    """Whether what a page shows was printed."""
+    pattern = ".*".join(map(re.escape, shown.split("…")))
+    return re.fullmatch(pattern, printed, re.DOTALL) is not None
 
 
 def blocks(page: Path) -> Iterator[Block]:

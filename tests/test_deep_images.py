@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
+import expensive_cases
 import image_cases
 import numpy as np
 import pandas as pd
 import pytest
+from expensive_cases import Tag
 from PIL import Image as Pictures
 from support import records, rejects
 
@@ -44,6 +47,34 @@ def tiff(values: np.ndarray, order: str = "<") -> bytes:
     return out.getvalue()
 
 
+def colour_tiff(values: np.ndarray, form: str) -> bytes:
+    """A TIFF of colours of 16 bits, in strips of 8 rows."""
+    channels, rows = values.shape[2], 8
+    planes = (
+        [values[:, :, channel] for channel in range(channels)] if form == "planar" else [values]
+    )
+    strips = []
+    for plane in planes:
+        for top in range(0, HEIGHT, rows):
+            strip = plane[top : top + rows].astype("<u2")
+            if form == "predictor":
+                strip[:, 1:] = strip[:, 1:] - strip[:, :-1]
+            raw = strip.tobytes()
+            strips.append(zlib.compress(raw) if form in ("deflate", "predictor") else raw)
+    tags: dict[int, Tag] = {256: (3, [WIDTH]), 257: (3, [HEIGHT]), 258: (3, [16] * channels)}
+    tags |= {259: (3, [8 if form in ("deflate", "predictor") else 1]), 262: (3, [2])}
+    tags |= {274: (3, [3 if form == "turned" else 1]), 277: (3, [channels]), 278: (3, [rows])}
+    tags |= {284: (3, [2 if form == "planar" else 1])}
+    tags |= {317: (3, [2 if form == "predictor" else 1])}
+    if channels == 4:
+        tags |= {338: (3, [1 if form == "premultiplied" else 2])}
+    tags |= {273: (4, [0] * len(strips)), 279: (4, [len(strip) for strip in strips])}
+    offsets = [
+        len(expensive_cases.tiff(tags)) + sum(map(len, strips[:n])) for n in range(len(strips))
+    ]
+    return expensive_cases.tiff(tags | {273: (4, offsets)}, b"".join(strips))
+
+
 def written(files: dict[str, bytes]) -> pd.DataFrame:
     for name, data in files.items():
         Path(name).write_bytes(data)
@@ -54,6 +85,11 @@ def kinds(channels: int) -> dict[str, bytes]:
     files = {"0.png": png(pixels(0, channels)), "1.png": png(pixels(1, channels), True)}
     if channels == 1:
         files |= {"2.tiff": tiff(pixels(2, 1)), "3.tiff": tiff(pixels(3, 1), ">")}
+    else:
+        forms = ("plain", "deflate", "predictor", "turned")
+        files |= {
+            f"{n}.tiff": colour_tiff(pixels(n, channels), form) for n, form in enumerate(forms, 2)
+        }
     return files
 
 
@@ -178,6 +214,17 @@ def test_8_bits_among_them_are_named() -> None:
     assert found[found.code == "unusable_image"].row.tolist() == [1, 2, 3]
     tfrecorder.convert(frame, "out", schema=SCHEMA, max_reject_fraction=1)
     assert rejects("out").reason.tolist() == [words] * 3
+
+
+def test_colours_of_which_only_the_upper_bits_can_be_read_are_rejected() -> None:
+    files = {"0.png": png(pixels(0, 4))}
+    files |= {
+        f"{form}.tiff": colour_tiff(pixels(1, 4), form) for form in ("planar", "premultiplied")
+    }
+    tfrecorder.convert(written(files), "out", schema=SCHEMA, max_reject_fraction=1)
+    words = "unsupported: Pillow reads only the upper 8 bits of such a tiff; save it as a PNG"
+    assert all(reason.startswith(words) for reason in rejects("out").reason)
+    assert len(rejects("out")) == 2
 
 
 def test_what_cannot_hold_16_bits_is_refused() -> None:

@@ -13,13 +13,26 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 import pytest
-from doc_pages import DOCS, PAGES, ROOT, Block, anchors, blocks, links, prose, site, without_code
+from doc_pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    fits,
+    links,
+    prose,
+    site,
+    without_code,
+)
 from support import SAMPLES, commands, is_installed, run, severities, skip_without
 
 import tfrecorder
@@ -62,14 +75,24 @@ def _at(name: str, block: Block) -> Any:
     return compile("\n" * (block.line - 1) + block.code, str(PAGES[name]), "exec")
 
 
-def _programs(name: str) -> Iterator[str]:
+def _programs(name: str) -> Iterator[list[Block]]:
     """A page's code, and by itself each block that needs more packages."""
     found = [one for one in blocks(PAGES[name]) if one.language in _PYTHON and not one.not_run]
-    yield "\n".join(one.code for one in found if not one.needs)
+    yield [one for one in found if not one.needs]
     for block in found:
         if block.needs and (ALL_TOOLS or all(map(is_installed, block.needs))):
-            setup = [one.code for one in found if one.language == "setup"]
-            yield "\n".join([*setup, block.code])
+            yield [*(one for one in found if one.language == "setup"), block]
+
+
+def _compare(name: str, block: Block, printed: str) -> None:
+    """Whether a block printed what its comments and the text below it say."""
+    where, lines = f"{name}, line {block.line}:\n", iter(printed.splitlines())
+    for claim in re.findall(r"^print\(.*\)  # (.+)$", block.code, re.MULTILINE):
+        said = any(fits(claim, one) or claim.startswith(f"{one}: ") for one in lines)
+        assert said, f"{where}{claim!r} is not in:\n{printed}"
+    for before, after in pairwise(blocks(PAGES[name])):
+        if after.is_printed and before.line == block.line:
+            assert fits(after.code, printed.strip()), f"{where}{printed}"
 
 
 @pytest.mark.usefixtures("_folder_of_a_reader")
@@ -83,29 +106,29 @@ def _programs(name: str) -> Iterator[str]:
 def test_the_code_of_a_page_runs_from_top_to_bottom(name: str) -> None:
     skip_without(*NEEDS.get(name, ()))
     if name in NEEDS:  # in a new process: TensorFlow's threads do not survive a fork
-        for code in _programs(name):
-            done = run("-c", code, seconds=600)
+        for program in _programs(name):
+            code = "\nprint('\\f')\n".join(block.code for block in program)
+            done = run("-u", "-c", code, seconds=600)  # children would repeat a buffer
             assert done.returncode == 0, done.stdout + done.stderr
+            for block, printed in zip(program, done.stdout.split("\f\n"), strict=True):
+                _compare(name, block, printed)
         return
     scope: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
     for block in blocks(PAGES[name]):
-        shown = f"{name}, line {block.line}:\n"
-        if block.is_printed:
-            assert block.fits(printed), f"{shown}{printed}"
-        elif block.language in _PYTHON:
+        if block.language in _PYTHON:
             code = _at(name, block)
             if not block.not_run and all(map(is_installed, block.needs)):
                 with contextlib.redirect_stdout(io.StringIO()) as output:
                     exec(code, scope)
-                printed = output.getvalue()
+                _compare(name, block, output.getvalue())
         elif block.language == "sh":
             how = ("-n", "-c") if block.not_run else ("-e", "-c")
             done = subprocess.run(
                 ["sh", *how, block.code], capture_output=True, text=True, timeout=300
             )
-            assert done.returncode == 0, f"{shown}{done.stdout}{done.stderr}"
-            printed = done.stdout
+            shown = f"{name}, line {block.line}:\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, shown
+            _compare(name, block, done.stdout)
 
 
 @pytest.mark.parametrize("name", CODE_PAGES)

@@ -82,10 +82,10 @@ def check_image(
         Traceback (most recent call last):
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
-    kind = formats.sniff(data)
+    kind = found = formats.sniff(data)
     warning, gray = None, None
     if kind not in ("jpeg", "png"):
-        data, header, warning = reencode(data, kind, max_pixels, room)
+        data, header, warning = reencode(data, kind, max_pixels, room, depth)
         kind = "png"
     elif check == "header":
         header = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
@@ -97,7 +97,9 @@ def check_image(
     reduced = header.reduced
     if depth == 16:
         if warning == REDUCED_TO_8:
-            words = "Pillow reads only the upper 8 bits of such a TIFF; save it as a PNG of 16 bits"
+            words = (
+                f"Pillow reads only the upper 8 bits of such a {found}; save it as a PNG of 16 bits"
+            )
             raise Reject("check", "unsupported", words)
         if "depth" not in reduced:
             words = "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16"

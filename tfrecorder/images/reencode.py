@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+import numpy as np
 from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
@@ -23,7 +25,7 @@ from PIL import (
 )
 
 from tfrecorder.errors import install
-from tfrecorder.images import cost, png, tiff_tags
+from tfrecorder.images import cost, deep_png, png, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.memory import Room, is_limited, unlimited
 from tfrecorder.images.reduced import is_srgb
@@ -105,14 +107,26 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-#: Bytes per pixel while an image is decoded, turned and rewritten: three copies of RGBA, at most.
-_PIXEL_BYTES = 12
+#: Bytes per pixel while an image is decoded, turned and rewritten: three copies of RGBA, at most;
+#: with all 16 bits of a channel, four more of twice the size.
+_PIXEL_BYTES = {8: 12, 16: 44}
+
+#: The names by which Pillow's decoders of TIFF take the lower bytes of colours of 16 bits, by those
+#: for the upper ones; "N" is this machine's order.
+_LOWER_BYTES = {
+    f"{mode};16{upper}": f"{mode};16{lower}"
+    for mode in ("RGB", "RGBX", "RGBA")
+    for upper, lower in ("LB", "BL", "NB" if sys.byteorder == "little" else "NL")
+}
 
 
 def reencode(
-    data: bytes, kind: str, max_pixels: int, room: Room = unlimited
+    data: bytes, kind: str, max_pixels: int, room: Room = unlimited, depth: int = 8
 ) -> tuple[bytes, Header, str | None]:
     """The image as PNG, its header, and a complaint if something was lost.
+
+    Args:
+        depth: with 16, all bits of such colours are kept where Pillow can read them.
 
     Raises:
         Reject: it is damaged, unsupported, too large or too expensive.
@@ -124,11 +138,11 @@ def reencode(
         taken: list[int] = []
 
         def take_room(pixels: int) -> None:
-            held.enter_context(room(pixels * _PIXEL_BYTES))
+            held.enter_context(room(pixels * _PIXEL_BYTES[depth]))
             taken.append(pixels)
 
         try:
-            return _reencode(data, kind, max_pixels, take_room)
+            return _reencode(data, kind, max_pixels, take_room, depth)
         except MemoryError:
             if taken and is_limited():  # the limit is at fault, not the image
                 raise
@@ -136,17 +150,23 @@ def reencode(
 
 
 def _reencode(
-    data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
+    data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None], depth: int
 ) -> tuple[bytes, Header, str | None]:
+    lower = None
     try:
         image, orientation, unseen, warning = _decode(data, kind, max_pixels, take_room)
+        if depth == 16 and warning:
+            lower = _lower_bytes(data, kind, orientation)
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
         raise Reject("check", "too_large", words_of(error)) from None
     except Exception as error:  # hostile bytes may raise anything
         raise _as_reject(error, kind, data) from None
-    encoded = as_png(image)
+    if lower is None:
+        encoded = as_png(image)
+    else:
+        encoded, warning = deep_png.encode(np.asarray(image).astype(np.uint16) << 8 | lower), None
     header = png.read_header(encoded, None)
     reduced = tuple(dict.fromkeys((*header.reduced, *unseen)))
     return encoded, header._replace(orientation=orientation, reduced=reduced), warning
@@ -188,9 +208,28 @@ def _decode(
             _load(image, data)
     if kind != "tiff":
         _load(image, data)
-    turned = kind == "tiff" and orientation in _TURNS_BACK
-    pixels = image.transpose(_TURNS_BACK[orientation]) if turned else image
-    return pixels, orientation, unseen, warning
+        return image, orientation, unseen, warning
+    return _turned_back(image, orientation), orientation, unseen, warning
+
+
+def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
+    """The pixels as a TIFF stores them."""
+    return image.transpose(_TURNS_BACK[orientation]) if orientation in _TURNS_BACK else image
+
+
+def _lower_bytes(data: bytes, kind: str, orientation: int) -> np.ndarray | None:
+    """The lower bytes of colours of which `_decode` gives the upper ones; None if unreadable."""
+    if kind != "tiff":
+        return None
+    with _quiet():
+        image = _plugin(kind)(io.BytesIO(data))
+        tiles: list[Any] = image.tile
+        lower = _LOWER_BYTES.get(tiles[0].args[0])
+        if lower is None or tiff_tags.Tags(data).number(tiff_tags.PLANAR, 1) != 1:
+            return None
+        image.tile = [tile._replace(args=(lower, *tile.args[1:])) for tile in tiles]
+        _load(image, data)
+    return np.asarray(_turned_back(image, orientation))
 
 
 def _plugin(kind: str) -> Callable[[io.BytesIO], ImageFile.ImageFile]:

@@ -21,7 +21,7 @@ from tfrecorder.images.rejects import Reject
 WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
 STRIP_OFFSETS, SAMPLES, STRIP_BYTES = 273, 277, 279
 TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
-SAMPLE_FORMAT = 339
+PLANAR, SAMPLE_FORMAT = 284, 339
 GROUP_4, JPEG = 4, 7
 
 #: The compressions that Pillow's wheels decode (none, CCITT, Group 3, LZW, JPEG, Deflate, PackBits,
