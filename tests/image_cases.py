@@ -270,6 +270,8 @@ def reencoded(photo: Image.Image) -> dict[str, bytes]:
         "pgm 16 bit": save(wide, "PPM"),
         "pbm": save(photo.convert("1"), "PPM"),
         "avif": save(photo, "AVIF"),
+        "ico": save(clear, "ICO", bitmap_format="bmp", sizes=[(32, 24)]),
+        "ico palette": save(palette, "ICO", bitmap_format="bmp", sizes=[(32, 24)]),
         "tga": save(photo, "TGA"),
         "tga gray": save(gray, "TGA"),
         "tga palette": save(palette, "TGA"),

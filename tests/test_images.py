@@ -125,6 +125,20 @@ def test_other_formats_are_decoded_at_every_level(check: str) -> None:
     assert rejected(REENCODED["bmp"][:-9], check).code == "truncated"
 
 
+def test_the_largest_picture_of_an_icon_is_taken() -> None:
+    icon = save(photo(size=(256, 256)), "ICO")
+    checked = check_image(icon)
+    assert (checked.format, checked.height, checked.width) == ("png", 256, 256)
+    assert checked.data in icon  # byte for byte, as it is a PNG
+    bitmap = save(photo(size=(64, 50)), "ICO", bitmap_format="bmp", sizes=[(16, 12), (64, 50)])
+    np.testing.assert_array_equal(pillow(check_image(bitmap).data), pillow(bitmap))
+    assert rejected(bitmap[:30]).code == "truncated"
+    assert rejected(bitmap[:-1]).code == "truncated"
+    place = bitmap.index((64).to_bytes(4, "little") + (100).to_bytes(4, "little"))
+    words = "the icon lists 64 x 50 pixels, its picture has 9999 x 100, the mask with it"
+    assert words in str(rejected(patched(bitmap, place, (9999).to_bytes(4, "little"))))
+
+
 def test_sixteen_bits_survive() -> None:
     values = np.arange(0, 65536, 257, np.uint16).reshape(16, 16)
     for order, start in (("<", b"II*\0"), (">", b"MM\0*")):

@@ -202,6 +202,7 @@ def test_a_field_of_a_position_is_right_or_refused(reader: Reader, field: str, v
         ({"version": 3}, "`version=3`, but this run has 2; continue with the tfrecorder that"),
         ({"generation": "x"}, "generation: 'x' is not"),
         ({"fingerprint": ["x"]}, "give the dataset that the run began with"),
+        ({"fingerprint": ""}, "give the dataset that the run began with"),
     ],
 )
 def test_a_wrong_field_is_named(reader: Reader, change: dict[str, Any], words: str) -> None:

@@ -38,6 +38,7 @@ def samples(bits: list[int], kind: int, photometric: int = 1) -> bytes:
 
 
 JPEG = save(photo(), "JPEG")
+ICON = save(photo(size=(40, 30)), "ICO", bitmap_format="bmp", sizes=[(40, 30)])
 
 #: Sound files of kinds that are not stored, and a word of what must be said of each.
 UNSUPPORTED = {
@@ -74,7 +75,8 @@ UNSUPPORTED = {
     "PSD": (b"8BPS\0\1" + bytes(99), "Photoshop"),
     "PDF": (b"%PDF-1.7\n", "a PDF"),
     "SVG": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "SVG"),
-    "icon": (save(photo(), "ICO"), "an icon"),
+    "cursor": (b"\0\0\2\0\1\0" + bytes(99), "a cursor"),
+    "icon": (ICON[:36] + b"\x10" + ICON[37:], "a bitmap of 16 bits"),
 }
 
 

@@ -5,7 +5,8 @@
 
 An image accepted with check="decode" or "strict" decodes in TensorFlow without error, to the
 recorded shape.  JPEG (`jpeg.py`) and PNG (`png.py`) keep their own bytes; BMP, GIF (first frame),
-WebP, TIFF, PPM, TGA, AVIF and HEIC are decoded by Pillow and rewritten as PNG, without loss.
+WebP, TIFF, PPM, TGA, ICO (largest picture), AVIF and HEIC are decoded by Pillow and rewritten as
+PNG, without loss.
 Nothing here imports TensorFlow or Beam, changes a global setting of Pillow, or depends on one.
 The reasons for a reject are listed in `rejects.py`.
 """
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from tfrecorder.images import formats, jpeg, png
 from tfrecorder.images.fingerprint import Look, gray_of
+from tfrecorder.images.icon import largest_picture
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reencode import REDUCED_TO_8, reencode
@@ -83,6 +85,9 @@ def check_image(
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
     kind = found = formats.sniff(data)
+    if kind == "ico":
+        data = largest_picture(data, max_pixels)
+        kind = formats.sniff(data)
     warning, gray = None, None
     if kind not in ("jpeg", "png"):
         data, header, warning = reencode(data, kind, max_pixels, room, depth)

@@ -19,6 +19,7 @@ _READ = {
     "ppm": rb"P[1-6][\s#]",
     "avif": rb"....ftypavi[fs]",
     "heic": rb"....ftyp(?:hei|hev|mif1|msf1)",
+    "ico": rb"\0\0[\1]\0[^\0]\0",
     # Without a signature: no palette or one, the kind, and the bits of a pixel.
     "tga": rb".(?:\0[\2\3\x0a\x0b]\0{5}.{8}[\x08\x10\x18\x20]"
     rb"|\x01[\x01\x09]....[\x0f\x10\x18\x20].{8}\x08)[\0-\x3f]",
@@ -37,7 +38,7 @@ _UNSUPPORTED = {
     "a DDS texture": rb"DDS \x7c",
     "a QOI image": rb"qoif",
     "a FITS image": rb"SIMPLE  =",
-    "an icon": rb"\0\0[\1\2]\0",
+    "a cursor": rb"\0\0[\2]\0",
     "a Photoshop file": rb"8BPS",
     "a GIMP file": rb"gimp xcf",
     "PostScript": rb"%!PS|\xc5\xd0\xd3\xc6",
@@ -57,7 +58,7 @@ _KINDS = tuple(_MAGIC)
 
 def sniff(data: bytes) -> str:
     """The format of a file: "jpeg", "png", "bmp", "gif", "webp", "tiff", "ppm", "avif",
-    "heic" or "tga".
+    "heic", "ico" or "tga".
 
     Raises:
         Reject: no bytes, not an image, or an image in a format that is not read here.

@@ -16,6 +16,7 @@ from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
+    IcoImagePlugin,
     Image,
     ImageFile,
     PpmImagePlugin,
@@ -38,6 +39,7 @@ _PLUGINS = {
     "tiff": TiffImagePlugin.TiffImageFile,
     "ppm": PpmImagePlugin.PpmImageFile,
     "avif": AvifImagePlugin.AvifImageFile,
+    "ico": IcoImagePlugin.IcoImageFile,
     "tga": TgaImagePlugin.TgaImageFile,
 }
 

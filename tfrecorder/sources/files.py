@@ -32,7 +32,7 @@ from tfrecorder.sources.table import RawTable, Source, TextFile
 IMAGE_ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
     *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
-    *(".avif", ".heic", ".heif", ".tga"),
+    *(".avif", ".heic", ".heif", ".ico", ".tga"),
 )
 
 
