@@ -84,18 +84,18 @@ def small_window_png(width: int, height: int) -> bytes:
     return SIGNATURE + ihdr(width, height, 8, 0) + chunk(b"IDAT", data) + IEND
 
 
-def tiff(tags: dict[int, Tag], pixels: bytes = b"") -> bytes:
-    """A TIFF of these tags; `pixels` stand at its end."""
+def tiff(tags: dict[int, Tag], pixels: bytes = b"", order: str = "<") -> bytes:
+    """A TIFF of these tags, in a byte order of `struct`; `pixels` stand at its end."""
     at = 8 + 2 + 12 * len(tags) + 4
     entries, values = b"", b""
     for number, (kind, numbers) in sorted(tags.items()):
-        raw = struct.pack(f"<{len(numbers)}{_FORMS[kind]}", *numbers)
+        raw = struct.pack(f"{order}{len(numbers)}{_FORMS[kind]}", *numbers)
         count = len(numbers) // (2 if kind == 5 else 1)
-        place = raw.ljust(4, b"\0") if len(raw) <= 4 else struct.pack("<I", at + len(values))
-        entries += struct.pack("<HHI", number, kind, count) + place
+        place = raw.ljust(4, b"\0") if len(raw) <= 4 else struct.pack(f"{order}I", at + len(values))
+        entries += struct.pack(f"{order}HHI", number, kind, count) + place
         values += raw if len(raw) > 4 else b""
-    head = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + values
-    return head + pixels
+    start = b"II*\0" if order == "<" else b"MM\0*"
+    return start + struct.pack(f"{order}IH", 8, len(tags)) + entries + bytes(4) + values + pixels
 
 
 def strips(

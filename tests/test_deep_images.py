@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import shutil
 import zlib
 from pathlib import Path
@@ -47,32 +48,44 @@ def tiff(values: np.ndarray, order: str = "<") -> bytes:
     return out.getvalue()
 
 
+COMPRESSION, ORIENTATION, PLANAR, PREDICTOR, ALPHA = 259, 274, 284, 317, 338
+
+#: Forms of a TIFF of colours: tags that differ, and the byte order.
+FORMS: dict[str, tuple[dict[int, int], str]] = {
+    "plain": ({}, "<"),
+    "big-endian": ({}, ">"),
+    "Deflate": ({COMPRESSION: 8}, "<"),
+    "Deflate, big-endian": ({COMPRESSION: 8}, ">"),
+    "predictor": ({COMPRESSION: 8, PREDICTOR: 2}, "<"),
+    "turned": ({ORIENTATION: 3}, "<"),
+    "planes": ({PLANAR: 2}, "<"),
+    "premultiplied": ({ALPHA: 1}, "<"),
+}
+#: Those of which Pillow reads only the upper bytes.
+UPPER_ALONE = ("planes", "premultiplied")
+
+
 def colour_tiff(values: np.ndarray, form: str) -> bytes:
     """A TIFF of colours of 16 bits, in strips of 8 rows."""
     channels, rows = values.shape[2], 8
-    planes = (
-        [values[:, :, channel] for channel in range(channels)] if form == "planar" else [values]
-    )
+    differing, order = FORMS[form]
+    plain = {COMPRESSION: 1, PREDICTOR: 1, ORIENTATION: 1, PLANAR: 1}
+    chosen = plain | ({ALPHA: 2} if channels == 4 else {}) | differing
+    planes = np.split(values, channels, 2) if chosen[PLANAR] == 2 else [values]
     strips = []
     for plane in planes:
         for top in range(0, HEIGHT, rows):
-            strip = plane[top : top + rows].astype("<u2")
-            if form == "predictor":
-                strip[:, 1:] = strip[:, 1:] - strip[:, :-1]
-            raw = strip.tobytes()
-            strips.append(zlib.compress(raw) if form in ("deflate", "predictor") else raw)
+            strip = plane[top : top + rows]
+            if chosen[PREDICTOR] == 2:
+                strip = np.diff(strip, axis=1, prepend=np.zeros_like(strip[:, :1]))
+            raw = strip.astype(f"{order}u2").tobytes()
+            strips.append(zlib.compress(raw) if chosen[COMPRESSION] == 8 else raw)
     tags: dict[int, Tag] = {256: (3, [WIDTH]), 257: (3, [HEIGHT]), 258: (3, [16] * channels)}
-    tags |= {259: (3, [8 if form in ("deflate", "predictor") else 1]), 262: (3, [2])}
-    tags |= {274: (3, [3 if form == "turned" else 1]), 277: (3, [channels]), 278: (3, [rows])}
-    tags |= {284: (3, [2 if form == "planar" else 1])}
-    tags |= {317: (3, [2 if form == "predictor" else 1])}
-    if channels == 4:
-        tags |= {338: (3, [1 if form == "premultiplied" else 2])}
+    tags |= {262: (3, [2]), 277: (3, [channels]), 278: (3, [rows])}
+    tags |= {number: (3, [value]) for number, value in chosen.items()}
     tags |= {273: (4, [0] * len(strips)), 279: (4, [len(strip) for strip in strips])}
-    offsets = [
-        len(expensive_cases.tiff(tags)) + sum(map(len, strips[:n])) for n in range(len(strips))
-    ]
-    return expensive_cases.tiff(tags | {273: (4, offsets)}, b"".join(strips))
+    places = itertools.accumulate(map(len, strips), initial=len(expensive_cases.tiff(tags)))
+    return expensive_cases.tiff(tags | {273: (4, [*places][:-1])}, b"".join(strips), order)
 
 
 def written(files: dict[str, bytes]) -> pd.DataFrame:
@@ -86,9 +99,9 @@ def kinds(channels: int) -> dict[str, bytes]:
     if channels == 1:
         files |= {"2.tiff": tiff(pixels(2, 1)), "3.tiff": tiff(pixels(3, 1), ">")}
     else:
-        forms = ("plain", "deflate", "predictor", "turned")
+        whole = [form for form in FORMS if form not in UPPER_ALONE]
         files |= {
-            f"{n}.tiff": colour_tiff(pixels(n, channels), form) for n, form in enumerate(forms, 2)
+            f"{n}.tiff": colour_tiff(pixels(n, channels), form) for n, form in enumerate(whole, 2)
         }
     return files
 
@@ -218,9 +231,7 @@ def test_8_bits_among_them_are_named() -> None:
 
 def test_colours_of_which_only_the_upper_bits_can_be_read_are_rejected() -> None:
     files = {"0.png": png(pixels(0, 4))}
-    files |= {
-        f"{form}.tiff": colour_tiff(pixels(1, 4), form) for form in ("planar", "premultiplied")
-    }
+    files |= {f"{form}.tiff": colour_tiff(pixels(1, 4), form) for form in UPPER_ALONE}
     tfrecorder.convert(written(files), "out", schema=SCHEMA, max_reject_fraction=1)
     words = "unsupported: Pillow reads only the upper 8 bits of such a tiff; save it as a PNG"
     assert all(reason.startswith(words) for reason in rejects("out").reason)

@@ -21,7 +21,7 @@ _BYTES = {
 #: Its name for grey with alpha, whose four bytes are those of a pixel of RGBA.
 _GREY_ALPHA = "LA;16B"
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}
 _UP = 2  # the filter that stores what differs from the row above
 
@@ -65,7 +65,7 @@ def encode(pixels: np.ndarray) -> bytes:
     filtered[1:, 1:] -= rows[:-1]
     header = struct.pack(">IIBBBBB", width, height, 16, _COLOURS[channels], 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 1)), (b"IEND", b"")]
-    return _SIGNATURE + b"".join(chunk(kind, content) for kind, content in parts)
+    return SIGNATURE + b"".join(chunk(kind, content) for kind, content in parts)
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:

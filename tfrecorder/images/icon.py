@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 
+from tfrecorder.images.deep_png import SIGNATURE
 from tfrecorder.images.header import check_size
 from tfrecorder.images.rejects import Reject
 
 _HEAD, _BITMAP = struct.Struct("<HHH"), struct.Struct("<IiiHHI12xI")
 #: Width and height (0 stands for 256), colours, reserved, planes, bits, size and place.
 _ENTRY = struct.Struct("<BBBBHHII")
-_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def largest_picture(data: bytes, max_pixels: int) -> bytes:
@@ -33,7 +33,7 @@ def largest_picture(data: bytes, max_pixels: int) -> bytes:
     picture = data[at : at + size]
     if len(picture) < size:
         raise Reject("check", "truncated", "the icon ends in its largest picture")
-    if picture.startswith(_PNG):
+    if picture.startswith(SIGNATURE):
         return picture
     width, height = _side(entry[0]), _side(entry[1])
     check_size(height, width, 4, max_pixels)
@@ -41,8 +41,8 @@ def largest_picture(data: bytes, max_pixels: int) -> bytes:
         raise Reject("check", "damaged", "the icon's largest picture has no header")
     head, *sides, _, bits, compression, colours = _BITMAP.unpack_from(picture)
     if head != 40 or compression or bits not in (1, 4, 8, 24, 32) or colours > 1 << bits:
-        words = f"the icon's picture is a bitmap of {bits} bits and the compression {compression}"
-        raise Reject("check", "unsupported", words)
+        words = f"a bitmap of {bits} bits, {colours} colours and the compression {compression}"
+        raise Reject("check", "unsupported", f"the icon's picture is {words}; save it as a PNG")
     if sides != [width, 2 * height]:
         words = f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x {sides[1]}"
         raise Reject("check", "damaged", f"{words}, the mask with it")

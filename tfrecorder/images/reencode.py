@@ -157,8 +157,8 @@ def _reencode(
     lower = None
     try:
         image, orientation, unseen, warning = _decode(data, kind, max_pixels, take_room)
-        if depth == 16 and warning:
-            lower = _lower_bytes(data, kind, orientation)
+        if depth == 16 and warning and kind == "tiff":
+            lower = _lower_bytes(data, orientation)
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
@@ -219,12 +219,13 @@ def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
     return image.transpose(_TURNS_BACK[orientation]) if orientation in _TURNS_BACK else image
 
 
-def _lower_bytes(data: bytes, kind: str, orientation: int) -> np.ndarray | None:
-    """The lower bytes of colours of which `_decode` gives the upper ones; None if unreadable."""
-    if kind != "tiff":
-        return None
+def _lower_bytes(data: bytes, orientation: int) -> np.ndarray | None:
+    """The lower bytes of a TIFF's colours, of which `_decode` gives the upper ones.
+
+    None if Pillow can read only those: in planes, it chooses the bytes itself.
+    """
     with _quiet():
-        image = _plugin(kind)(io.BytesIO(data))
+        image = _plugin("tiff")(io.BytesIO(data))
         tiles: list[Any] = image.tile
         lower = _LOWER_BYTES.get(tiles[0].args[0])
         if lower is None or tiff_tags.Tags(data).number(tiff_tags.PLANAR, 1) != 1:
