@@ -34,9 +34,9 @@ class OpenedShards:
     ) -> tf.data.Dataset:
         """The records of a shard; reading it fails if it is not the one that was opened.
 
-        The beginning is checked in the function that opens the shard.  An open file of a disk stays
-        what it is; of a bucket TensorFlow reads ranges by name, so there the end is checked too.
-        That needs a dataset with a function of its own: some 5 ms of CPU a shard.
+        The beginning is checked in the function that opens the shard.  On a disk that is enough: an
+        open file stays what it is.  From a bucket, TensorFlow reads ranges by name, so the end is
+        checked too, by a dataset with a function of its own.  It takes about 5 ms of CPU a shard.
 
         Args:
             open_file: the records at a path.
