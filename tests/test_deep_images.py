@@ -249,11 +249,14 @@ def test_what_cannot_hold_16_bits_is_refused() -> None:
 
 def test_without_a_declaration_they_are_read_as_8_bits_and_counted() -> None:
     result = tfrecorder.convert(written(kinds(1)), "out")
-    words = "4 images of 16 bits a channel, read as 8: `Image(depth=16)` in the schema keeps all"
+    words = (
+        "4 images of more than 8 bits a channel, read as 8: `Image(depth=16)` in the schema keeps "
+        "all of a PNG or TIFF"
+    )
     assert result.reduced == {"depth": 4}
     assert words in str(result)
     assert words in str(tfrecorder.info("out"))
-    assert "4 images of 16 bits a channel" in tfrecorder.preview("out").page
+    assert "4 images of more than 8 bits a channel" in tfrecorder.preview("out").page
     assert "image/depth" not in Path("out/features.json").read_text()
     images = next(iter(tfrecorder.batches("out", "TRAIN", batch_size=4, shuffle=False)))[0]
     np.testing.assert_array_equal(images, np.array(wanted("out")) >> 8)

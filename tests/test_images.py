@@ -163,12 +163,13 @@ def test_unsupported_pixels() -> None:
         assert (reject.stage, reject.code) == ("convert", "unsupported")
 
 
-def test_samples_that_pillow_cuts_to_eight_bits_are_suspect() -> None:
+def test_samples_that_pillow_cuts_to_eight_bits_are_counted_and_not_suspect() -> None:
     tags = {256: (4, [2]), 257: (4, [1]), 258: (3, [16] * 3), 259: (3, [1]), 262: (3, [2])}
     tags |= {277: (3, [3]), 273: (4, [0]), 279: (4, [12])}
     data = tiff(tags | {273: (4, [len(tiff(tags))])}, bytes(range(12)))
-    assert "upper 8" in check_image(data).warning
-    assert rejected(data, "strict").code == "suspect"
+    checked = check_image(data, "strict")
+    assert checked.reduced == ("depth",)
+    assert checked.warning is None
 
 
 def test_the_bundled_photographs() -> None:

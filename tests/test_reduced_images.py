@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import sys
@@ -15,8 +16,19 @@ from PIL import Image, ImageCms, ImageFile
 from support import rejects, shards
 
 import tfrecorder
+from tfrecorder.schema import Image as Column, Label, Schema, Split
 
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+#: An AVIF of 10 bits a channel, 8 pixels a side, by libavif; Pillow writes only those of 8.
+TEN_BITS = base64.b64decode(
+    "AAAAIGZ0eXBhdmlmAAAAAGF2aWZtaWYxbWlhZk1BMUEAAADrbWV0YQAAAAAAAAAhaGRscgAAAAAAAAAAcGlj"
+    "dAAAAAAAAAAAAAAAAAAAAAAOcGl0bQAAAAAAAQAAAB5pbG9jAAAAAEQAAAEAAQAAAAEAAAETAAAAJQAAAChp"
+    "aW5mAAAAAAABAAAAGmluZmUCAAAAAAEAAGF2MDFDb2xvcgAAAABqaXBycAAAAEtpcGNvAAAAFGlzcGUAAAAA"
+    "AAAACAAAAAgAAAAQcGl4aQAAAAADCgoKAAAADGF2MUOBIEAAAAAAE2NvbHJuY2x4AAIAAgAGgAAAABdpcG1h"
+    "AAAAAAAAAAEAAQQBAoMEAAAALW1kYXQSAAoIOAi/bwICBpAyFxeCYwTAAPIIAACQPUTaTwD/2j+kfHz0"
+)
 
 
 def other_primaries() -> bytes:
@@ -41,8 +53,9 @@ def files() -> dict[str, list[bytes]]:
             save(photo, "WEBP", icc_profile=SRGB),
             save(wide, "GIF"),
             save(photo, "TIFF"),
+            save(photo, "AVIF"),
         ],
-        "depth": [image_cases.png(photo, 16, 2)],
+        "depth": [image_cases.png(photo, 16, 2), TEN_BITS],
         "frames": [
             save(wide, "GIF", save_all=True, append_images=[wide.rotate(9)]),
             save(photo, "WEBP", **several),
@@ -84,7 +97,7 @@ def test_each_kind_is_counted_with_its_remedy_and_none_is_suspect() -> None:
         assert "4 images with transparency" in text
         assert "2 images in CMYK" in text
         assert "4 images with a colour profile other than sRGB" in text
-        assert len(re.findall("1 image of 16 bits a channel", text)) == 1
+        assert len(re.findall("2 images of more than 8 bits", text)) == 1
     another = image_cases.save(image_cases.photo(1, (24, 16)).convert("CMYK"), "JPEG")
     tfrecorder.append(frame({"cmyk": [another]}), "out")
     assert tfrecorder.info("out").reduced == {**counts, "cmyk": 3}
@@ -152,6 +165,24 @@ def test_heic_is_read_with_its_package_and_named_without(
     result = tfrecorder.convert(cells, "without", max_reject_fraction=1)
     assert result.rejects == {"check/unsupported": 1}
     assert 'pip install "tfrecorder-images[heif]"' in rejects("without").reason[0]
+
+
+def test_heic_of_10_bits_is_read_as_8_and_counted() -> None:
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pixels = np.random.default_rng(0).integers(0, 2**16, (48, 64, 3), np.uint16)
+    out = io.BytesIO()
+    heif = pillow_heif.from_bytes("RGB;16", (64, 48), pixels.tobytes())
+    heif.save(out, quality=-1)
+    cells = frame({"": [out.getvalue()]})
+    result = tfrecorder.convert(cells, "out", check="strict")
+    assert (result.records, result.suspects, result.reduced) == (1, 0, {"depth": 1})
+    deep = Schema(split=Split(), image_uri=Column(depth=16), label=Label())
+    kept = image_cases.png(image_cases.photo(size=(24, 16)), 16, 2)
+    tfrecorder.convert(
+        frame({"": [out.getvalue(), kept]}), "deep", schema=deep, max_reject_fraction=1
+    )
+    (reason,) = rejects("deep").reason
+    assert reason.startswith("unsupported: Pillow reads only the upper 8 bits of such a heic")
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x21", b"\x2c", b"\x21\xfe\x05ab", bytes(600)])

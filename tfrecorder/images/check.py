@@ -20,7 +20,7 @@ from tfrecorder.images.fingerprint import Look, gray_of
 from tfrecorder.images.icon import largest_picture
 from tfrecorder.images.limits import DEFAULT_MAX_PIXELS
 from tfrecorder.images.memory import Room, unlimited
-from tfrecorder.images.reencode import REDUCED_TO_8, reencode
+from tfrecorder.images.reencode import reencode
 from tfrecorder.images.rejects import Reject
 
 
@@ -84,13 +84,13 @@ def check_image(
         Traceback (most recent call last):
         tfrecorder.images.rejects.Reject: empty: the file has no bytes
     """
-    kind = found = formats.sniff(data)
+    kind = formats.sniff(data)
     if kind == "ico":
         data = largest_picture(data, max_pixels)
         kind = formats.sniff(data)
     warning, gray = None, None
     if kind not in ("jpeg", "png"):
-        data, header, warning = reencode(data, kind, max_pixels, room, depth)
+        data, header = reencode(data, kind, max_pixels, room, depth)
         kind = "png"
     elif check == "header":
         header = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
@@ -101,11 +101,6 @@ def check_image(
         header, warning = png.check(data, max_pixels)
     reduced = header.reduced
     if depth == 16:
-        if warning == REDUCED_TO_8:
-            words = (
-                f"Pillow reads only the upper 8 bits of such a {found}; save it as a PNG of 16 bits"
-            )
-            raise Reject("check", "unsupported", words)
         if "depth" not in reduced:
             words = "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16"
             raise Reject("check", "depth", words)

@@ -10,7 +10,8 @@ from tfrecorder.display.tables import counted
 
 #: By word: what such images are, what becomes of them, and the remedy.
 REDUCED = {
-    "depth": "of 16 bits a channel, read as 8: `Image(depth=16)` in the schema keeps all",
+    "depth": "of more than 8 bits a channel, read as 8: `Image(depth=16)` in the schema keeps all "
+    "of a PNG or TIFF",
     "frames": "of several frames or pages, of which the first is stored: to keep more, give each "
     "as a file",
     "alpha": "with transparency, which others lack, so that it is not read: flatten them first, or "

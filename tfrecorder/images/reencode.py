@@ -93,9 +93,6 @@ _CONVERSIONS = {"PA": "RGBA", "RGBa": "RGBA", "La": "LA", "I;16B": "I", "I;16L":
 # On photographs the highest level saves 1 % more than the lowest, and takes twice the time.
 _COMPRESS_LEVEL = 1
 
-#: The complaint over an image of which Pillow keeps only the upper 8 bits.
-REDUCED_TO_8 = "the samples are wider than 8 bits; only the upper 8 were kept"
-
 # `warnings.catch_warnings` is not thread safe: two threads that leave it in the wrong order would
 # leave the filter in place for good.
 _quiet_lock = threading.Lock()
@@ -108,6 +105,10 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
 
+
+#: The box of an AVIF that says how it is coded, with more than 8 bits: `high_bitdepth` is set
+#: (AV1 Codec ISO Media File Format Binding, 2.3.3).
+_AVIF_DEEP = re.compile(rb"av1C\x81.[\x40-\x7f\xc0-\xff]", re.DOTALL)
 
 #: Bytes per pixel while an image is decoded, turned and rewritten: three copies of RGBA, at most;
 #: with all 16 bits of a channel, four more of twice the size.
@@ -124,14 +125,15 @@ _LOWER_BYTES = {
 
 def reencode(
     data: bytes, kind: str, max_pixels: int, room: Room = unlimited, depth: int = 8
-) -> tuple[bytes, Header, str | None]:
-    """The image as PNG, its header, and a complaint if something was lost.
+) -> tuple[bytes, Header]:
+    """The image as PNG, and its header.
 
     Args:
-        depth: with 16, all bits of such colours are kept where Pillow can read them.
+        depth: with 16, all bits of such colours are kept.
 
     Raises:
-        Reject: it is damaged, unsupported, too large or too expensive.
+        Reject: it is damaged, unsupported, too large or too expensive, or of its 16 bits Pillow
+            reads only the upper 8.
         MemoryError: a limit of the process leaves too little memory for its pixels.
     """
     if kind in _CHECKS:
@@ -153,12 +155,12 @@ def reencode(
 
 def _reencode(
     data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None], depth: int
-) -> tuple[bytes, Header, str | None]:
+) -> tuple[bytes, Header]:
     lower = None
     try:
-        image, orientation, unseen, warning = _decode(data, kind, max_pixels, take_room)
-        if depth == 16 and warning and kind == "tiff":
-            lower = _lower_bytes(data, orientation)
+        image, orientation, unseen = _decode(data, kind, max_pixels, take_room)
+        if depth == 16 and "depth" in unseen:
+            lower = _lower_bytes(data, kind, orientation)
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
     except Image.DecompressionBombError as error:
@@ -168,10 +170,10 @@ def _reencode(
     if lower is None:
         encoded = as_png(image)
     else:
-        encoded, warning = deep_png.encode(np.asarray(image).astype(np.uint16) << 8 | lower), None
+        encoded = deep_png.encode(np.asarray(image).astype(np.uint16) << 8 | lower)
     header = png.read_header(encoded, None)
     reduced = tuple(dict.fromkeys((*header.reduced, *unseen)))
-    return encoded, header._replace(orientation=orientation, reduced=reduced), warning
+    return encoded, header._replace(orientation=orientation, reduced=reduced)
 
 
 def as_png(image: Image.Image) -> bytes:
@@ -191,8 +193,8 @@ def as_png(image: Image.Image) -> bytes:
 
 def _decode(
     data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
-) -> tuple[Image.Image, int, list[str], str | None]:
-    """The decoded first frame, its orientation, what it does not hold, and a complaint.
+) -> tuple[Image.Image, int, list[str]]:
+    """The decoded first frame, its orientation, and what it does not hold.
 
     The plugin is called by name, not through `Image.open`, which would try other formats and
     check the size against the user's global limit.
@@ -204,14 +206,13 @@ def _decode(
             raise unsupported(what)
         take_room(image.height * image.width)
         orientation = _orientation(image)
-        warning = _reduced(image)
-        unseen = list(_unseen(image, kind, data, warning))
+        unseen = list(_unseen(image, kind, data))
         if kind == "tiff":  # its tags are still being read, with warnings, while it loads
             _load(image, data)
     if kind != "tiff":
         _load(image, data)
-        return image, orientation, unseen, warning
-    return _turned_back(image, orientation), orientation, unseen, warning
+        return image, orientation, unseen
+    return _turned_back(image, orientation), orientation, unseen
 
 
 def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
@@ -219,17 +220,21 @@ def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
     return image.transpose(_TURNS_BACK[orientation]) if orientation in _TURNS_BACK else image
 
 
-def _lower_bytes(data: bytes, orientation: int) -> np.ndarray | None:
+def _lower_bytes(data: bytes, kind: str, orientation: int) -> np.ndarray:
     """The lower bytes of a TIFF's colours, of which `_decode` gives the upper ones.
 
-    None if Pillow can read only those: in planes, it chooses the bytes itself.
+    Raises:
+        Reject: Pillow gives no lower ones: of other formats, and in planes, it chooses itself.
     """
     with _quiet():
-        image = _plugin("tiff")(io.BytesIO(data))
+        image = _plugin(kind)(io.BytesIO(data))
         tiles: list[Any] = image.tile
-        lower = _LOWER_BYTES.get(tiles[0].args[0])
-        if lower is None or tiff_tags.Tags(data).number(tiff_tags.PLANAR, 1) != 1:
-            return None
+        lower = kind == "tiff" and _LOWER_BYTES.get(tiles[0].args[0])
+        if not lower or tiff_tags.Tags(data).number(tiff_tags.PLANAR, 1) != 1:
+            words = (
+                f"Pillow reads only the upper 8 bits of such a {kind}; save it as a PNG of 16 bits"
+            )
+            raise Reject("check", "unsupported", words)
         image.tile = [tile._replace(args=(lower, *tile.args[1:])) for tile in tiles]
         _load(image, data)
     return np.asarray(_turned_back(image, orientation))
@@ -275,21 +280,14 @@ def _orientation(image: ImageFile.ImageFile) -> int:
     return exif_orientation(exif.removeprefix(b"Exif\0\0"))
 
 
-def _reduced(image: ImageFile.ImageFile) -> str | None:
-    """A complaint if Pillow keeps only the upper 8 bits of wider samples."""
+def _unseen(image: ImageFile.ImageFile, kind: str, data: bytes) -> Iterator[str]:
+    """What a PNG of the first frame does not hold, as keys of `reduced.REDUCED`."""
     bits = image.info.get("bit_depth", 8)  # of HEIC
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = max(image.tag_v2.get(258, (1,)))
-    if bits > 8 and not image.mode.startswith(("I", "F")):
-        return REDUCED_TO_8
-    return None
-
-
-def _unseen(
-    image: ImageFile.ImageFile, kind: str, data: bytes, warning: str | None
-) -> Iterator[str]:
-    """What a PNG of the first frame does not hold, as keys of `reduced.REDUCED`."""
-    if warning:
+    elif kind == "avif" and _AVIF_DEEP.search(data):
+        bits = 10
+    if bits > 8 and not image.mode.startswith(("I", "F")):  # Pillow keeps the upper 8
         yield "depth"
     if cost.gif_is_animated(data) if kind == "gif" else getattr(image, "is_animated", False):
         yield "frames"
