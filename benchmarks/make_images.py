@@ -38,13 +38,13 @@ GRAINS = (0, 8, 14, 20, 28, 36, 48)
 SMALL = (32, 32)
 
 
-def find_photos(folder: Path) -> list[Path]:
+def find_photos(folder: Path, least: int = 400) -> list[Path]:
     """The image files in a folder that are large enough to cut from, sorted by name."""
     photos = []
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp") and not path.is_symlink():
             with Image.open(path) as image:
-                if min(image.size) >= 400:
+                if min(image.size) >= least:
                     photos.append(path)
     return photos
 
@@ -170,7 +170,8 @@ def main(arguments: list[str] | None = None) -> None:
     ARGUMENTS, PHOTOS = parse_arguments(arguments), []
     if not ARGUMENTS.synthetic:
         width = max(3000, ARGUMENTS.size[0] if ARGUMENTS.size else 0)
-        PHOTOS = [load_photo(path, width) for path in find_photos(ARGUMENTS.photos)]
+        least = min(400, max(ARGUMENTS.size or (400,)))
+        PHOTOS = [load_photo(path, width) for path in find_photos(ARGUMENTS.photos, least)]
         if len(PHOTOS) < LABELS:
             raise SystemExit(f"{len(PHOTOS)} photos in {ARGUMENTS.photos}; {LABELS} are needed")
     ARGUMENTS.out.mkdir(parents=True, exist_ok=True)
