@@ -12,7 +12,7 @@
 #   make package      build the wheel twice, compare, and use it in a fresh environment
 #   make requirements pin what the container installs, with hashes
 #   make interop      read a dataset with DALI, the Model Garden and others (3 GB)
-#   make engines      the tests marked `engines`: engines and peers of over 100 MB (5 GB)
+#   make engines      the tests marked `engines`: engines and peers of over 100 MB (8 GB)
 #   make torture      the long tests: kills, full disks, damaged and hostile files
 #   make bench        our benchmarks
 #   make bench-peers  the same work next to other formats (8 GB)
@@ -115,7 +115,7 @@ $(PEERS)/installed: setup.py tfrecorder/version.py benchmarks/requirements.txt
 $(ENGINES)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip install --quiet --upgrade pip
-	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4"
+	$(ENGINES)/bin/python -m pip install --quiet --editable ".[dev]" "ray>=2.40" "pyspark>=4" torch
 	touch $@
 
 # Apart: the Model Garden asks for an earlier TensorFlow.

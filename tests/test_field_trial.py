@@ -129,7 +129,7 @@ def test_dataflow(gcs: Gcs, dataflow: Dataflow) -> None:
     options = [f"dataflow_endpoint={dataflow.url}", "no_auth=true"]
     asked = [word for one in options for word in ("--runner-option", one)]
     asked += ["--project", "loopback-project", "--gs", "gs://bkt", "--only", "dataflow"]
-    code, report, printed = trial(*asked, "--core-hour", "0.05", "--gib-hour", "0.001")
+    code, report, printed = trial(*asked, "--core-hour", "0.05", "--gib-hour", "0.001", rows=100)
     assert code == 0, printed
     check_parts(report, "dataflow")
     job = report["parts"]["dataflow"]["job"]

@@ -74,7 +74,7 @@ def upload(table: pd.DataFrame, folder: Path, place: str) -> tuple[pd.DataFrame,
 
 
 def converted(result: Any, begun: float, out: str) -> dict[str, Any]:
-    """The figures of a conversion, which read each image once where it writes to a bucket."""
+    """The figures of a conversion that began then."""
     figures = timed(begun, result.input_bytes / 1e6, rows=result.rows, records=result.records)
     figures["rejects"] = result.rows - result.records
     if not storage.is_local(out):
@@ -82,9 +82,12 @@ def converted(result: Any, begun: float, out: str) -> dict[str, Any]:
     return figures
 
 
-def verified(out: str) -> dict[str, Any]:
+def verified(out: str, size: int) -> dict[str, Any]:
+    """Verify a dataset of this size; gs:// tells its checksums, other buckets send all bytes."""
     begun = time.perf_counter()
-    return {"damaged": int(not tfrecorder.verify(out, progress=False).ok), **timed(begun)}
+    damaged = int(not tfrecorder.verify(out, progress=False).ok)
+    sent = {"gb_out": size / 1e9} if out.startswith("s3://") else {}
+    return {"damaged": damaged, **timed(begun), **sent}
 
 
 def digest(data: bytes) -> bytes:
@@ -124,7 +127,12 @@ def compared(out: str, here: Path) -> dict[str, Any]:
         return storage.read_bytes(f"{out}/{name}") != (here / name).read_bytes()
 
     different = sum(storage.each(differs, sorted(there & local), out))
-    return {"files": len(there | local), "files_that_differ": len(there ^ local) + different}
+    figures: dict[str, Any] = {"files": len(there | local)}
+    figures["files_that_differ"] = len(there ^ local) + different
+    if not storage.is_local(out):
+        size = sum((here / name).stat().st_size for name in local)
+        figures |= {"gb_out": size / 1e9, "thousand_reads": len(there) / 1000}
+    return figures
 
 
 def convert_here(table: pd.DataFrame, out: Path) -> Path:
@@ -157,20 +165,19 @@ def round_trip(
     yield "upload", uploaded
     out = f"{place}/dataflow" if chosen else f"{place}/dataset"
     begun = time.perf_counter()
-    options: dict[str, Any] = {"num_shards": SHARDS}
     if chosen is None:
-        result = tfrecorder.convert(there, out, progress=False, **options)
+        result = tfrecorder.convert(there, out, num_shards=SHARDS, progress=False)
     else:
         runner_options = dict(one.partition("=")[::2] for one in chosen.runner_option)
         where = {"temp_location": f"{place}/tmp", "machine_type": chosen.machine_type}
         job = tfrecorder.convert(
             there,
             out,
+            num_shards=SHARDS,
             runner="DataflowRunner",
             project=chosen.project,
             region=chosen.region,
             runner_options={**where, **runner_options},
-            **options,
         )
         assert isinstance(job, DataflowJob)
         print(job.url, flush=True)
@@ -178,15 +185,15 @@ def round_trip(
         yield "job", watched(job, chosen.machine_type)
         result = job.result()
     assert not isinstance(result, DataflowJob)
-    reads = {"thousand_reads": len(table) / 1000}
-    yield "convert", {**converted(result, begun, out), **reads}
-    yield "verify", verified(out)
+    figures = converted(result, begun, out)
+    images = {"gb_out": result.input_bytes / 1e9, "thousand_reads": len(table) / 1000}
+    yield "convert", figures | (images if chosen is None else {**images, "gb_out": 0})
+    yield "verify", verified(out, result.bytes)
     yield "read", read(out, table)
     begun = time.perf_counter()
     here = convert_here(there, folder.parent / out.replace("://", "-").replace("/", "-"))
-    size = sum(path.stat().st_size for path in here.iterdir() if path.is_file())
-    both = (result.input_bytes + size) / 1e9  # the images, then the dataset
-    yield "compare", {**compared(out, here), **timed(begun), **reads, "gb_out": both}
+    yield "convert here", timed(begun, **images)
+    yield "compare", compared(out, here)
 
 
 def watched(job: DataflowJob, machine_type: str) -> dict[str, Any]:
@@ -250,12 +257,14 @@ def kill(table: pd.DataFrame, whole: Path, out: str) -> Steps:
         text=True,
         start_new_session=True,
     ) as process:
-        while process.poll() is None and done < SHARDS:  # of three splits
-            time.sleep(SHARDS_LOOK_SECONDS)
-            with contextlib.suppress(tfrecorder.errors.DatasetError):  # it has not begun yet
-                done = tfrecorder.status(out).shards_done
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            while process.poll() is None and done < SHARDS:  # of three splits
+                time.sleep(SHARDS_LOOK_SECONDS)
+                with contextlib.suppress(tfrecorder.errors.DatasetError):  # it has not begun yet
+                    done = tfrecorder.status(out).shards_done
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
         said = process.communicate()[1]
     if process.returncode > 0:
         raise RuntimeError(f"the conversion failed: {said}")
@@ -269,6 +278,6 @@ def kill(table: pd.DataFrame, whole: Path, out: str) -> Steps:
     kept = {"shards_kept": result.shards_before}
     kept["shards_lost"] = max(0, status.shards_done - result.shards_before)
     yield "resume", {**converted(result, begun, out), **kept}
-    yield "verify", verified(out)
+    yield "verify", verified(out, result.bytes)
     yield "read", read(out, table)
     yield "compare", compared(out, whole)

@@ -153,7 +153,8 @@ def main(arguments: list[str]) -> int:
     name, begun = f"tfrecorder-trial-{time.strftime('%Y%m%d-%H%M%S')}", time.perf_counter()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as temporary:
         folder = Path(temporary)
-        names = report.names(chosen, folder, conversions.ROOT, chosen.report.parent)
+        folders = (folder, conversions.ROOT, chosen.report.parent, chosen.photos or folder)
+        names = report.names(chosen, *folders)
         rows = max(rows_of(part, chosen) for part in asked)
         print(f"{rows:,} images are made", flush=True)
         table = conversions.photographs(folder / "images", rows, chosen.photos)
@@ -187,7 +188,7 @@ def main(arguments: list[str]) -> int:
         raise SystemExit(f"no report is written, because it would name {', '.join(left)}")
     chosen.report.write_text(json.dumps(written, indent=2) + "\n")
     failed = [part for part, found in parts.items() if found["outcome"] == "failed"]
-    print(f"{chosen.report}: {len(asked) - len(failed)} of {len(asked)} parts ran well")
+    print(f"{chosen.report}: {', '.join(failed) or 'nothing'} failed")
     return 1 if failed else 0
 
 
