@@ -82,7 +82,7 @@ def test_what_is_lost_or_changed_is_counted(dataset: Path, tmp_path: Path) -> No
     assert counted == {"records": 52, "lost": 1, "doubled": 0, "changed": 1}
 
 
-def test_what_a_part_needs_is_said_before_anything_is_made() -> None:
+def test_what_a_part_needs_is_said_before_anything_is_made(gcs: Gcs) -> None:
     done = run(TRIAL / "run.py", "--rows", 10, "--only", "dataflow", "--gs", "gs://mine")
     assert done.returncode == 2
     assert "--only dataflow needs --project" in done.stderr
