@@ -151,11 +151,13 @@ def costs(parts: Mapping[str, Any], prices: Mapping[str, float | None]) -> dict[
         taken = sum(step.get(figure, 0) for part in parts.values() for step in _steps(part))
         if taken:
             price = prices[figure]
-            cost = f"pass --{option}" if price is None else round(taken * price, 4)
+            cost = None if price is None else round(taken * price, 4)
             rows.append({"of": figure, "amount": round(taken, 4), "estimated_from": source})
-            rows[-1] |= {"price": price, "cost": cost}
-    known = [row["cost"] for row in rows if row["price"] is not None]
-    return {"each": rows, "sum_of_what_has_a_price": round(sum(known), 4)}
+            rows[-1] |= {"option": f"--{option}", "price": price, "cost": cost}
+    return {
+        "each": rows,
+        "sum_of_what_has_a_price": round(sum(row["cost"] or 0 for row in rows), 4),
+    }
 
 
 def _steps(part: Any) -> list[Mapping[str, Any]]:
