@@ -131,6 +131,20 @@ def test_transparency_that_all_images_have_is_read(form: str) -> None:
     assert image.shape[2] == (4 if form == "keep" else 3)
 
 
+@pytest.mark.filterwarnings("error:Palette images")
+def test_a_palette_with_transparency_is_read_without_a_warning() -> None:
+    photo = image_cases.photo(size=(24, 16))
+    transparency = image_cases.chunk(b"tRNS", b"\0\x80")
+    clear, plain = (image_cases.png(photo, 8, 3, before=before) for before in (transparency, b""))
+    table = frame({"": [clear, plain]})
+    tfrecorder.convert(table, "out", fingerprints=True)
+    assert len(tfrecorder.duplicates("out")) == 2
+    (image, _), (same, _) = tfrecorder.Records("out", "TRAIN", image_size=8)
+    np.testing.assert_array_equal(image, same)
+    assert "1 image with transparency" in tfrecorder.preview("out").page
+    assert "data:image/jpeg" in table.tensorflow.preview()._repr_html_()
+
+
 def test_a_dataset_without_any_has_the_same_tables_as_before() -> None:
     tfrecorder.convert(frame({"": files()[""]}), "out")
     import pyarrow.parquet as pq

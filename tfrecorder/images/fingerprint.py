@@ -124,6 +124,7 @@ def gray_of(data: bytes, side: int = LEAST_SIDE) -> np.ndarray | None:
             image.draft("L", (side, side))
             if image.mode.startswith("I"):  # 16 bits
                 return np.asarray(image).astype(np.float32) / 257
+            image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
             gray = image.convert("L")
             least = min(gray.size) if image.format == "PNG" else 0
     except (OSError, ValueError, SyntaxError, *_BOMBS):

@@ -58,6 +58,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         high = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
         return Image.fromarray(high).convert("RGB")
+    image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
     return image.convert("RGB")
 
 

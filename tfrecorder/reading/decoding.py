@@ -222,6 +222,8 @@ def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
     with _in_words(), Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
         opened.load()
         image: Image.Image = opened
+        if channels < 4:
+            image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
         if opened.mode == "CMYK":
             image = Image.fromarray(_of_inks(np.asarray(opened), "adobe" in opened.info))
         elif opened.mode.startswith("I"):
