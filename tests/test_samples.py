@@ -21,7 +21,7 @@ from support import SAMPLES, skip_without
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
 NOT_RUN = "not-run"
 #: Notebooks that draw, and how many pictures they show.
-DRAWN = {"coco": 1, "detection": 2, "segmentation": 2}
+DRAWN = {"coco": 1, "detection": 2, "real_pictures": 2, "segmentation": 2}
 #: What notebooks need that is not installed with the package; without it they are skipped.
 NEEDS = {
     "coco": ["pycocotools"],
@@ -29,6 +29,8 @@ NEEDS = {
     "grain": ["grain", "jax"],
     "keras_backends": ["jax", "torch"],
 }
+#: Debian's packages of pictures, which notebooks fetch.
+FETCHED = {"real_pictures": "openclipart-png"}
 
 #: What `convert` says of a table that validation warns of, and the line of code below it.
 WARNED = r"[^\n]*UserWarning: [\d,]+ warnings?: [^\n]*\n[^\n]*\n?"
@@ -59,6 +61,16 @@ def _left_out(cell: NotebookNode) -> bool:
     return NOT_RUN in cell.metadata.get("tags", ())
 
 
+def _fetch(package: str, folder: Path) -> None:
+    """Download one of Debian's packages as the notebook does; without it, skip the test."""
+    if shutil.which("apt-get") is None:
+        pytest.skip(f"without apt-get there is no {package}")
+    command = ["apt-get", "-qq", "download", package]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        pytest.skip(f"{package} cannot be downloaded: {done.stderr}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(
@@ -67,6 +79,8 @@ def test_a_notebook_runs_from_top_to_bottom(
     skip_without(*NEEDS.get(path.stem, ()))
     folder = tmp_path / "samples"
     shutil.copytree(SAMPLES, folder)
+    if path.stem in FETCHED:
+        _fetch(FETCHED[path.stem], folder)
     notebook = _read(path)
     for cell in _code(notebook):
         if _left_out(cell):
