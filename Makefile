@@ -16,7 +16,7 @@
 #   make torture      the long tests: kills, full disks, damaged and hostile files
 #   make bench        our benchmarks
 #   make bench-peers  the same work next to other formats (8 GB)
-#   make plots        write and draw what the benchmarks measured into the pages
+#   make plots        write and draw what the benchmarks measured into the pages; record a terminal
 #   make clean        remove the environments and everything that was made
 
 PYTHON ?= python3
@@ -56,12 +56,14 @@ format: $(VENV)/installed-dev
 
 docs: $(VENV)/installed-docs
 	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/drawings.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 plots: $(VENV)/installed-docs
 	$(BIN)/python benchmarks/figures.py
 	$(BIN)/python benchmarks/plots.py
+	$(BIN)/python scripts/recording.py
 
 package: $(VENV)/installed-dev
 	$(BIN)/python scripts/smoke.py

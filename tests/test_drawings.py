@@ -1,4 +1,4 @@
-"""The drawings of the pages are what their script draws, and a directory grows as it is drawn."""
+"""The drawings of the pages: as their scripts draw them, and true of what they show."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from doc_pages import DOCS, ROOT
 from support import photo_frame, run
 
@@ -62,3 +63,9 @@ def test_a_directory_grows_as_it_is_drawn() -> None:
     linked = {name for name in third if third[name] in second.values()}
     assert linked == {name for name in drawn if drawn[name]} | {"validation-00000.tfrecord"}
     assert re.findall(r"version ([\d.]+)", GROWTH.read_text()) == versions
+
+
+@pytest.mark.slow
+def test_the_recording_shows_what_the_commands_print() -> None:
+    done = run(ROOT / "scripts/recording.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
