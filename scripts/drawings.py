@@ -88,12 +88,13 @@ def growth() -> str:
     train = [f"train-{number:05d}" for number in range(3)]
     revised = [f"train-r2-{number:05d}" for number in range(3)]
     steps = {
-        "convert": ("version 1.0.0", train[:2], (WRITTEN, WRITTEN), WRITTEN),
-        "append": ("version 1.1.0: new rows", train, (KEPT, KEPT, WRITTEN), KEPT),
-        "update": ("version 2.0.0: a label corrected", revised, (WRITTEN, LINKED, LINKED), KEPT),
+        "convert": ("1.0.0", "a table", train[:2], (WRITTEN, WRITTEN), WRITTEN),
+        "append": ("1.1.0", "new rows", train, (KEPT, KEPT, WRITTEN), KEPT),
+        "update": ("2.0.0", "a corrected label", revised, (WRITTEN, LINKED, LINKED), KEPT),
     }
     parts = []
-    for column, (verb, (about, names, looks, other)) in enumerate(steps.items()):
+    for column, (verb, step) in enumerate(steps.items()):
+        version, about, names, looks, other = step
         x = 12 + 240 * column
         files = [
             _file(x, 62 + 34 * row, 216, f"{name}.tfrecord", look)
@@ -105,7 +106,8 @@ def growth() -> str:
         ]
         parts += [
             _text(x, 28, verb, 15, bold=True, mono=True),
-            _text(x, 48, about, 12),
+            _text(x + 216, 28, about, 12, "end"),
+            _text(x, 48, f"generation {column}, version {version}", 12),
             f"<g id='{verb}'>{''.join(files)}</g>",
         ]
     parts += [_arrow((x, 127), (x + 20, 127)) for x in (230, 470)]
