@@ -85,11 +85,14 @@ EXTRAS = {
         "pyyaml>=6",
     ],
     # mkdocs 2 takes neither these plugins nor this theme.  matplotlib draws docs/plots.
+    # nbclient and ipykernel run the notebooks that the site shows.
     "docs": [
+        "ipykernel>=6",
         "matplotlib>=3.9",
         "mkdocs>=1.6,<2",
         "mkdocs-material>=9.6",
         "mkdocstrings[python]>=0.30",
+        "nbclient>=0.10",
     ],
 }
 

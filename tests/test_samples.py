@@ -10,16 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import pytest
 from doc_pages import DOCS, site
-from jupyter_client.manager import KernelManager, start_new_kernel
-from nbclient import NotebookClient
-from nbformat import NotebookNode
+from jupyter_client.manager import KernelManager
+from notebooks import NOTEBOOKS, code_of, executed, is_left_out, read, running_kernel
 from support import SAMPLES, skip_without
 
-NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
-NOT_RUN = "not-run"
 #: Notebooks that draw, and how many pictures they show.
 DRAWN = {"coco": 1, "detection": 2, "real_pictures": 2, "segmentation": 2}
 #: What notebooks need that is not installed with the package; without it they are skipped.
@@ -35,30 +31,11 @@ FETCHED = {"real_pictures": "openclipart-png"}
 #: What `convert` says of a table that validation warns of, and the line of code below it.
 WARNED = r"[^\n]*UserWarning: [\d,]+ warnings?: [^\n]*\n[^\n]*\n?"
 
-#: Between two notebooks in one kernel, which spares the seconds that TensorFlow takes to load.
-_ANEW = "%reset -f\nimport os\nos.chdir({folder!r})\ndel os"
-
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[KernelManager]:
-    """One running kernel for all notebooks."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    manager, client = start_new_kernel(kernel_name="python3", env=environment)
-    client.stop_channels()
-    yield manager
-    manager.shutdown_kernel(now=True)
-
-
-def _read(path: Path) -> NotebookNode:
-    return nbformat.read(path, as_version=4)
-
-
-def _code(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def _left_out(cell: NotebookNode) -> bool:
-    return NOT_RUN in cell.metadata.get("tags", ())
+    with running_kernel() as manager:
+        yield manager
 
 
 def _fetch(package: str, folder: Path) -> None:
@@ -77,44 +54,38 @@ def test_a_notebook_runs_from_top_to_bottom(
     path: Path, kernel: KernelManager, tmp_path: Path
 ) -> None:
     skip_without(*NEEDS.get(path.stem, ()))
-    folder = tmp_path / "samples"
-    shutil.copytree(SAMPLES, folder)
     if path.stem in FETCHED:
-        _fetch(FETCHED[path.stem], folder)
-    notebook = _read(path)
-    for cell in _code(notebook):
-        if _left_out(cell):
-            compile(cell.source, path.name, "exec")
-            cell.source = ""
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(_ANEW.format(folder=str(folder))))
-    NotebookClient(notebook, km=kernel, timeout=600).execute()  # raises a cell's error
-    for cell in _code(notebook):
+        _fetch(FETCHED[path.stem], tmp_path)
+    notebook = executed(path, kernel, tmp_path)  # raises a cell's error
+    for cell in code_of(notebook):
         for output in cell.outputs:
             assert output.output_type != "error"
             text = output.get("text", "") if output.get("name") == "stderr" else ""
             # A bar may be there; warnings and logs would be between the reader and the result.
             said = re.sub(WARNED, "", text)
             assert not re.search("Warning|Traceback", said), f"{cell.source}\n{text}"
-    shown = [output.get("data", {}) for cell in _code(notebook) for output in cell.outputs]
+    shown = [output.get("data", {}) for cell in code_of(notebook) for output in cell.outputs]
     pictures = [data for data in shown if "image/png" in data]
     assert len(pictures) == DRAWN.get(path.stem, 0)
 
 
 def test_only_what_needs_a_cloud_is_left_out() -> None:
-    left_out = {path.stem: sum(map(_left_out, _code(_read(path)))) for path in NOTEBOOKS}
+    left_out = {path.stem: sum(map(is_left_out, code_of(read(path)))) for path in NOTEBOOKS}
     assert left_out.pop("dataflow") == 4
+    for cell in filter(is_left_out, read(SAMPLES / "dataflow.ipynb").cells):
+        compile(cell.source, "dataflow.ipynb", "exec")
     assert set(left_out.values()) == {0}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_small_has_its_badge_and_no_outputs(path: Path) -> None:
-    notebook = _read(path)
+    notebook = read(path)
     repository = site()["extra"]["repository"]
     colab = f"https://colab.research.google.com/github/{repository}/blob/main/samples/{path.name}"
     assert f"]({colab})" in notebook.cells[0].source
     assert f"github.com/{repository}.git" in notebook.cells[1].source
     assert path.stat().st_size < 20_000
-    assert all(not cell.outputs and cell.execution_count is None for cell in _code(notebook))
+    assert all(not cell.outputs and cell.execution_count is None for cell in code_of(notebook))
 
 
 def test_every_notebook_is_listed_in_the_docs() -> None:
