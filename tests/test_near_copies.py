@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import google_crc32c
@@ -18,11 +19,11 @@ import tfrecorder
 LOOKS = ("hash", "mean", "deviation")
 
 
-def looks_of(directory: str) -> pd.DataFrame:
+def looks_of(directory: str, names: Sequence[str] = LOOKS) -> pd.DataFrame:
     """What the tables of a dataset know of how its images look, by file name."""
     tables = map(pd.read_parquet, Path(directory, "_tfrecorder/tables").glob("*.parquet"))
     rows = pd.concat(tables).set_index("image/filename").sort_index()
-    return rows[[f"tfrecorder.source.{name}/image" for name in LOOKS]].set_axis(LOOKS, axis=1)
+    return rows[[f"tfrecorder.source.{name}/image" for name in names]].set_axis(names, axis=1)
 
 
 def saved(image: Image.Image, name: str, **options: int) -> str:
@@ -65,6 +66,18 @@ def test_a_table_says_what_each_decoded_image_looks_like(
     public = {path.name for path in Path("out").iterdir()}
     for name in public - {"_tfrecorder", "dataset_info.json"}:  # which names the plan
         assert Path("out", name).read_bytes() == Path("all", name).read_bytes()
+
+
+def test_a_table_says_how_large_each_image_is_also_when_it_was_made_again() -> None:
+    names = copies_of(PHOTOS[0])
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": names})
+    tfrecorder.convert(frame, "out", check="header", **QUIET)
+    sizes = looks_of("out", ["width", "height"])
+    assert [*sizes.itertuples()] == [(name, *Image.open(name).size) for name in names]
+    for table in Path("out/_tfrecorder/tables").glob("*.parquet"):
+        table.unlink()
+    tfrecorder.repair("out", progress=False)
+    pd.testing.assert_frame_equal(looks_of("out", ["width", "height"]), sizes)
 
 
 def test_what_images_look_like_stays_known_after_changes() -> None:
@@ -296,10 +309,115 @@ def test_the_result_of_a_conversion_counts_near_copies() -> None:
     words = "near copies: 2 images likely have some, 2 across splits; `tfrecorder duplicates out`"
     assert words in str(result)
     result = tfrecorder.append(frame, "out", **QUIET)
-    assert result.near_copies == 0  # to count them in all that is there would cost more each time
+    assert (result.near_copies, result.near_leaks) == (1, 1)  # those of its own rows alone
     Path("photos/again.jpg").write_bytes(Path("photos/0-whole.jpg").read_bytes())
     again = frame[:1].assign(image_uri=["photos/0-whole.jpg"])
     result = tfrecorder.convert(
         pd.concat([again, again.assign(image_uri="photos/again.jpg")]), "same", **QUIET
     )
     assert "near copies" not in str(result)
+
+
+def test_an_append_counts_the_near_copies_of_its_rows_in_what_is_there() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    wholes = frame["image_uri"].str.contains("whole")
+    tfrecorder.convert(frame[wholes], "out", **QUIET)
+    result = tfrecorder.append(
+        frame[frame["image_uri"].str.contains("0-half|1-low")], "out", **QUIET
+    )
+    assert (result.near_copies, result.near_leaks) == (2, 1)
+    other = frame[:1].assign(image_uri=str(PHOTOS[40]))
+    assert tfrecorder.append(other, "out", **QUIET).near_copies == 0
+
+
+def test_validate_finds_near_copies_of_what_is_there() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    tfrecorder.convert(frame[::4], "out", **QUIET)
+    Path("again.jpg").write_bytes(Path("photos/0-whole.jpg").read_bytes())
+    new = frame[frame["image_uri"].str.contains("half|low")]
+    new.loc[99] = ["TRAIN", "again.jpg", "c0"]
+    new = new.reset_index(drop=True)
+    report = tfrecorder.validate(new, check_images=True, against="out", progress=False)
+    rows = {code: of["row"].tolist() for code, of in report.groupby("code")}
+    assert rows["near_there_leakage"] == [0, 2, 4]
+    assert rows["near_there"] == [1, 3, 5]
+    assert rows["same_bytes"] == [6]  # which is said once
+    assert "near_copy" not in rows
+    words = "row 0, 'photos/0-half.jpg' in TEST looks like row 0 there, in TRAIN"
+    assert words in str(report)
+
+
+def leaks(directory: str) -> int:
+    found = tfrecorder.duplicates(directory, progress=False)
+    return int((found.groupby("group")["split"].nunique() > 1).sum())
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_near_copies_without_a_split_get_one_together(suffix: str) -> None:
+    frame = variants("photos", PHOTOS[3::8], suffix).drop(columns="split")
+    options = {"seed": 1, "splits": {"TRAIN": 0.5, "TEST": 0.5}, "fingerprints": True} | QUIET
+    tfrecorder.convert(frame, "apart", **options)
+    assert leaks("apart") > 2
+    result = tfrecorder.convert(frame, "out", group_copies=True, **options)
+    assert leaks("out") == 0
+    assert {*result.splits} == {"TRAIN", "TEST"}
+    assert tfrecorder.convert(frame, "out", group_copies=True, **options).was_finished
+    split = tfrecorder.to_frame("out").sort_index()["split"]
+    report = tfrecorder.validate(
+        frame, check_images=True, group_copies=True, seed=1, splits={"TRAIN": 0.5, "TEST": 0.5}
+    )
+    words = f"TRAIN {(split == 'TRAIN').sum()} "
+    assert words in str(report)
+
+
+def test_a_stated_split_stays_and_its_copies_follow() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    frame["split"] = [*("", "TEST", "", ""), *("", "VALIDATION", "TEST", ""), *[""] * 4]
+    with pytest.warns(UserWarning, match="near_leakage 1"):
+        tfrecorder.convert(frame, "out", group_copies=True, **QUIET)
+    split = tfrecorder.to_frame("out").sort_index()["split"].tolist()
+    assert split[:3] == ["TEST"] * 3
+    assert split[4:7] == ["VALIDATION", "VALIDATION", "TEST"]
+    assert len({*split[8:11]}) == 1
+    with pytest.raises(tfrecorder.ValidationError, match="near_leakage"):
+        tfrecorder.convert(frame, "no", group_copies=True, warnings=["near_leakage"], **QUIET)
+
+
+def test_what_shares_a_column_or_a_file_still_shares_a_split() -> None:
+    frame = variants("photos", PHOTOS[3::8]).drop(columns="split")
+    others = list(map(str, PHOTOS[5::8][: len(frame)]))
+    by = pd.DataFrame({"image_uri": others, "label": "x", "patient": range(len(others))})
+    half = frame[frame["image_uri"].str.contains("half")].reset_index(drop=True)
+    whole = frame[frame["image_uri"].str.contains("whole")].reset_index(drop=True)
+    rows = pd.concat([by, half.assign(patient=half.index), whole.assign(patient=whole.index + 50)])
+    rows = pd.concat([rows, whole.assign(patient=whole.index + 50)], ignore_index=True)
+    options = {"split_by": "patient", "splits": {"TRAIN": 0.5, "TEST": 0.5}} | QUIET
+    tfrecorder.convert(rows, "out", group_copies=True, **options)
+    assert leaks("out") == 0
+    split = tfrecorder.to_frame("out").sort_index()["split"]
+    assert (split.groupby(rows["patient"]).nunique() == 1).all()
+
+
+def test_an_append_puts_near_copies_into_the_split_of_those_that_are_there() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    wholes = frame[::4].assign(split=["TRAIN", "TEST", "VALIDATION"])
+    tfrecorder.convert(wholes, "out", group_copies=True, **QUIET)
+    halves = frame[1::4].assign(split="")
+    dry = tfrecorder.append(halves, "out", dry_run=True, **QUIET)
+    assert "3 rows are near copies of images that are there: row 0, 'photos/0-half.jpg'" in str(dry)
+    with pytest.warns(UserWarning, match="3 rows are near copies of images that are there"):
+        result = tfrecorder.append(halves, "out", **QUIET)
+    assert (result.near_copies, result.near_leaks) == (3, 0)
+    assert "3 rows are near copies" in str(result)
+    with pytest.raises(tfrecorder.errors.OptionError, match="an update moves no row by itself"):
+        tfrecorder.update(halves, "out", group_copies=True, **QUIET)
+    assert tfrecorder.update(halves.drop(columns="split"), "out", **QUIET).was_finished
+    split = tfrecorder.to_frame("out").set_index("image_uri")["split"]
+    assert split.loc[halves["image_uri"]].tolist() == ["TRAIN", "TEST", "VALIDATION"]
+
+
+def test_a_file_that_is_missing_stays_a_reject_where_copies_are_grouped() -> None:
+    frame = variants("photos", PHOTOS[3:27:8]).drop(columns="split")
+    frame.loc[len(frame)] = ["gone.jpg", "c0"]
+    result = tfrecorder.convert(frame, "out", group_copies=True, max_reject_fraction=1.0, **QUIET)
+    assert result.rejects == {"read/not_found": 1}

@@ -93,6 +93,7 @@ REFUSED = {
     "image_quality": [(0, "from 1 to 100"), (101, "from 1 to 100"), (0.9, "from 1")],
     "apply_exif": [("yes", "True or False")],
     "fingerprints": [("yes", "True or False")],
+    "group_copies": [("yes", "True or False")],
     "strip_metadata": [("yes", "True or False")],
     "max_reject_fraction": [
         (-0.1, "from 0 to 1"),

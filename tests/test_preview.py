@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_it_shows_each_split_with_its_counts(page: ReadPage) -> None:
     assert "TRAIN 24 of 36" in page.text
     assert "VALIDATION all 8" in page.text
     assert "TEST all 8" in page.text
-    assert "Pictures, sizes and brightness cover all 52 records." in page.text
+    assert "Pictures and plots cover all 52 records." in page.text
 
 
 def test_its_pictures_are_those_of_the_records(dataset: Path, page: ReadPage) -> None:
@@ -89,7 +90,7 @@ def test_labels_are_counted_over_all_records() -> None:
 def test_it_says_what_it_sampled(dataset: Path) -> None:
     page = page_of(dataset, num_records=5, per_split=3)
     assert (
-        "Sampled: pictures, sizes and brightness cover 15 records, drawn at random from 52 "
+        "Sampled: pictures and plots cover 15 records, drawn at random from 52 "
         "(seed 0): 5 of 36 in TRAIN, 5 of 8 in VALIDATION, 5 of 8 in TEST." in page.text
     )
     assert len([one for one in page.all("img") if one["width"] > "200"]) <= 9
@@ -174,8 +175,81 @@ def test_near_constant_images_are_found() -> None:
     found = tfrecorder.preview(convert(rows))
     assert found.near_constant == 1
     text = ReadPage(found.page).text
-    assert "1 of 10 images looked at is near-constant" in text
+    assert "1 of 10 images is near-constant: their grey levels vary by less than" in text
     assert re.search("Near-constant .{0,70} empty TRAIN · row 9", text)
+
+
+def made(name: str, level: float, spread: float = 30, size: tuple[int, int] = (60, 80)) -> str:
+    """A picture of patches around a grey level, as JPEG."""
+    from PIL import Image
+
+    height, width = size
+    patches = np.random.default_rng(zlib.crc32(name.encode())).normal(
+        size=(height // 20, width // 20)
+    )
+    patches = level + spread * (patches - patches.mean()) / patches.std()
+    pixels = np.kron(patches, np.ones((20, 20))).clip(0, 255).astype(np.uint8)
+    Image.fromarray(pixels).save(name, quality=95)
+    return name
+
+
+def test_what_is_unlike_others_is_found_among_all_records_not_in_the_sample() -> None:
+    rows = [("TRAIN", made(f"{n}.jpg", 120), "a") for n in range(20)]
+    odd = [made("white.jpg", 250, 0), made("fog.jpg", 140, 6), made("night.jpg", 20, 10)]
+    odd += [made("snow.jpg", 235, 10), made("large.jpg", 120, size=(400, 300))]
+    odd += [made("strip.jpg", 120, size=(60, 400))]
+    found = tfrecorder.preview(
+        convert([*rows, *(("TEST", name, "a") for name in odd)]), num_records=1, per_split=1
+    )
+    assert (found.looked_at, found.near_constant) == (2, 1)
+    for row, words in enumerate(
+        [
+            "near-constant: their grey levels vary by less than 4 of 255",
+            "of low contrast: their grey levels vary by less than 8 of 255",
+            "dark: nearly all of their pixels are below the grey level 64 of 255",
+            "bright: nearly all of their pixels are above the grey level 192 of 255",
+            "of an odd size: their shorter side is below 15 or above 240 pixels, the median is 60",
+            "of an odd shape: their sides stand at more than 4.0 : 1, the median at 1.3 : 1",
+        ],
+        start=20,
+    ):
+        assert f"warning: 1 of 26 images is {words} (TEST row {row})." in found.findings
+    text = ReadPage(found.page).text
+    assert re.search("Darkest .{0,200} TEST · row 22", text)
+    assert re.search("Of an odd shape 1, their sides .{0,100} TEST · row 25", text)
+
+
+def test_what_differs_between_splits_is_named_with_both_shares() -> None:
+    rows = [("TRAIN", made(f"{n}.jpg", 90 + n), "b" if n % 4 else "a") for n in range(60)]
+    others = [made(f"t{n}.jpg", 170 + n % 40, size=(40, 60)) for n in range(60)]
+    rows += [("TEST", name, "a") for name in others]
+    found = tfrecorder.preview(convert(rows), num_records=1, per_split=1).findings
+    assert "warning: Class 'a' has 100% of the labels of TEST and 25% of those of TRAIN." in found
+    words = "100% of the images of TEST and 0% of those of TRAIN have a shorter side of at most 40"
+    assert f"warning: {words}." in found
+    assert any("of those of TRAIN have a mean grey level of at most" in one for one in found)
+    same = [(split, f"{n}.jpg", "ab"[n % 2]) for n in range(60) for split in ("TRAIN", "TEST")]
+    frame = pd.DataFrame(same, columns=["split", "image_uri", "label"])
+    tfrecorder.convert(frame, "same", progress=False)
+    assert not [one for one in tfrecorder.preview("same").findings if "of those of" in one]
+
+
+def test_what_differs_in_the_newest_generation_is_named() -> None:
+    rows = [("TRAIN", made(f"{n}.jpg", 90 + n * 37 % 60), "ab"[n % 2]) for n in range(60)]
+    convert(rows[:40])
+    names = ["split", "image_uri", "label"]
+    tfrecorder.append(pd.DataFrame(rows[40:60], columns=names), "out", progress=False)
+    assert not [one for one in tfrecorder.preview("out").findings if "of those of" in one]
+    new = [("TRAIN", made(f"n{n}.jpg", 200, size=(120, 160)), "b") for n in range(30)]
+    tfrecorder.append(pd.DataFrame(new, columns=names), "out", progress=False)
+    found = tfrecorder.preview("out").findings
+    of = "of generation 2 and {} of those of the earlier generations"
+    assert f"warning: Class 'a' has 0% of the labels {of.format('50%')}." in found
+    words = f"0% of the images {of.format('100%')} have a shorter side of at most 60."
+    assert f"warning: {words}" in found
+    tfrecorder.remove("out", {"image_uri": "0.jpg"}, progress=False)
+    found = tfrecorder.preview("out").findings  # as of before it cannot be read any more
+    assert not [one for one in found if "of those of" in one]
 
 
 def test_rejects_are_shown_with_their_reasons() -> None:
@@ -552,7 +626,7 @@ def test_the_command_says_what_it_made(dataset: Path) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 0
     assert re.match(r"page\.html \(\d+\.\d KiB\)\n\nSampled: ", result.output)
-    assert "in more than one split: 0 images" in result.output
+    assert "note: No image appears twice among all 52 records." in result.output
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tfrecorder.cli.options import SharingCommand, options_of
 from tfrecorder.cli.output import show
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.option import in_shell
-from tfrecorder.options.subsets import NOT_APPENDED, NOT_REMOVED
+from tfrecorder.options.subsets import NOT_REMOVED, NOT_UPDATED
 from tfrecorder.schema.keys import URI_COLUMN
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -34,7 +34,7 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 @click.argument("source")
 @click.argument("directory")
 @options_of(UpdateOptions)
-@options_of_changes(NOT_APPENDED)
+@options_of_changes(NOT_UPDATED)
 def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.update import update as run
 

@@ -13,11 +13,11 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
+from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say, planned_rows
+from tfrecorder.conversion.table import Say, look_for_copies, planned_rows
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
@@ -125,7 +125,8 @@ def _rows(
         return _nothing(stored, newest, sifted)
     say("checking the table")
     beside = partial(sifted.beside, stored.fields, adding)
-    checked, report = checked_beside(where, stored.fields, table, options, adding, beside)
+    look = look_for_copies(table, options, say, partial(known_images, stored))
+    checked, report = checked_beside(where, stored.fields, table, options, adding, beside, look)
     checked = numbered(checked, table, rows_of(newest.manifest), sifted.retried)
     kind = PlanKind.APPEND
     rows = planned_rows(where, table, checked, report, options, kind, **there)

@@ -27,16 +27,23 @@ from tfrecorder.conversion.row_keys import (
 )
 from tfrecorder.conversion.same_schema import named_classes
 from tfrecorder.format.plan_columns import REJECT_OF
+from tfrecorder.images.fingerprint import Fingerprint
+from tfrecorder.images.likeness import picture_of
+from tfrecorder.inspection.near_copies import looks_of
+from tfrecorder.inspection.record_values import image_of
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import KEY, rows_with
 from tfrecorder.reading.shard_tables import columns_of, types_of
+from tfrecorder.reading.stored_records import read_numbered
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.places import column_places
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.columns import cut, has_faults
+from tfrecorder.validation.images import KnownImages
 from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
 
@@ -76,6 +83,23 @@ class Sifted(NamedTuple):
         if self.same is not None and SPLIT_COLUMN in checked.frame:
             yield from findings_of(self.same, checked.frame[SPLIT_COLUMN])
         yield from named_classes(existing, adding, checked)
+
+
+def known_images(stored: StoredDataset) -> KnownImages:
+    """The images of a dataset, to find near copies of them.
+
+    Raises:
+        DatasetError: nobody noted what they look like.
+    """
+    looks = looks_of(stored)
+    looks.index -= len(looks)
+
+    def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
+        for split, rows in looks.loc[[*places]].groupby("split", sort=False):
+            for record in read_numbered(stored, str(split), rows["number"]):
+                yield picture_of(image_of(record.features, stored))
+
+    return KnownImages(looks[[*Fingerprint._fields, "split", "row"]], read)
 
 
 def pass_over_known(

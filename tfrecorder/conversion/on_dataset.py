@@ -39,14 +39,19 @@ from tfrecorder.writing.commit import complete
 _EARLY = ("runner_options", "progress", "private_hosts")
 
 
-def early_options(given: Mapping[str, Any]) -> ConvertOptions:
+def early_options(
+    given: Mapping[str, Any], refused: Mapping[str, str] = NOT_APPENDED
+) -> ConvertOptions:
     """Of options that are otherwise as for the dataset, those that are needed before it is opened.
+
+    Args:
+        refused: the remedy for each that cannot be given.
 
     Raises:
         OptionError: an option is not one that can be given for a dataset.
     """
-    names = (name for name in (*_EARLY, *NOT_APPENDED) if name in given)
-    return ConvertOptions.of({name: given[name] for name in names}, NOT_APPENDED)
+    names = (name for name in (*_EARLY, *refused) if name in given)
+    return ConvertOptions.of({name: given[name] for name in names}, refused)
 
 
 def run_on(
@@ -139,12 +144,14 @@ def checked_beside(
     options: ConvertOptions,
     classes: NewClasses,
     beside: Callable[[Checked], Iterable[Finding]],
+    look: Callable[[Checked], Checked] | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table that fits a dataset, checked; and the report on it.
 
     Args:
         known: the columns of the dataset.
         beside: what a comparison with the dataset finds.
+        look: as for `check_table`.
 
     Raises:
         SourceError: its columns are not the dataset's.
@@ -152,7 +159,7 @@ def checked_beside(
     """
     refuse_other_schema(where, known, table)
     severe = dataclasses.replace(options, warnings=classes.severe(options.warnings))
-    checked, report = check_table(table, where, severe, known, beside)
+    checked, report = check_table(table, where, severe, known, beside, look)
     refuse_other_schema(where, known, table, checked.fields)
     return checked, report
 

@@ -20,13 +20,14 @@ from tfrecorder.output.directory import refuse_foreign, refuse_links, refuse_nes
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.plan import PlanKind
-from tfrecorder.plan.preflight import in_files, open_some, sizes_of_some
+from tfrecorder.plan.preflight import before_the_launch, in_files, open_some, sizes_of_some
 from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
+from tfrecorder.validation.images import KnownImages, look_at_files
 from tfrecorder.validation.report import (
     BESIDE,
     Finding,
@@ -69,7 +70,8 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     stays, _ = (Marks() if is_whole else marks).sift(table)
     table = table.only(stays)
     say("checking the table")
-    checked, report = check_table(table, where, options)
+    look = look_for_copies(table, options, say)
+    checked, report = check_table(table, where, options, look=look)
     removed = int((~stays).sum())
     rows = planned_rows(where, table, checked, report, options, removed=removed)
     if not (anew and marks):
@@ -130,27 +132,62 @@ def check_table(
     options: ConvertOptions,
     known: Sequence[Field] = (),
     compare: Callable[[Checked], Iterable[Finding]] = lambda checked: (),
+    look: Callable[[Checked], Checked] | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table without errors as it goes into a plan, and the report on it.
 
     Args:
         known: the columns of the dataset to which the table is added.
         compare: says what the table is beside that dataset.
+        look: looks at the files of a table without errors.
 
     Raises:
         ValidationError: the table has faults.
     """
     checked = check_source(table, options.division, known)
     checked = dataclasses.replace(checked, findings=(*checked.findings, *compare(checked)))
-    report = checked.report(table, options.warnings)
-    if has_errors(report):
-        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+    report = _sound_report(checked, table, options)
+    if look is not None:
+        checked = look(checked)
+        report = _sound_report(checked, table, options)
     if options.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
 
         uris = itertools.chain.from_iterable(in_files(column, checked) for column in checked.files)
         checks.check((storage.resolve(uri, table.base) for uri in uris), where, options)
     return checked, report
+
+
+def _sound_report(checked: Checked, table: Source, options: ConvertOptions) -> ValidationReport:
+    report = checked.report(table, options.warnings)
+    if has_errors(report):
+        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+    return report
+
+
+def look_for_copies(
+    table: Source,
+    options: ConvertOptions,
+    say: Say,
+    known: Callable[[], KnownImages] | None = None,
+) -> Callable[[Checked], Checked] | None:
+    """The look of `check_table` that gives near copies one split; None if they need not have one.
+
+    What would be rejects still become these, and copies in one split are as they were wanted.
+
+    Args:
+        known: gives the images of the dataset to which the table is added.
+    """
+
+    def look(checked: Checked) -> Checked:
+        say("looking for near copies")
+        with before_the_launch():
+            there = known and known()
+            seen = look_at_files(table, checked, options, lambda count: None, there)
+        findings = tuple(of for of in seen.findings if not of.is_error and of.code != "near_copy")
+        return dataclasses.replace(seen, findings=findings)
+
+    return look if options.group_copies else None
 
 
 def warn_of_source(rows: PlannedRows, source: Any, where: str) -> None:

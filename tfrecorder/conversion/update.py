@@ -37,6 +37,7 @@ from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import takes
+from tfrecorder.options.subsets import NOT_UPDATED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
@@ -122,7 +123,7 @@ def update(
     """
     given: dict[str, Any] = {"runner": runner, **options}
     rows = partial(_rows, source, UpdateOptions.out_of(given), given)
-    chosen = early_options(given)
+    chosen = early_options(given, NOT_UPDATED)
     return run_on("update", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.existing_rows import pass_over_known
+from tfrecorder.conversion.existing_rows import known_images, pass_over_known
 from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
-from tfrecorder.errors import OptionError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
@@ -82,13 +82,18 @@ def validate(
             else:
                 where = storage.absolute(storage.given_path(against))
                 table, checked, notes = _beside(source, where, options)
+        known = None
+        if check_images and against is not None:
+            try:
+                known = known_images(open_dataset(where))
+            except DatasetError as error:
+                notes += (f"near copies of what is there: not looked for; {error}",)
         if check_images:
-            from tfrecorder.validation.images import unusable_files
+            from tfrecorder.validation.images import look_at_files
 
             with record_bar(is_shown(chosen.progress), " images") as stage:
                 advance = stage("checking", len(checked.frame))
-                findings = (*checked.findings, *unusable_files(table, checked, chosen, advance))
-            checked = dataclasses.replace(checked, findings=findings)
+                checked = look_at_files(table, checked, chosen, advance, known)
         elif checked.files:
             notes += ("images: not opened; `check_images=True` opens and checks each",)
         return checked.report(table, chosen.warnings, notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tfrecorder.schema.fields import SPOOLED, Field
+from tfrecorder.schema.fields import SPOOLED, Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 
 _PREFIX = "tfrecorder."
@@ -69,12 +69,16 @@ class SourceOf(NamedTuple):
     Attributes:
         bytes, crc32c: its size, and the CRC32C of its bytes as they were read.
         modified: when it had last been written then, in ns since 1970; null if not on a disk.
-        hash, mean, deviation: as in `Fingerprint`; also missing in tables of before these were.
+        height, width: of the image in it, in pixels.
+        hash, mean, deviation: as in `Fingerprint`.  From `height` on, they are missing in tables
+            of before these were.
     """
 
     bytes: str
     crc32c: str
     modified: str
+    height: str
+    width: str
     hash: str
     mean: str
     deviation: str
@@ -144,8 +148,10 @@ def parquet_options(fields: Sequence[Field]) -> dict[str, Any]:
     With checksums: otherwise a flipped byte in a row would look like a fault of its record.
     """
     few = [BASE, SHARD_SPLIT, RECORD_OF.warning, REDUCED, *REJECT_OF, POSITION_OF.source]
+    few += (field.text_key for field in fields if field.text_key)
+    sources = [source_of(field) for field in file_fields(fields)]
     return {
-        "use_dictionary": [*few, *(field.text_key for field in fields if field.text_key)],
+        "use_dictionary": [*few, *(name for of in sources for name in (of.height, of.width))],
         "write_statistics": False,
         "write_page_checksum": True,
     }

@@ -30,13 +30,16 @@ _MANY, _SHARE, _SOME = 1000, 0.01, 200
 Read = Callable[[Sequence[int]], Iterable[np.ndarray | None]]
 
 
-def near_pairs(looks: pd.DataFrame, read: Read, deadline: float = math.inf) -> np.ndarray | None:
+def near_pairs(
+    looks: pd.DataFrame, read: Read, deadline: float = math.inf, since: int | None = None
+) -> np.ndarray | None:
     """The pairs of images that are near copies.
 
     Args:
         looks: `Fingerprint` of each image, by its place.
         read: reads those that may be copies, in the order of their places, by `picture_of`.
         deadline: by the monotonic clock; what is not compared then has no copies.
+        since: only the images from this place on are compared, with all.
 
     Returns:
         int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
@@ -45,6 +48,8 @@ def near_pairs(looks: pd.DataFrame, read: Read, deadline: float = math.inf) -> n
     pairs = _candidates(looks, deadline)
     if pairs is None:
         return None
+    if since is not None:
+        pairs = pairs[pairs[:, 1] >= since]
     if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
         some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
         if 2 * len(_alike(some, read, deadline)) < len(some) and time.monotonic() < deadline:

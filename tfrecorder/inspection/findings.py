@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, one_line
 from tfrecorder.images.reduced import reduced_in_words
+from tfrecorder.inspection.differences import class_gap, value_gap
 from tfrecorder.inspection.duplicates import SameImage
-from tfrecorder.inspection.gather import NEAR_CONSTANT, Gathered
+from tfrecorder.inspection.gather import Gathered
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
+from tfrecorder.reading.info import summed
 
 #: A class this many times smaller than the largest is reported.
 IMBALANCE = 10
@@ -21,6 +23,9 @@ NAMED = 3
 
 #: Marks each name in the words of a finding, because a name may hold anything.
 NAME = "\0"
+
+#: Characters of a finding in a terminal.
+_MOST_TEXT = 1000
 
 SEVERITIES = ("error", "warning", "note")
 
@@ -41,6 +46,10 @@ class Remark:
     severity: str = "warning"
 
     @property
+    def text(self) -> str:
+        return one_line(self.words.replace(NAME, ""), _MOST_TEXT)
+
+    @property
     def parts(self) -> list[tuple[str, bool]]:
         """The sentence in pieces, and for each piece whether it is a name from the data."""
         pieces = self.words.split(NAME)
@@ -55,6 +64,7 @@ def find(gathered: Gathered) -> list[Remark]:
         *_rejects(gathered),
         *_pictures(gathered),
         *_labels(gathered),
+        *_differences(gathered),
     ]
     return sorted(remarks, key=lambda remark: SEVERITIES.index(remark.severity))
 
@@ -145,20 +155,22 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
 
 
 def _pictures(gathered: Gathered) -> Iterator[Remark]:
-    seen = counted(len(gathered.usable), "image")
     unshown = len(gathered.unshown)
     if unshown:
         records = counted(len(gathered.all_seen), "record")
         verb = "has" if unshown == 1 else "have"
         words = f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes."
         yield Remark(words, "images")
-    if gathered.constants:
-        verb = "is" if gathered.constants == 1 else "are"
-        yield Remark(
-            f"{gathered.constants:,} of {seen} looked at {verb} near-constant: their "
-            f"grey levels vary by less than {NEAR_CONSTANT:g} of 255.",
-            "images",
-        )
+    for of in gathered.unusual:
+        count = len(of.images)
+        rows = [
+            f"{split} row {_short(str(row))}" if str(row) else f"{split} record {number:,}"
+            for split, number, row in of.images[["split", "number", "row"]][:NAMED].values
+        ]
+        named = ", ".join(rows) + (f" and {count - NAMED:,} more" if count > NAMED else "")
+        verb = "is" if count == 1 else "are"
+        words = f"{count:,} of {gathered.of_images} {verb} {of.name}: {of.words} ({named})."
+        yield Remark(words, "images")
 
 
 def _labels(gathered: Gathered) -> Iterator[Remark]:
@@ -185,6 +197,45 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
             "often, and `tfrecorder.info(…).class_weights()` weighs the loss.",
             "labels",
         )
+
+
+#: Columns of a part's images, and what of an image each is.
+_VALUES = {"brightness": "a mean grey level", "shorter": "a shorter side"}
+
+_EARLIER = "the earlier generations"
+
+
+def _differences(gathered: Gathered) -> Iterator[Remark]:
+    """What differs between the first split and the others, and in the newest generation."""
+    images = gathered.images
+    images = images.assign(shorter=images[["height", "width"]].min(axis=1))
+    counts = gathered.class_counts if gathered.counted else {}
+    splits = [*gathered.info.splits]
+    parts = {name: (counts.get(name, {}), images[images["split"] == name]) for name in splits}
+    pairs = [(other, splits[0]) for other in splits[1:]]
+    if gathered.before is not None:
+        records = {name: split.records for name, split in gathered.before.splits.items()}
+        is_new = images["number"] >= images["split"].map(records).fillna(0)
+        earlier = summed((gathered.before.class_counts or {}).values())
+        added = summed([summed(counts.values()), {n: -count for n, count in earlier.items()}])
+        newest = f"generation {max(gathered.info.generations)}"
+        parts |= {newest: (added, images[is_new]), _EARLIER: (earlier, images[~is_new])}
+        pairs.append((newest, _EARLIER))
+    for one, other in pairs:
+        (of_one, rows), (of_other, other_rows) = parts[one], parts[other]
+        if gap := class_gap(of_one, of_other):
+            words = (
+                f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {one} and "
+                f"{_percent(gap.other)} of those of {other}."
+            )
+            yield Remark(words, "labels")
+        for column, what in _VALUES.items():
+            if gap := value_gap(rows[column].to_numpy(), other_rows[column].to_numpy()):
+                words = (
+                    f"{_percent(gap.share)} of the images of {one} and {_percent(gap.other)} of "
+                    f"those of {other} have {what} of at most {gap.of}."
+                )
+                yield Remark(words, "images")
 
 
 def _files(groups: Iterable[SameImage], *splits: str) -> str:
@@ -222,4 +273,4 @@ def _first_few(names: Sequence[str]) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"

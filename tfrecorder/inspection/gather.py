@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.display.bars import Stage, counting
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
-from tfrecorder.inspection.near_copies import NearCopies, find_near_copies
+from tfrecorder.inspection.measures import Unusual, measured, unusual
+from tfrecorder.inspection.near_copies import NearCopies, Place, find_near_copies, looks_of
 from tfrecorder.inspection.pictures import (
     SIDE,
     SMALL_SIDE,
@@ -29,15 +32,11 @@ from tfrecorder.inspection.pictures import (
 from tfrecorder.inspection.record_values import RecordView, boxes_of, image_of, mask_of, view_of
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.info import DatasetInfo, summed
+from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.stored_records import Record, read_numbered
 
-#: An image is called near-constant if the standard deviation of its grey levels, 0 to 255, is below
-#: this.
-NEAR_CONSTANT = 4.0
-
-#: Pictures in a row of examples: the darkest, the brightest, or the near-constant ones.
+#: Pictures in a row of examples: the darkest, the brightest, or those that are unusual.
 EXAMPLES = 8
 #: Images with several records that are shown: so many that leak, and so many that do not.
 SHOWN_GROUPS = 12
@@ -54,10 +53,15 @@ class Gathered:
 
     Attributes:
         info: counts, classes, rejects by reason, options.
+        before: the same before its newest generation; None if it has one only, or if that is not
+            known.
         seed: for the random records.
         seen: the records that were decoded, by split.
         sheet: random records, by split.
-        darkest, brightest, constant: extremes among the decoded records, a few of each kind.
+        images: all whose size and brightness are known, as `measured` gives them.
+        unusual: those that are unlike the others.
+        extremes: a few of the darkest, the brightest and of each kind of unusual ones, after a
+            title and words.
         duplicates: images with several records.
         near: near copies; None for what other tools wrote, and without images.
         near_pairs: two records of each group of near copies that is shown.
@@ -66,12 +70,13 @@ class Gathered:
     """
 
     info: DatasetInfo
+    before: DatasetInfo | None
     seed: int
     seen: Mapping[str, Sequence[RecordView]]
     sheet: Mapping[str, Sequence[RecordView]]
-    darkest: Sequence[RecordView]
-    brightest: Sequence[RecordView]
-    constant: Sequence[RecordView]
+    images: pd.DataFrame
+    unusual: Sequence[Unusual]
+    extremes: Sequence[tuple[str, str, Sequence[RecordView]]]
     duplicates: Duplicates
     near: NearCopies | None
     near_pairs: Sequence[Sequence[RecordView]]
@@ -114,8 +119,14 @@ class Gathered:
 
     @property
     def constants(self) -> int:
-        """How many of the decoded records are near-constant."""
-        return sum(view.contrast < NEAR_CONSTANT for view in self.usable)
+        """How many of the images are near-constant."""
+        return sum(len(of.images) for of in self.unusual if of.name == "near-constant")
+
+    @property
+    def of_images(self) -> str:
+        """Of how many images size and brightness are known, in words."""
+        known = counted(len(self.images), "image")
+        return known if len(self.images) == self.info.records else f"{known} looked at"
 
 
 def gather(
@@ -159,23 +170,36 @@ def gather(
         started = time.monotonic()
         duplicates = find_duplicates(stored, options.seconds, stage)
         left = options.seconds - (time.monotonic() - started)
-        near = _near_copies(stored, stage, left)
+        looks, near = None, None
+        if stored.form == "tfrecorder" and stored.image_key:
+            try:
+                looks = looks_of(stored)
+                near = find_near_copies(stored, looks, stage, left)
+            except DatasetError as error:
+                near = NearCopies(notes=[str(error)])
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
-        extremes = _extremes([view for of_split in seen.values() for view in of_split])
+        images = measured(looks, itertools.chain(*seen.values()))
+        odd = unusual(images)
+        extremes = _extremes(images, odd)
         sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
         firsts = [group.copies[0].place for group in groups]
         large = pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
-        small = pictures([*itertools.chain(*extremes, *near_pairs), *firsts], SMALL_SIDE)
-    darkest, brightest, constant = ([small[place] for place in places] for places in extremes)
+        others = [*itertools.chain(*near_pairs), *firsts]
+        try:
+            small = pictures([*_all_places(extremes), *others], SMALL_SIDE)
+        except DatasetError:  # a record is damaged that was not looked at yet
+            extremes = _extremes(measured(None, itertools.chain(*seen.values())), [])
+            small = pictures([*_all_places(extremes), *others], SMALL_SIDE)
     return Gathered(
         info=info,
+        before=_before(stored, info),
         seed=seed,
         seen=seen,
         sheet={split: [large[place] for place in places] for split, places in sheet.items()},
-        darkest=darkest,
-        brightest=brightest,
-        constant=constant,
+        images=images,
+        unusual=odd,
+        extremes=[(title, words, [small[p] for p in places]) for title, words, places in extremes],
         duplicates=duplicates,
         near=near,
         near_pairs=[[small[place] for place in pair] for pair in near_pairs],
@@ -185,13 +209,13 @@ def gather(
     )
 
 
-def _near_copies(stored: StoredDataset, stage: Stage, seconds: float) -> NearCopies | None:
-    if stored.form != "tfrecorder" or not stored.image_key:
-        return None
+def _before(stored: StoredDataset, about: DatasetInfo) -> DatasetInfo | None:
+    """What was known before the newest generation; None if it is the only one, or was changed."""
+    numbers = [*about.generations]
     try:
-        return find_near_copies(stored, stage, seconds)
-    except DatasetError as error:
-        return NearCopies(notes=[str(error)])
+        return info(stored.directory, numbers[-2]) if len(numbers) > 1 else None
+    except DatasetError:  # records were removed since
+        return None
 
 
 def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[int]]:
@@ -229,14 +253,22 @@ def look(record: Record, stored: StoredDataset, side: int | None = None) -> Reco
         return replace(view, fault=str(error))
 
 
-def _extremes(seen: Iterable[RecordView]) -> list[list[tuple[str, int]]]:
-    """The places of the darkest, the brightest and the near-constant records, a few of each."""
-    usable = [view for view in seen if view.width]
-    by_brightness = sorted(usable, key=lambda view: view.brightness)
-    constant = [view for view in usable if view.contrast < NEAR_CONSTANT]
-    constant.sort(key=lambda view: view.contrast)
-    kinds = by_brightness, by_brightness[::-1], constant
-    return [[view.place for view in kind[:EXAMPLES]] for kind in kinds]
+def _extremes(images: pd.DataFrame, odd: Iterable[Unusual]) -> list[tuple[str, str, list[Place]]]:
+    """A few of the darkest images, the brightest and the unusual ones: title, words and places."""
+    by_brightness = images.sort_values("brightness", kind="stable")
+    kinds = [("Darkest", "", by_brightness), ("Brightest", "", by_brightness[::-1])]
+    for of in odd:
+        if of.name not in ("dark", "bright"):
+            kinds.append((of.name.capitalize(), f"{len(of.images):,}, {of.words}", of.images))
+    return [(title, words, _places(rows[:EXAMPLES])) for title, words, rows in kinds if len(rows)]
+
+
+def _all_places(extremes: Sequence[tuple[str, str, list[Place]]]) -> Iterator[Place]:
+    return itertools.chain.from_iterable(places for _, _, places in extremes)
+
+
+def _places(images: pd.DataFrame) -> list[Place]:
+    return [*zip(images["split"], images["number"].astype(int), strict=True)]
 
 
 def _first_rows(stored: StoredDataset, name: str) -> Sequence[Sequence[str]] | None:

@@ -65,7 +65,7 @@ def duplicates(
     """
     stored = open_stored(directory, at)
     with record_bar(is_shown(progress)) as stage:
-        found = find_near_copies(stored, stage)
+        found = find_near_copies(stored, looks_of(stored), stage)
     if found.damaged:
         raise DatasetError(found.damaged[0])
     for note in found.notes:
@@ -123,19 +123,18 @@ class NearCopies:
         return sorted(pairs, key=lambda pair: pair[0][0] == pair[1][0])[:most]
 
 
-def find_near_copies(stored: StoredDataset, stage: Stage, seconds: float = math.inf) -> NearCopies:
+def find_near_copies(
+    stored: StoredDataset, looks: pd.DataFrame, stage: Stage, seconds: float = math.inf
+) -> NearCopies:
     """Search all records for images that occur more than once, byte for byte or nearly.
 
     Args:
         stored: the dataset.
+        looks: of its images, as `looks_of` gives them.
         stage: part of a progress bar.
         seconds: when they are up, the search ends with what it has found so far.
-
-    Raises:
-        DatasetError: nobody noted what its images look like.
     """
     deadline = time.monotonic() + seconds
-    looks = _looks_of(stored)
     damaged: dict[str, None] = {}
 
     def images(places: Sequence[int]) -> Iterator[bytes]:
@@ -154,7 +153,7 @@ def find_near_copies(stored: StoredDataset, stage: Stage, seconds: float = math.
                 yield image
 
     same = _same_bytes(looks, images).reindex(looks.index)
-    looks["content"] = same.fillna(looks["place"]).astype(np.int64)
+    looks = looks.assign(content=same.fillna(looks["place"]).astype(np.int64))
     pairs = looks.loc[looks["content"] != looks["place"], ["content", "place"]].to_numpy(np.int64)
     rest = looks[looks["content"] == looks["place"]]
     near = near_pairs(rest, lambda places: map(picture_of, images(places)), deadline)
@@ -183,7 +182,7 @@ def _same_bytes(
     """For each image that has the same bytes as others the place of the first of these.
 
     Args:
-        looks: as `_looks_of` gives them; the images that may be the same follow from it.
+        looks: as `looks_of` gives them; the images that may be the same follow from it.
         images: reads those; b"" is unknown.
     """
     known = looks["bytes"].notna()
@@ -195,8 +194,12 @@ def _same_bytes(
     return places.groupby(pd.Series(digests, places.index, object)).transform("min").dropna()
 
 
-def _looks_of(stored: StoredDataset) -> pd.DataFrame:
-    """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`."""
+def looks_of(stored: StoredDataset) -> pd.DataFrame:
+    """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`.
+
+    Raises:
+        DatasetError: nobody noted what its images look like.
+    """
     image, tables = primary_image(stored.fields), []
     names = [SOURCE_ID, *source_of(image)] if image else []
     for split in stored.splits if image else ():

@@ -8,8 +8,8 @@ from typing import Any
 
 from tfrecorder.display.tables import counted
 from tfrecorder.format import layout
-from tfrecorder.inspection.findings import find
-from tfrecorder.inspection.gather import NEAR_CONSTANT, SHOWN_GROUPS, Gathered
+from tfrecorder.inspection.findings import Remark
+from tfrecorder.inspection.gather import SHOWN_GROUPS, Gathered
 from tfrecorder.inspection.plots import Format, Plot, histogram
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import render
@@ -42,7 +42,7 @@ _PLOTS: Sequence[tuple[str, Callable[[RecordView], float], Format, tuple[float, 
 )
 
 
-def render_page(gathered: Gathered) -> str:
+def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
     """The whole page; `templates/page.html.jinja` lays it out."""
     sections = section_titles(gathered)
     usable = shown_by_split(gathered)
@@ -53,7 +53,7 @@ def render_page(gathered: Gathered) -> str:
         gathered=gathered,
         info=gathered.info,
         sampling=looked_at(gathered),
-        findings=find(gathered),
+        findings=findings,
         sections=sections,
         classes=class_table(gathered) if "labels" in sections else None,
         plotted=list(usable),
@@ -62,7 +62,6 @@ def render_page(gathered: Gathered) -> str:
         at_once=_AT_ONCE,
         shown_faults=_SHOWN_FAULTS,
         shown_groups=SHOWN_GROUPS,
-        near_constant=NEAR_CONSTANT,
         rejects_file=layout.REJECTS,
         suspects_file=layout.SUSPECTS,
     )
@@ -134,12 +133,12 @@ def looked_at(gathered: Gathered) -> str:
     """A sentence that says how many records the page is made from."""
     seen, records = len(gathered.all_seen), gathered.info.records or 0
     if seen == records:
-        return f"Pictures, sizes and brightness cover all {counted(records, 'record')}."
+        return f"Pictures and plots cover all {counted(records, 'record')}."
     each = ", ".join(
         f"{len(of_split):,} of {gathered.info.splits[split].records or 0:,} in {split}"
         for split, of_split in gathered.seen.items()
     )
     return (
-        f"Sampled: pictures, sizes and brightness cover {counted(seen, 'record')}, drawn at "
-        f"random from {records:,} (seed {gathered.seed}): {each}."
+        f"Sampled: pictures and plots cover {counted(seen, 'record')}, drawn at random "
+        f"from {records:,} (seed {gathered.seed}): {each}."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as markup
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tfrecorder import storage
@@ -11,6 +12,7 @@ from tfrecorder.display.bars import is_shown, record_bar
 from tfrecorder.display.tables import Report, counted, readable_bytes
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
 from tfrecorder.options.keywords import PreviewKeywords, Unpack
@@ -38,7 +40,8 @@ class Preview(Report):
         compared: how many records were compared with each other to find duplicates.
         leaks: images that are in more than one split.
         repeats: images that occur more than once in one split, whether they are in others or not.
-        near_constant: how many of the decoded images have nearly one grey level.
+        near_constant: how many images have nearly one grey level, of all that are known to.
+        findings: what deserves a look, a sentence each.
         sampling: a sentence that says how many records were looked at.
     """
 
@@ -52,6 +55,7 @@ class Preview(Report):
     repeats: int
     undecodable: int
     near_constant: int
+    findings: Sequence[str]
     sampling: str
 
     def _headline(self) -> str:
@@ -59,15 +63,8 @@ class Preview(Report):
         return f"{self.html} ({size})" if self.html else f"a page of {size}"
 
     def _notes(self) -> list[str]:
-        looked_at, decoded = self.looked_at, self.looked_at - self.undecodable
-        return [
-            self.sampling,
-            f"compared: {self.compared:,} of {counted(self.records, 'record')} by content",
-            f"in more than one split: {counted(self.leaks, 'image')}",
-            f"more than once in one split: {counted(self.repeats, 'image')}",
-            f"without an image that decodes: {self.undecodable:,} of {looked_at:,} looked at",
-            f"near-constant: {self.near_constant:,} of {counted(decoded, 'image')} looked at",
-        ]
+        compared = f"compared: {self.compared:,} of {counted(self.records, 'record')} by content"
+        return [self.sampling, compared, *self.findings]
 
     def _repr_html_(self) -> str:
         page = markup.escape(self.page)
@@ -112,7 +109,8 @@ def preview(
     stored = open_stored(directory, chosen.at, chosen.keys)
     with record_bar(is_shown(chosen.progress)) as stage:
         gathered = gather(stored, info(directory, chosen.at, *chosen.keys), chosen, stage)
-    page = render_page(gathered)
+    findings = find(gathered)
+    page = render_page(gathered, findings)
     if target is not None:
         write_whole(target, page.encode())
     duplicates = gathered.duplicates
@@ -127,6 +125,7 @@ def preview(
         repeats=len(duplicates.repeats),
         undecodable=len(gathered.unshown),
         near_constant=gathered.constants,
+        findings=[f"{one.severity}: {one.text}" for one in findings],
         sampling=looked_at(gathered),
     )
 

@@ -145,6 +145,12 @@ class ConvertOptions(Options):
         content=True,
         metavar="COLUMN",
     )
+    group_copies: bool = option(
+        False,
+        help="Give near copies of an image one split, if they come without one. Each image is "
+        "opened before anything is written, and once more to write it.",
+        content=True,
+    )
     check: str = option(
         "decode",
         OneOf(*CHECKS),
@@ -368,7 +374,7 @@ class ConvertOptions(Options):
 
 
 _OF_DIVISION = ("splits", "stratify", "split_by")
-_RARE = ("name", "schema", "fingerprints", "group_by", "strip_metadata")
+_RARE = ("name", "schema", "fingerprints", "group_by", "group_copies", "strip_metadata")
 _OF_TRANSFORMS = (
     "image_size",
     "short_side",

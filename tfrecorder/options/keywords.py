@@ -69,6 +69,10 @@ class _Validated(TypedDict, total=False):
     warnings: str | Sequence[str]
 
 
+class _Grouped(TypedDict, total=False):
+    group_copies: bool
+
+
 class _Written(TypedDict, total=False):
     name: str | None
     overwrite: bool | str
@@ -84,7 +88,7 @@ class _Grown(_Converted, total=False):
     readmit: bool
 
 
-class AppendKeywords(_Grown, total=False):
+class AppendKeywords(_Grown, _Grouped, total=False):
     duplicates: str
     retry_rejects: bool
 
@@ -94,7 +98,7 @@ class UpdateKeywords(_Grown, total=False):
     reread: bool
 
 
-class ConvertKeywords(_Converted, _Written, total=False):
+class ConvertKeywords(_Converted, _Written, _Grouped, total=False):
     pass
 
 
@@ -102,7 +106,7 @@ class FrameKeywords(ConvertKeywords, AppendKeywords, UpdateKeywords, total=False
     pass
 
 
-class StageKeywords(_Records, _Validated, _Written, total=False):
+class StageKeywords(_Records, _Validated, _Written, _Grouped, total=False):
     pass
 
 
@@ -125,7 +129,7 @@ class CompactKeywords(_Shards, _Runners, _Written, total=False):
     runner: str | None
 
 
-class ValidateKeywords(_Rows, _Validated, total=False):
+class ValidateKeywords(_Rows, _Validated, _Grouped, total=False):
     seed: int
     private_hosts: bool
     progress: bool | None

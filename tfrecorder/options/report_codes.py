@@ -51,7 +51,8 @@ REMEDIES = {
         "empty_split": "Give it a larger share, try another seed, or assign rows to it.",
         "splits_ignored": "Leave that out, or drop the split column to divide all rows.",
         "leakage": "Keep each image in one split; otherwise the evaluation looks too good.",
-        "near_leakage": "Keep near copies in one split; otherwise the evaluation looks too good.",
+        "near_leakage": "Keep near copies in one split, as `group_copies=True` does for rows "
+        "without one; otherwise the evaluation looks too good.",
         "near_copy": "Drop one of them, or it counts nearly twice.",
         "duplicate_row": "Drop it, or it counts twice.",
         "conflicting_labels": "Keep one label for each image.",
@@ -66,6 +67,9 @@ REMEDIES = {
         "same_bytes_leakage": "Put it into the split of the other, or leave it out with "
         "`duplicates='content'`.",
         "same_bytes": "`duplicates='content'` leaves it out; otherwise it counts twice.",
+        "near_there_leakage": "Put it into the split of the other, as `group_copies=True` does for "
+        "rows without one.",
+        "near_there": "Leave it out, or it counts nearly twice.",
         "other_values": "`tfrecorder.update` corrects the dataset; `duplicates='keep'` adds a "
         "further record.",
     },

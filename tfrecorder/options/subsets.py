@@ -37,6 +37,9 @@ NOT_APPENDED = {
     "overwrite": "an append keeps what is there; leave it out",
 }
 
+#: Options that do not apply to `update`.
+NOT_UPDATED = {**NOT_APPENDED, "group_copies": "an update moves no row by itself; leave it out"}
+
 _OF_MANY = "the process that reads a stream also writes it; leave it out"
 _OF_TEXT = "a stream gets rows, not text; leave it out"
 
@@ -46,6 +49,7 @@ NOT_STREAMED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
     "base": "a stream resolves relative uris from the current folder; give absolute ones",
+    "group_copies": "a stream does not know its later images; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or give another directory",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",
     "warnings": "a stream continues despite warnings; leave it out",
@@ -64,7 +68,7 @@ NOT_COMPACTED = _others(
 NOT_REMOVED = _others(RemoveKeywords, ("wait",), "remove leaves all else as it is; leave it out")
 
 #: Options that count for images alone, where `validate` looks at them; and that do not apply to it.
-OF_IMAGES = ("check", "max_pixels", "private_hosts")
+OF_IMAGES = ("check", "max_pixels", "private_hosts", "group_copies")
 NOT_VALIDATED = _others(
     ValidateKeywords, ("columns", "sep", "encoding"), "validate writes nothing; leave it out"
 )

@@ -21,7 +21,8 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
-from tfrecorder.plan.plan import Plan
+from tfrecorder.plan.next_commit import rows_of
+from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
 from tfrecorder.reading.done_records import DoneRecord, add_up
@@ -100,7 +101,7 @@ class ConversionResult(Summary, SplitSums, Report):
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
-        near_copies: how many images of a first conversion likely have near copies, which
+        near_copies: how many images of a conversion or an append likely have near copies, which
             `tfrecorder.duplicates` compares; near_leaks: those with copies in several splits.
         name, version: the dataset's, for TFDS; None if none was given.
     """
@@ -246,10 +247,11 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     history = newest.manifest["history"]
     summary = Summary() if commit is None else plan.summary
     image, copies = primary_image(plan.fields), (0, 0)
-    # An append that read what is known of all records would cost more each time.
-    is_first = commit is not None and history["origins"].keys() == {"conversion"}
-    if is_first and image is not None:
-        copies = likely_copies(output_dir, newest, image)
+    # A stream's batch that read what is known of all records would cost more each time.
+    adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
+    if adds_a_table and image is not None:
+        since = rows_of(newest.manifest) - plan.source_rows
+        copies = likely_copies(output_dir, newest, image, since)
     return ConversionResult(
         output_dir=output_dir,
         splits=_splits(done),

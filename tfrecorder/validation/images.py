@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,15 +23,17 @@ from tfrecorder.images.files import check_file, read_image
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
-from tfrecorder.images.near_copies import groups_of, near_pairs
+from tfrecorder.images.near_copies import Read, groups_of, near_pairs
 from tfrecorder.images.rejects import Reject
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask, columns_of
+from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
 from tfrecorder.validation.report import Finding
+from tfrecorder.validation.rows import describe_assigned
 from tfrecorder.validation.rules import Checked
 
 #: How many rows are under way at once.
@@ -44,18 +47,38 @@ _Outcome = tuple[dict[str, str], tuple[int, int] | None, Fingerprint]
 _ReadFile = Callable[[str, int, str], bytes]
 
 
-def unusable_files(
-    table: Source, checked: Checked, options: ConvertOptions, advance: Advance
-) -> Iterator[Finding]:
-    """What would make a row a reject: the file in each column of files, and its boxes.
+class KnownImages(NamedTuple):
+    """The images of a dataset.
 
-    And which of the first images are near copies.
+    Attributes:
+        looks: `Fingerprint` of each, `split`, and `row`, its number in the source; the places are
+            below 0.
+        read: reads some, as for `near_pairs`.
+    """
 
-    Every file is opened, except those whose uris already have a fault; `advance` counts rows.
+    looks: pd.DataFrame
+    read: Read
+
+
+def look_at_files(
+    table: Source,
+    checked: Checked,
+    options: ConvertOptions,
+    advance: Advance,
+    known: KnownImages | None = None,
+) -> Checked:
+    """What was checked, with what a look at every file finds, but for uris that have a fault.
+
+    It finds what would make a row a reject, the file in a column of files or a box, and which of
+    the first images are near copies.  With `group_copies`, those without a split share one.
+
+    Args:
+        advance: counts rows.
+        known: the images of the dataset to which the table is added.
     """
     uris = _sound_uris(checked)
     if uris.empty:
-        return
+        return checked
 
     def read(name: str, number: int, uri: str) -> bytes:
         contents = table.contents.get(name)
@@ -70,14 +93,30 @@ def unusable_files(
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
     faults = pd.DataFrame([of_row for of_row, *_ in outcomes], uris.index, uris.columns, object)
+    findings = list[Finding]()
     for name in map(str, uris.columns):
         reasons = faults[name].dropna()
         rows, values = list(reasons.index), uris[name][reasons.index].tolist()
-        yield Finding("unusable_image", rows, name, values, reasons.tolist())
-    yield from _outside(table, uris, [size for _, size, _ in outcomes])
+        findings.append(Finding("unusable_image", rows, name, values, reasons.tolist()))
+    findings += _outside(table, uris, [size for _, size, _ in outcomes])
     looks = pd.DataFrame([look for *_, look in outcomes], uris.index, dtype="Int64")
     for first in [name for name in table.schema.of(Image)[:1] if name in uris]:
-        yield from _near_copies(uris[first], looks, checked.frame[SPLIT_COLUMN], read)
+        was_open, splits = checked.unassigned, checked.frame[SPLIT_COLUMN].astype(object)
+        looks = looks.assign(split=splits, open=was_open)
+        if known is not None:
+            looks = pd.concat([known.looks.assign(open=False), looks])
+        pairs = _pairs(uris[first], looks, read, known)
+        if pairs is not None and options.group_copies:
+            groups = [] if table.groups is None else [table.groups.loc[uris.index]]
+            looks["split"] = _one_split(looks, pairs, [uris[first], *groups])
+            splits = looks["split"].loc[uris.index]
+            checked = dataclasses.replace(
+                checked,
+                frame=checked.frame.assign(**{SPLIT_COLUMN: splits.astype(SPLIT_TYPE)}),
+                assigned=describe_assigned(splits, was_open, options.division, table.groups),
+            )
+        findings += _near_copies(uris[first], looks, pairs, checked.findings)
+    return dataclasses.replace(checked, findings=(*checked.findings, *findings))
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:
@@ -122,41 +161,86 @@ def _outside(
         yield Finding("box_outside", list(shown.index), str(shown.name), shown.tolist(), messages)
 
 
-def _near_copies(
-    uris: pd.Series, looks: pd.DataFrame, splits: pd.Series, read_file: _ReadFile
-) -> Iterator[Finding]:
-    """The images that look like an earlier one, if they are other files.
+def _pairs(
+    uris: pd.Series, looks: pd.DataFrame, read_file: _ReadFile, known: KnownImages | None
+) -> np.ndarray | None:
+    """The near copies among the first images of rows, and of known images, as `near_pairs` has it.
 
     Args:
-        uris: of the first image of each row; the name is that of its column.
-        looks: `Fingerprint` of each.
-        splits: of each row.
+        uris: of the images; the name is that of their column.
+        looks: `Fingerprint` of each, after those that are known.
+        read_file: reads one of the images.
     """
     name = str(uris.name)
 
-    def read(rows: Sequence[int]) -> Iterator[np.ndarray | None]:
-        for row in rows:
+    def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
+        if known is not None:
+            yield from known.read([place for place in places if place < 0])
+        for row in (place for place in places if place >= 0):
             try:
                 yield picture_of(read_file(name, row, uris[row]))
             except Reject:  # it was there when it was checked
                 yield None
 
-    looks = looks[~uris.duplicated()]
-    pairs = near_pairs(looks, read)
+    return near_pairs(looks.drop(uris.index[uris.duplicated()]), read, since=0)
+
+
+def _one_split(looks: pd.DataFrame, pairs: np.ndarray, keys: Iterable[pd.Series]) -> pd.Series:
+    """The splits of images, of which near copies that came without one have one together.
+
+    It is that of the first of them that came with one, or else that of the first.
+
+    Args:
+        looks: as for `_near_copies`.
+        keys: what rows have in common that share a split in any case.
+    """
+    linked, splits = [pairs], looks["split"].copy()
+    for key in keys:
+        rows = pd.Series(key.index, key.index)
+        first = rows.groupby(key).transform("first")
+        linked.append(pd.concat([first, rows], axis=1)[first < rows].to_numpy(np.int64))
+    groups = groups_of(np.concatenate(linked), looks)["group"].sort_index()
+    copies = looks.loc[groups.index].sort_values("open", kind="stable")
+    moved = groups[looks["open"][groups.index]]
+    splits[moved.index] = moved.map(copies.groupby(groups)["split"].first())
+    return splits
+
+
+def _near_copies(
+    uris: pd.Series, looks: pd.DataFrame, pairs: np.ndarray | None, others: Iterable[Finding]
+) -> Iterator[Finding]:
+    """The images that look like an earlier one, or like a known one, if they are other files.
+
+    Args:
+        uris, looks: as for `_pairs`; with the `split` of each image, whether that was `open`, and
+            the `row` of a known one.
+        others: what is known to have the same bytes is said there.
+    """
+    name = str(uris.name)
     if pairs is None:
         words = "the images look so much alike that near copies cannot be told from others"
         yield Finding("too_alike", [None], name, [None], words)
         return
-    groups = groups_of(pairs, looks)
-    again = groups[groups.index != groups["first"]].sort_index()
-    leaks = splits[again.index].to_numpy(object) != splits[again["first"]].to_numpy(object)
-    for code, found in (("near_leakage", again[leaks]), ("near_copy", again[~leaks])):
-        rows, others = found.index.tolist(), found["first"].tolist()
+    splits, groups = looks["split"], groups_of(pairs, looks)
+    same = {row for of in others if of.code.startswith("same_bytes") for row in of.rows}
+    groups = groups[(groups.index >= 0) & ~groups.index.isin([*same])].sort_index()
+    again = groups["first"][groups["first"] != groups.index]
+    leaks = splits[again.index].to_numpy() != splits[again].to_numpy()
+    is_known = again < 0
+    for code, found in (
+        ("near_leakage", again[leaks & ~is_known]),
+        ("near_copy", again[~leaks & ~is_known]),
+        ("near_there_leakage", again[leaks & is_known]),
+        ("near_there", again[~leaks & is_known]),
+    ):
         messages = [
-            f"{uris[row]!r} in {splits[row]} looks like {uris[other]!r} in {splits[other]}"
-            for row, other in zip(rows, others, strict=True)
+            f"{uris[row]!r} in {splits[row]} looks like "
+            + (repr(uris[other]) if other >= 0 else f"row {looks['row'][other]} there,")
+            + f" in {splits[other]}"
+            for row, other in found.items()
         ]
-        yield Finding(code, rows, name, uris[rows].tolist(), messages, others)
+        rows, earlier = [*found.index], [of for of in found.tolist() if of >= 0]
+        yield Finding(code, rows, name, uris[rows].tolist(), messages, earlier)
 
 
 def _row_check(

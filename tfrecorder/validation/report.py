@@ -124,6 +124,14 @@ BESIDE = {
         "row is skipped, whose bytes are there under another name:",
         "rows are skipped, whose bytes are there under other names:",
     ),
+    "near_there_leakage": (
+        "row is, which is leakage, a near copy of an image of another split:",
+        "rows are, which is leakage, near copies of images of other splits:",
+    ),
+    "near_there": (
+        "row is a near copy of an image that is there:",
+        "rows are near copies of images that are there:",
+    ),
     "other_values": (
         "row is skipped, whose images are there with other values "
         "(`tfrecorder.update` corrects them):",

@@ -252,11 +252,13 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
 
 
 def _source(image: CheckedImage) -> OfFile:
-    """What an image says of its file: what it looks like."""
+    """What an image says of its file: its size, and what it looks like."""
+    known = OfFile(height=image.height, width=image.width)
     with contextlib.suppress(Reject):  # raw pixels
         most = image.height * image.width
-        return OfFile(look=check_image(image.data, max_pixels=most, fingerprints=True).look)
-    return OfFile()
+        look = check_image(image.data, max_pixels=most, fingerprints=True).look
+        known = known._replace(look=look)
+    return known
 
 
 def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:

@@ -45,6 +45,8 @@ class OfFile(NamedTuple):
     bytes: int | None = None
     crc32c: int | None = None
     modified: int | None = None
+    height: int | None = None
+    width: int | None = None
     look: Look | None = None
 
 

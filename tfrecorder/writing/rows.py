@@ -142,7 +142,9 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
                 sources[field.key] = of_file
                 judged = judge(data)
                 if isinstance(judged, CheckedImage):
-                    sources[field.key] = of_file._replace(look=judged.look)
+                    sources[field.key] = of_file._replace(
+                        height=judged.height, width=judged.width, look=judged.look
+                    )
                 return judged
             except Reject as reject:
                 if field is first:
