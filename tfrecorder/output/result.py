@@ -31,6 +31,10 @@ from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
 
+#: The most rows of a dataset whose looks are compared at the end of each conversion and append:
+#: 1,000,000 take 2 s of CPU and 0.3 GB, 4,000,000 take 9 s and 1 GB.
+MOST_COMPARED = 10_000_000
+
 
 @dataclass(frozen=True)
 class SplitResult:
@@ -102,7 +106,8 @@ class ConversionResult(Summary, SplitSums, Report):
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
         near_copies: how many images of a conversion or an append likely have near copies, which
-            `tfrecorder.duplicates` compares; near_leaks: those with copies in several splits.
+            `tfrecorder.duplicates` compares; near_leaks: those with copies in several splits.  None
+            in a dataset of more than 10,000,000 rows.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -124,8 +129,8 @@ class ConversionResult(Summary, SplitSums, Report):
     generation: int = 0
     origins: dict[str, int] = field(default_factory=dict)
     updates: int = 0
-    near_copies: int = field(default=0, compare=False)
-    near_leaks: int = field(default=0, compare=False)
+    near_copies: int | None = field(default=0, compare=False)
+    near_leaks: int | None = field(default=0, compare=False)
     name: str | None = None
     version: str | None = None
 
@@ -204,13 +209,15 @@ class ConversionResult(Summary, SplitSums, Report):
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
                 "pixels as they are stored; `apply_exif=True` turns them"
             )
+        where = command("duplicates", self.output_dir)
         if self.near_copies:
             images = counted(self.near_copies, "image likely has", "images likely have")
-            where = command("duplicates", self.output_dir)
             notes.append(
                 f"near copies: {images} some, {self.near_leaks:,} across splits; `{where}` "
                 "compares them"
             )
+        elif self.near_copies is None:
+            notes.append(f"near copies: not counted among so many images; `{where}` finds them")
         notes += [f"{what}: {words}" for what, words in reduced_in_words(self.reduced).items()]
         if skipped := passed_over_words(self.passed_over):
             notes.append(skipped)
@@ -246,12 +253,14 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     totals, labels = add_up(done.values()), class_field(plan.fields)
     history = newest.manifest["history"]
     summary = Summary() if commit is None else plan.summary
-    image, copies = primary_image(plan.fields), (0, 0)
+    image = primary_image(plan.fields)
+    copies: tuple[int | None, int | None] = (0, 0)
     # A stream's batch that read what is known of all records would cost more each time.
     adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
     if adds_a_table and image is not None:
-        since = rows_of(newest.manifest) - plan.source_rows
-        copies = likely_copies(output_dir, newest, image, since)
+        rows, copies = rows_of(newest.manifest), (None, None)
+        if rows <= MOST_COMPARED:
+            copies = likely_copies(output_dir, newest, image, rows - plan.source_rows)
     return ConversionResult(
         output_dir=output_dir,
         splits=_splits(done),
