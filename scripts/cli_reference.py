@@ -90,12 +90,13 @@ _CONVERT_OPTIONS = frozenset(names_of(ConvertOptions))
 
 def usage(name: str, command: click.Command) -> str:
     """The first line of the help: arguments in capitals."""
-    arguments = [one.human_readable_name for one in command.params if _is_argument(one)]
-    return " ".join(["tfrecorder", name, *(word.upper() for word in arguments)])
+    arguments = [one for one in command.params if isinstance(one, click.Argument)]
+    return " ".join(["tfrecorder", name, *map(_named, arguments)])
 
 
-def _is_argument(parameter: click.Parameter) -> bool:
-    return isinstance(parameter, click.Argument)
+def _named(argument: click.Argument) -> str:
+    name = argument.human_readable_name.upper()
+    return name if argument.required or argument.metavar else f"[{name}]"
 
 
 def _spelled(option: click.Option) -> str:

@@ -62,7 +62,7 @@ def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
 @click.option(
     "--uris",
     metavar="FILE",
-    help="A text file with one image uri per line; their records go.",
+    help="A text file with one image uri per line, whose records to remove.",
 )
 @options_of_changes(NOT_REMOVED)
 def remove(

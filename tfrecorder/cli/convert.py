@@ -169,7 +169,7 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
     epilog="Example: tfrecorder undo out",
 )
 @click.argument("directory")
-@click.option("--dry-run", is_flag=True, help="Say what would go; nothing is changed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be taken back; change nothing.")
 @result_options
 def undo(directory: str, dry_run: bool, as_json: bool) -> None:
     from tfrecorder.conversion.undo import undo as run

@@ -23,9 +23,9 @@ class PreviewOptions(RecordOptions):
     num_records: int = option(
         1000,
         Whole(1),
-        "How many random records of each split to decode, at most; the page says so.",
+        "How many random records of each split to decode, at most.",
     )
-    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of them to show.")
+    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of these the contact sheet shows.")
     seconds: float = option(
         60.0,
         check_seconds,
@@ -33,7 +33,7 @@ class PreviewOptions(RecordOptions):
         "hash of the image's bytes, then those that may be near copies; if time runs out, the page "
         "says how many it compared.",
     )
-    seed: int = option(0, Whole(0), "Seed of the random choice.")
+    seed: int = option(0, Whole(0), "Seed of the random choice of records.")
     progress: bool | None = option(
         None, flag_or_none, "Show a progress bar. Default: only in a terminal."
     )

@@ -19,12 +19,13 @@ class StreamOptions(Readmission):
 
     every_rows: int = option(1000, Whole(1), "Write a batch once it has this many rows.")
     every_seconds: float = option(
-        60.0, seconds, "Or once its first row is this many seconds old, from 0.", normal=float
+        60.0, seconds, "Write a batch once its first row is this many seconds old.", normal=float
     )
     spool_size: int | str = option(
         "1GiB",
         Size((1, "1 byte"), "1GiB"),
-        "Or once its images take this much space in `output_dir` (for messages that hold bytes).",
+        "Write a batch once its images take this much space in `output_dir` (for messages that "
+        "hold bytes).",
         metavar="SIZE",
     )
     until_idle: float | None = option(
