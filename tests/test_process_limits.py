@@ -163,7 +163,7 @@ def convert_with_threads(most: int) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_with_few_threads_the_conversion_is_the_same(open_folder: Path) -> None:
-    finished = convert_with_threads(10)
+    finished = convert_with_threads(12)  # 10 at least, and on a busy machine one may end late
     assert (finished.returncode, finished.stderr) == (0, "")
     assert public_files("out") == public_files("free")
 
