@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from looking_cases import ReadPage, noise, png, write_records
+from PIL import Image, ImageFilter
 from support import CSV, PHOTOS, SAMPLES, invoke, photo_frame, run
 from terminal_cases import in_terminal
 from wall_cases import BEAM, TENSORFLOW, attempts_of
@@ -217,6 +218,20 @@ def test_what_is_unlike_others_is_found_among_all_records_not_in_the_sample() ->
     text = ReadPage(found.page).text
     assert re.search("Darkest .{0,200} TEST · row 22", text)
     assert re.search("Of an odd shape 1, their sides .{0,100} TEST · row 25", text)
+
+
+def test_blurred_images_are_found_in_the_sample() -> None:
+    rows = [("TRAIN", photo, "a") for photo in PHOTOS[:20]]
+    for number, photo in enumerate(PHOTOS[:3]):
+        with Image.open(photo) as sharp:
+            sharp.filter(ImageFilter.GaussianBlur(4)).save(f"{number}.jpg", quality=95)
+        rows.append(("TRAIN", f"{number}.jpg", "a"))
+    findings = tfrecorder.preview(convert(rows)).findings
+    words = "smoothing hardly changes their edges"
+    (found,) = [text for text in findings if words in text]
+    begin = f"warning: 3 of 23 images looked at in full size are blurred: {words} ("
+    assert found.startswith(begin)
+    assert {*re.findall(r"TRAIN row (\d+)", found)} == {"20", "21", "22"}
 
 
 def test_what_differs_between_splits_is_named_with_both_shares() -> None:

@@ -169,7 +169,9 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
         ]
         named = ", ".join(rows) + (f" and {count - NAMED:,} more" if count > NAMED else "")
         verb = "is" if count == 1 else "are"
-        words = f"{count:,} of {gathered.of_images} {verb} {of.name}: {of.words} ({named})."
+        words = (
+            f"{count:,} of {of.among or gathered.of_images} {verb} {of.name}: {of.words} ({named})."
+        )
         yield Remark(words, "images")
 
 

@@ -18,12 +18,13 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
-from tfrecorder.inspection.measures import Unusual, measured, unusual
+from tfrecorder.inspection.measures import Unusual, blurred, measured, unusual
 from tfrecorder.inspection.near_copies import NearCopies, Place, find_near_copies, looks_of
 from tfrecorder.inspection.pictures import (
     SIDE,
     SMALL_SIDE,
     UnshownError,
+    blur_of,
     large_images_allowed,
     lay_mask,
     read_picture,
@@ -35,6 +36,9 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.stored_records import Record, read_numbered
+
+#: So many of the images of each split that are looked at are decoded in full size, for their blur.
+IN_FULL = 100
 
 #: Pictures in a row of examples: the darkest, the brightest, or those that are unusual.
 EXAMPLES = 8
@@ -145,6 +149,7 @@ def gather(
     """
     per_split, seed = options.per_split, options.seed
     drawn = draw(stored, max(options.num_records, per_split), seed)
+    in_full = {split: {*numbers[:IN_FULL]} for split, numbers in drawn.items()}
     with large_images_allowed(), ThreadPool() as pool:
 
         def views(
@@ -153,7 +158,12 @@ def gather(
             records = itertools.chain.from_iterable(
                 read_numbered(stored, split, of_split) for split, of_split in numbers.items()
             )
-            made = map_ahead(pool, lambda record: look(record, stored, side), records, _AHEAD)
+
+            def view(record: Record) -> RecordView:
+                is_in_full = side is None and record.number in in_full[record.split]
+                return look(record, stored, side, is_in_full)
+
+            made = map_ahead(pool, view, records, _AHEAD)
             return list(counting(made, stage(verb, sum(map(len, numbers.values())))))
 
         def pictures(
@@ -179,7 +189,7 @@ def gather(
                 near = NearCopies(notes=[str(error)])
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
         images = measured(looks, itertools.chain(*seen.values()))
-        odd = unusual(images)
+        odd = [*unusual(images), *blurred(itertools.chain(*seen.values()))]
         extremes = _extremes(images, odd)
         sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
@@ -229,8 +239,14 @@ def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[i
     return drawn
 
 
-def look(record: Record, stored: StoredDataset, side: int | None = None) -> RecordView:
-    """A record whose image is decoded; with its picture, if the longer side of one is given."""
+def look(
+    record: Record, stored: StoredDataset, side: int | None = None, in_full: bool = False
+) -> RecordView:
+    """A record whose image is decoded; with its picture, if the longer side of one is given.
+
+    Args:
+        in_full: decode the image in its full size too, for its blur.
+    """
     features = record.features
     image = image_of(features, stored)
     view = view_of(record, stored, image)
@@ -242,7 +258,7 @@ def look(record: Record, stored: StoredDataset, side: int | None = None) -> Reco
         brightness, contrast = float(grey.mean()), float(grey.std())
         view = replace(view, width=width, height=height, brightness=brightness, contrast=contrast)
         if side is None:
-            return view
+            return replace(view, blur=blur_of(image)) if in_full else view
         # The picture is kept if its mask does not decode, or its boxes are unsound.
         view = replace(view, jpeg=to_jpeg(pixels), thumb=pixels.size)
         if view.masked:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from tfrecorder.display.tables import counted
 from tfrecorder.inspection.record_values import RecordView
 
 #: The grey levels of a near-constant image, and of one of low contrast, from 0 to 255, deviate by
@@ -22,6 +23,10 @@ _DARK, _BRIGHT = 64, 192
 #: odd shape if its longer side is, measured by its shorter one, so many times as long.
 _SIZES, _SHAPES = 4, 3
 
+#: An image is blurred if it has more of `blur_of`.  None of 215 sharp photographs had more than
+#: 0.53; smoothed by a Gaussian of 4 pixels, 95 % of 202 had more than 0.69.
+_BLURRED = 0.6
+
 _COLUMNS = ["split", "number", "row", "height", "width", "brightness", "contrast"]
 
 
@@ -32,11 +37,13 @@ class Unusual(NamedTuple):
         name: what they are, in a word or two.
         words: how that is meant.
         images: rows of `measured`, the oddest first.
+        among: how many images were looked at, in words; "" for all that are known.
     """
 
     name: str
     words: str
     images: pd.DataFrame
+    among: str = ""
 
 
 def measured(looks: pd.DataFrame | None, seen: Iterable[RecordView]) -> pd.DataFrame:
@@ -93,3 +100,14 @@ def unusual(images: pd.DataFrame) -> list[Unusual]:
         if len(chosen):
             found.append(Unusual(name, words, images.loc[chosen]))
     return found
+
+
+def blurred(seen: Iterable[RecordView]) -> list[Unusual]:
+    """The blurred images among those of which that is known."""
+    columns = [*_COLUMNS, "blur"]
+    views = [[getattr(view, name) for name in columns] for view in seen if view.blur is not None]
+    images = pd.DataFrame(views, columns=columns).sort_values("blur", ascending=False)
+    found = images[images["blur"] > _BLURRED]
+    words = "smoothing hardly changes their edges"
+    among = counted(len(views), "image") + " looked at in full size"
+    return [Unusual("blurred", words, found, among)] if len(found) else []

@@ -36,6 +36,7 @@ class RecordView:
         size: of the encoded image, in bytes.
         width, height: in pixels; 0 if it was not decoded, or cannot be.
         brightness, contrast: mean and standard deviation of the grey levels, 0 to 255.
+        blur: by `blur_of`; None if that was not looked at, or says nothing.
         jpeg: a small picture, with any mask laid over it; empty if there is none.
         thumb: the picture's width and height.
         boxes: its objects, if it has a picture.
@@ -54,6 +55,7 @@ class RecordView:
     height: int = 0
     brightness: float = 0.0
     contrast: float = 0.0
+    blur: float | None = None
     jpeg: bytes = b""
     thumb: tuple[int, int] = (0, 0)
     boxes: tuple[Box, ...] = ()
