@@ -318,16 +318,6 @@ def test_the_result_of_a_conversion_counts_near_copies() -> None:
     assert "near copies" not in str(result)
 
 
-def test_among_too_many_images_near_copies_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfrecorder.output.result.MOST_COMPARED", 7)
-    frame = variants("photos", PHOTOS[3:27:8])
-    converted = tfrecorder.convert(frame[:8], "out", **QUIET)
-    assert converted.near_copies is None
-    words = "near copies: not counted among so many images; `tfrecorder duplicates out` finds them"
-    assert words in str(converted)
-    assert tfrecorder.convert(frame[:7], "few", **QUIET).near_copies == 2
-
-
 def test_an_append_counts_the_near_copies_of_its_rows_in_what_is_there() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     wholes = frame["image_uri"].str.contains("whole")

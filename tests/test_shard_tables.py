@@ -20,6 +20,7 @@ import tfrecorder
 from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
+from tfrecorder.output import result
 from tfrecorder.output.done_records import list_output, read_done, shard_fault
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading import merged_rows
@@ -384,3 +385,16 @@ def test_a_shard_that_waits_is_done() -> None:
     Path("out", shard.table).unlink()
     assert read_done("out", shard, newest.digest) is None
     assert shard_fault(list_output("out", [shard]), shard, done) == f"{shard.table} is missing"
+
+
+def test_the_looks_of_too_many_rows_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Image.open(PHOTOS[3]) as whole:
+        whole.save("low.jpg", quality=50)
+    uris = [str(PHOTOS[3]), "low.jpg"]
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": "x"})
+    assert tfrecorder.convert(frame, "few", **QUIET).near_copies == 1
+    monkeypatch.setattr(result, "MOST_COMPARED", 1)
+    converted = tfrecorder.convert(frame, "out", **QUIET)
+    assert converted.near_copies is None
+    words = "near copies: not counted among so many images; `tfrecorder duplicates out` finds them"
+    assert words in str(converted)

@@ -33,7 +33,7 @@ class PreviewOptions(RecordOptions):
         "hash of the image's bytes, then those that may be near copies; if time runs out, the page "
         "says how many it compared.",
     )
-    seed: int = option(0, Whole(0), "Seed of the choice of records.")
+    seed: int = option(0, Whole(0), "Seed that chooses records.")
     progress: bool | None = option(
         None, flag_or_none, "Show a progress bar. Default: only in a terminal."
     )

@@ -19,7 +19,10 @@ class StreamOptions(Readmission):
 
     every_rows: int = option(1000, Whole(1), "Write a batch once it has this many rows.")
     every_seconds: float = option(
-        60.0, seconds, "Write a batch once its first row is this many seconds old.", normal=float
+        60.0,
+        seconds,
+        "Write a batch once its first row is this many seconds old, from 0.",
+        normal=float,
     )
     spool_size: int | str = option(
         "1GiB",
