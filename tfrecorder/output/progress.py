@@ -113,6 +113,7 @@ def progress_bar(
         finally:
             if committed:  # and perhaps no longer where it was written
                 bar.bar_format = None
+                bar.set_postfix_str("", refresh=False)  # what the last look saw may have waited
                 bar.update(max(0, total - bar.n))
             else:
                 advance()
