@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -280,6 +281,25 @@ def test_remove_leaves_nothing_that_names_the_rows_and_marks_them() -> None:
     assert (result.removed, result.changes.added) == (0, 3)
     assert {*gone, "img/9.png"} <= {*uris("out")}
     assert tfrecorder.append(frame(*"239"), "out", **QUIET).removed == 0
+
+
+@pytest.mark.parametrize("add", [tfrecorder.append, tfrecorder.update])
+@pytest.mark.parametrize("boxes", [0, 2])
+def test_classes_of_rows_that_stay_out_do_not_come_either(add: Callable, boxes: int) -> None:
+    corners = [(0.1 * n, 0, 0.9, 0.9) for n in range(boxes)]
+
+    def labelled(*labels: str) -> pd.DataFrame:
+        rows = frame(*"0123"[: len(labels)]).assign(label=labels)
+        edges = pd.DataFrame(corners, columns=["x_min", "y_min", "x_max", "y_max"])
+        return rows.merge(edges, how="cross") if boxes else rows
+
+    tfrecorder.convert(labelled("cat", "cat", "cat"), "out", **QUIET)
+    tfrecorder.remove("out", {"image_uri": ["img/2.png"]}, **QUIET)
+    table = labelled("cat", "cat", "dgo", "cat")
+    result = add(table, "out", new_classes="refuse", **QUIET)
+    assert (result.class_names, result.removed) == (("cat",), boxes or 1)
+    assert {*uris("out")} == {"img/0.png", "img/1.png", "img/3.png"}
+    assert tfrecorder.info("out").class_names == ("cat",)
 
 
 def test_what_update_removes_as_missing_comes_back() -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
@@ -137,6 +138,13 @@ class Marks:
 
 def _are_in(known: frozenset[str], hashes: Sequence[str]) -> np.ndarray:
     return np.fromiter(map(known.__contains__, hashes), bool, len(hashes))
+
+
+def without_rows(table: Source, out: pd.DataFrame) -> Source:
+    """A table without some of its rows, nor the rows of further boxes on their images."""
+    files = [name for name in table.schema.of(Image, File) if name in table.frame]
+    every, left_out = (pd.MultiIndex.from_frame(frame[files]) for frame in (table.frame, out))
+    return table.only(~every.isin(left_out))
 
 
 def read_marks(where: str, newest: Commit | None) -> Marks:

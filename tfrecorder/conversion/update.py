@@ -28,7 +28,7 @@ from tfrecorder.conversion.corrected_values import (
 )
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
-from tfrecorder.conversion.removal_marks import read_marks
+from tfrecorder.conversion.removal_marks import read_marks, without_rows
 from tfrecorder.conversion.same_schema import fit_texts, named_classes
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, summary_of
@@ -53,6 +53,7 @@ from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.source import read_source
+from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources
 
@@ -139,13 +140,27 @@ def _rows(
     dataset, newest, options, _ = opened(where, given, dry_run)
     say("reading the table")
     table = fit_texts(read_source(source, options), dataset.fields)
-    say("checking the table")
-    beside = partial(named_classes, dataset.fields, updating)
-    checked, report = checked_beside(where, dataset.fields, table, options, updating, beside)
-    say("comparing it with the dataset")
-    stored = stored_rows(where, newest)
-    checked = fitted(checked, stored.rows)
-    at, remade = matching_rows(stored, checked, table.base, dataset.fields)
+    stored, marks = stored_rows(where, newest), None
+    rows, out = len(table.frame), pd.Index([])
+
+    def compared(classes: UpdateOptions) -> tuple[Checked, ValidationReport, Any, Any]:
+        say("checking the table")
+        beside = partial(named_classes, dataset.fields, classes)
+        checked, report = checked_beside(where, dataset.fields, table, options, classes, beside)
+        say("comparing it with the dataset")
+        checked = fitted(checked, stored.rows)
+        return checked, report, *matching_rows(stored, checked, table.base, dataset.fields)
+
+    if marked := read_marks(where, newest):  # what stays out must not bring its classes
+        checked, _, at, _ = compared(dataclasses.replace(updating, new_classes="allow"))
+        of_new = table.only(table.frame.index.isin(checked.frame.index[at < 0]))
+        enters, marks = marked.sift(of_new, updating.readmit)
+        out = of_new.frame.index[~enters]
+        if 0 < len(out) < len(checked.frame):
+            table = without_rows(table, of_new.frame[~enters])
+    checked, report, at, remade = compared(updating)
+    removed = rows - len(table.frame) or len(out)
+    new = checked.part((at < 0) & ~checked.frame.index.isin(out))
     moved, gone = _moved_and_gone(stored, checked, at, updating.missing == "remove")
     change, differing = changes_of(stored, checked, table.base, at, remade, options.transforms)
     files = np.zeros(len(change), bool)
@@ -153,10 +168,6 @@ def _rows(
         say("comparing the images with their files")
         files = _replaced_files(stored, dataset.fields) & _mask(at[at >= 0], len(change))
         change[files] = READ
-    new = checked.part(at < 0)
-    of_new = table.only(table.frame.index.isin(new.frame.index))
-    stays, marks = read_marks(where, newest).sift(of_new, updating.readmit)
-    removed, new = int((~stays).sum()), new.part(stays)
     after = dataclasses.replace(
         stored, rows=with_values(stored.rows, checked, table.base, at, change)
     )
