@@ -10,11 +10,15 @@ for some seconds: each step is followed by the next batch of 64, and only steps 
     stretch      beside the reader / alone
     images/s     of the whole loop: steps, and waiting for batches
 
+"a bare thread" is the least that a thread can do: read a file, decode it, resize it into the batch.
+
 Needs torch; a peer whose package is missing is skipped.
 """
 
 from __future__ import annotations
 
+import glob
+import itertools
 import statistics
 import time
 from collections.abc import Iterator
@@ -32,7 +36,8 @@ SIZE, BATCH, WARM_UP = 224, 64, 4
 IMAGES, SECONDS = 2000, 10.0
 QUICK_IMAGES, QUICK_SECONDS = 500, 3.0
 
-ALONE, DEFAULT, ONE = "alone", "batches", "batches, 1 thread"
+ALONE, BARE = "alone", "a bare thread"
+DEFAULT, ONE = "batches", "batches, 1 thread"
 LOADER, WORKERS = "DataLoader(Records), {} workers", "batches, {} workers"
 
 
@@ -93,9 +98,56 @@ def loader(directory: str, workers: int) -> Any:
     )
 
 
+def bare(folder: str, size: int) -> Iterator[Any]:
+    """Batches by one thread with the same decoder and resizer, without checks, order or labels."""
+    import queue
+    import threading
+
+    made: queue.Queue[Any] = queue.Queue(2)
+    left = threading.Event()
+    thread = threading.Thread(target=_make_bare, args=(folder, size, made, left))
+    thread.start()
+    try:
+        while True:
+            yield [made.get()]
+    finally:
+        left.set()
+        thread.join()
+
+
+def _make_bare(folder: str, size: int, made: Any, left: Any) -> None:
+    import contextlib
+    import queue
+
+    import cykooz_resizer as rust
+    import numpy as np
+    import simplejpeg
+
+    form = rust.PixelType(3)
+    resizer, target = rust.Resizer(), rust.ImageData(size, size, form)
+    convolution = rust.ResizeAlg.convolution(rust.FilterType.bilinear)
+    options = rust.ResizeOptions(convolution, use_alpha=False)
+    paths = itertools.cycle(sorted(glob.glob(f"{folder}/*/*.jpg")))
+    room = bytearray(2**20)
+    while not left.is_set():
+        batch = np.empty((BATCH, size, size, 3), np.uint8)
+        for slot, path in zip(batch, paths, strict=False):
+            with open(path, "rb", buffering=0) as file:
+                data = file.read()
+            pixels = simplejpeg.decode_jpeg(data, "RGB", buffer=room)
+            height, width, _ = pixels.shape
+            source = rust.ImageData(width, height, form, pixels.tobytes())
+            resizer.resize(source, target, options)
+            slot[...] = np.frombuffer(target.get_buffer(), np.uint8).reshape(slot.shape)
+        while not left.is_set():
+            with contextlib.suppress(queue.Full):
+                made.put(batch, timeout=0.1)
+                break
+
+
 READERS = {
     **peers_readers.READERS,
-    **{one.__name__: one for one in (nothing, tensors, loader)},
+    **{one.__name__: one for one in (nothing, tensors, loader, bare)},
 }
 
 
@@ -104,6 +156,7 @@ def make_cases(source: Any, folder: Any, count: int, seconds: float) -> list[Cas
     single = {"folder": str(peers_packages.folders(source, count, folder) / "train"), "size": SIZE}
     rows: list[tuple[str, str, dict[str, Any], tuple[str, ...]]] = [
         (ALONE, "nothing", {}, ()),
+        (BARE, "bare", single, ("cykooz_resizer",)),
         (ONE, "tensors", {**ours, "num_threads": 1}, ()),
         ("batches, 2 threads", "tensors", {**ours, "num_threads": 2}, ()),
         (DEFAULT, "tensors", ours, ()),
