@@ -261,9 +261,7 @@ def invoke(*arguments: Any, piped: bytes | None = None) -> Result:
 
 def dry_run(source: Any, output_dir: str = "out", **options: Any) -> dict[str, Any]:
     """What `--dry-run --json` prints, also for a source that the command line cannot take."""
-    from tfrecorder.conversion import dry_run
-
-    return dry_run.dry_run(source, output_dir, progress=False, **options).as_dict()
+    return tfrecorder.convert(source, output_dir, dry_run=True, progress=False, **options).as_dict()
 
 
 def severities() -> dict[str, str]:

@@ -69,6 +69,28 @@ def test_the_same_bytes_in_another_split_are_leakage(out) -> None:
         add(copies(table(3, 1), "more").assign(split="TEST"), warnings=["same_bytes_leakage"])
 
 
+def test_an_update_names_the_same_bytes_too(out) -> None:
+    """A folder that was copied or moved would otherwise double the dataset in silence."""
+    moved = copies(table(0, 12))
+    leak = moved.assign(split=["TEST", *["TRAIN"] * 11])
+    would = tfrecorder.update(leak, out, dry_run=True, **QUIET)
+    assert "1 row has, which is leakage, the bytes of an image of another split" in str(would)
+    assert "11 rows have the bytes of images that are there under other names" in str(would)
+    with pytest.raises(ValidationError, match="same_bytes"):
+        tfrecorder.update(moved, out, warnings="error", **QUIET)
+    result = tfrecorder.update(pd.concat([moved[:2], table(2, 10)]), out, **QUIET)
+    assert result.warnings == {"same_bytes": 2}
+    assert result.changes.added == 2
+
+
+def test_an_update_that_replaces_all_by_their_copies_counts_nothing_twice(out) -> None:
+    moved = copies(table(0, 12))
+    assert tfrecorder.update(moved, out, missing="remove", **QUIET).warnings == {}
+    again = pd.concat([moved, copies(moved[:1], "again")], ignore_index=True)
+    result = tfrecorder.update(again, out, missing="remove", **QUIET)
+    assert result.warnings == {"same_bytes": 1}
+
+
 def test_rows_can_be_known_by_their_bytes(out) -> None:
     rows = pd.concat([copies(table(0, 2)).assign(split="TEST"), new_rows(1)], ignore_index=True)
     with pytest.warns(UserWarning, match="2 rows are skipped, whose bytes are there"):
@@ -196,7 +218,7 @@ def test_the_command_line_says_it_in_its_own_words(out) -> None:
     done = invoke("append", "rows.csv", "out", "--dry-run")
     assert "1 new class 'zebra'" in done.stdout
     assert "1 row has the bytes of an image that is there under another name: row 0" in done.stdout
-    assert "--duplicates content leaves it out" in done.stdout
+    assert "`append` does with --duplicates content" in done.stdout
     done = invoke("append", "rows.csv", "out", "--new-classes", "refuse")
     assert done.exit_code == 1
     assert "give --new-classes allow" in done.stderr

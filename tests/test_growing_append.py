@@ -201,6 +201,20 @@ def test_known_rejects_are_passed_over_unless_they_are_to_be_tried_again(out) ->
     assert add(rows, retry_rejects=True).was_finished
 
 
+def test_a_row_that_is_tried_again_counts_once_in_the_statistics() -> None:
+    rows = table(0, 12)
+    rows.loc[3, "image_uri"] = "late.jpg"
+    tfrecorder.convert(rows, "out", **QUIET)
+    words = "The statistics include rows without a record."
+    assert words in str(tfrecorder.info("out"))
+    shutil.copyfile(rows["image_uri"][0], "late.jpg")
+    add(pd.concat([rows, table(12, 2)], ignore_index=True), retry_rejects=True)
+    found = tfrecorder.info("out")
+    counted = sum(of["count"] for of in found.statistics["label"].values())
+    assert counted == found.records == 14
+    assert words not in str(found)
+
+
 def test_retry_rejects_of_the_first_conversion_adds_what_it_wins() -> None:
     rows = table(0, 12).assign(
         image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")

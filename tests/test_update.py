@@ -251,3 +251,21 @@ def test_a_frame_corrects_a_dataset_by_its_accessor(photos: pd.DataFrame) -> Non
     photos.loc[1, "label"] = "moss"
     photos.tensorflow.to_tfrecord("out", update=True, progress=False)
     check_all(photos)
+
+
+def test_a_frame_shows_what_would_be_written_before_it_writes(photos: pd.DataFrame) -> None:
+    tfrecorder.convert(photos, "out", progress=False)
+    more = photos.assign(label="moss")
+    before = tfrecorder.generations("out")
+    for options, words in [
+        ({"update": True}, "1 new class 'moss'"),
+        ({"append": True}, "nothing to append"),
+        ({"overwrite": True}, "replaces"),
+    ]:
+        would = more.tensorflow.to_tfrecord("out", dry_run=True, progress=False, **options)
+        assert words in str(would)
+        assert str(would).startswith("dry run: ")
+    assert not Path("new").exists()
+    assert str(tfrecorder.convert(more, "new", dry_run=True)).startswith("dry run: ")
+    assert not Path("new").exists()
+    assert tfrecorder.generations("out") == before

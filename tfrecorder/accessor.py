@@ -15,6 +15,7 @@ from tfrecorder.options.keywords import FrameKeywords, ValidateKeywords
 from tfrecorder.options.option import names_of, require, takes
 
 if TYPE_CHECKING:
+    from tfrecorder.conversion.dry_run import DryRun
     from tfrecorder.inspection.frame import FramePreview
     from tfrecorder.output.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
@@ -85,8 +86,9 @@ class TensorFlowAccessor:
         update: bool = False,
         *,
         runner: str | None = None,
+        dry_run: bool = False,
         **options: Any,
-    ) -> ConversionResult | DataflowJob:
+    ) -> ConversionResult | DataflowJob | DryRun:
         """Write the images as a TFRecord dataset; or add them to one, or correct one by them.
 
         Args:
@@ -94,6 +96,7 @@ class TensorFlowAccessor:
                 dataset.
             append: add the rows, as `tfrecorder.append` does.
             update: correct and add rows, as `tfrecorder.update` does.
+            dry_run: run every check, and return what would be written; nothing is.
             **options: those of `tfrecorder.convert`; with `append` or `update` also those of
                 `tfrecorder.append` or `tfrecorder.update`.
 
@@ -106,7 +109,8 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
-        require(flag, append=append, update=update)
+        require(flag, append=append, update=update, dry_run=dry_run)
+        options |= {"runner": runner, "dry_run": dry_run}
         if append and update:
             words = "`update=True` adds new rows too; leave out `append=True`."
             raise OptionError.of("append", append, words)
@@ -118,11 +122,11 @@ class TensorFlowAccessor:
         if append:
             from tfrecorder.conversion.append import append as add
 
-            return add(self._frame, output_dir, runner=runner, **options)
+            return add(self._frame, output_dir, **options)
         if update:
             from tfrecorder.conversion.update import update as correct
 
-            return correct(self._frame, output_dir, runner=runner, **options)
+            return correct(self._frame, output_dir, **options)
         from tfrecorder.conversion.convert import convert
 
-        return convert(self._frame, output_dir, runner=runner, **options)
+        return convert(self._frame, output_dir, **options)

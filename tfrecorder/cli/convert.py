@@ -87,10 +87,8 @@ dry_run_option = click.option(
 @result_options
 def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **options: Any) -> None:
     from tfrecorder.conversion.convert import convert as run
-    from tfrecorder.conversion.dry_run import dry_run as describe
 
-    chosen = describe if dry_run else in_shell(run)
-    show(chosen(opened(source), output_dir, **options), as_json)
+    show(in_shell(run)(opened(source), output_dir, dry_run=dry_run, **options), as_json)
 
 
 stage_only_option = click.option(

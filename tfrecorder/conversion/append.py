@@ -13,6 +13,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import numpy as np
+
 from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.same_schema import fit_texts, numbered
@@ -24,6 +26,7 @@ from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source
 from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
+from tfrecorder.plan.make_plan import described
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import Commit
@@ -127,14 +130,17 @@ def _rows(
     beside = partial(sifted.beside, stored.fields, adding)
     look = look_for_copies(table, options, say, partial(known_images, stored))
     checked, report = checked_beside(where, stored.fields, table, options, adding, beside, look)
-    checked = numbered(checked, table, rows_of(newest.manifest), sifted.retried)
-    kind = PlanKind.APPEND
+    given, first, kind = checked, rows_of(newest.manifest), PlanKind.APPEND
+    checked = numbered(checked, table, first, sifted.retried)
     rows = planned_rows(where, table, checked, report, options, kind, **there)
     rows = dataclasses.replace(rows, marks=sifted.marks)
-    if (checked.frame.index >= rows_of(newest.manifest)).any():
+    is_new = np.asarray(checked.frame.index >= first)
+    if is_new.all():
         return rows
-    # Rejects alone: their rows were counted before, and may fail again.
-    plan = dataclasses.replace(rows.plan, source_rows=0, statistics={})
+    # Rejects that are tried again were counted before.
+    plan = dataclasses.replace(rows.plan, statistics=described(given.part(is_new)))
+    if not is_new.any():  # they were accepted as such, and may fail again
+        plan = dataclasses.replace(plan, source_rows=0, statistics={})
     return dataclasses.replace(rows, plan=plan)
 
 

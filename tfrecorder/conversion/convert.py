@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Literal, overload
 
-from tfrecorder.conversion import job
+from tfrecorder.conversion.job import conversion
+from tfrecorder.conversion.on_dataset import run_as_asked
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult
 
 if TYPE_CHECKING:
+    from tfrecorder.conversion.dry_run import DryRun
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 def convert(  # type: ignore[overload-overlap]
     source: Source, output_dir: Path, *, runner: OnDataflow, **options: Unpack[ConvertKeywords]
 ) -> DataflowJob: ...
+@overload
+def convert(
+    source: Source, output_dir: Path, *, dry_run: Literal[True], **options: Unpack[ConvertKeywords]
+) -> DryRun: ...
 @overload
 def convert(
     source: Source,
@@ -33,8 +39,9 @@ def convert(
     output_dir: str | os.PathLike[str],
     *,
     runner: str | None = None,
+    dry_run: bool = False,
     **options: Unpack[ConvertKeywords],
-) -> ConversionResult | DataflowJob:
+) -> ConversionResult | DataflowJob | DryRun:
     """Write a table of images as a TFRecord dataset.
 
     To continue a conversion that was interrupted, repeat the call.
@@ -49,11 +56,13 @@ def convert(
             `data:` uri.
         output_dir: a new or empty directory, or that of the conversion to continue.  With the
             option `name`, the dataset is the directory output_dir/name/version.
+        dry_run: run every check that comes first, and return what would be written: splits, shards,
+            estimated bytes, classes and warnings; nothing is written.
         **options: see `tfrecorder.options.convert.ConvertOptions`.
 
     Returns:
         Counts by split, rejects, bytes, seconds and class names.  With the DataflowRunner,
-        the handle of the job, at once; its `result()` waits.
+        the handle of the job, at once; its `result()` waits.  With dry_run, what would be written.
 
     Raises:
         OptionError: an option's name or value is wrong.
@@ -72,4 +81,5 @@ def convert(
         >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
     """
     chosen = ConvertOptions.of({"runner": runner, **options})
-    return job.run(job.conversion(source, output_dir, chosen))
+    work = conversion(source, output_dir, chosen)
+    return run_as_asked(work, stage_only=False, dry_run=dry_run)

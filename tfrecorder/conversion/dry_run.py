@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import Job, accessing, conversion
+from tfrecorder.conversion.job import Job, accessing
 from tfrecorder.conversion.staged import PlannedRows, begun, pending_shards
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
@@ -24,7 +24,6 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.errors import OutputError
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import find, refuse_foreign, standing_of
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.plan.plan import Plan
@@ -35,7 +34,7 @@ from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems
 
 if TYPE_CHECKING:
-    from tfrecorder.options.keywords import Source
+    pass
 
 
 @dataclass(frozen=True)
@@ -133,25 +132,6 @@ class DryRun(Summary, Report):
         if self.report is not None and len(self.report):
             notes.append("\n".join(self.report.lines_of_groups()))
         return notes
-
-
-def dry_run(
-    source: Source,
-    output_dir: str | os.PathLike[str],
-    **options: Any,
-) -> DryRun:
-    """What `convert` would write, after the same checks; nothing is written.
-
-    Args:
-        source, output_dir, options: as for `convert`.
-
-    Returns:
-        Rows, shards and estimated bytes by split, the class names, and the warnings of `validate`.
-
-    Raises:
-        TfrecorderError: what `convert` raises before its launch.
-    """
-    return of_job(conversion(source, output_dir, ConvertOptions.of(options)))
 
 
 def of_job(job: Job) -> DryRun:

@@ -163,7 +163,11 @@ _ROW, _NAME, _SPLIT = "row", "name there", "split there"
 
 
 def same_bytes(
-    table: Source, directory: str, newest: Commit, files: Sequence[Field]
+    table: Source,
+    directory: str,
+    newest: Commit,
+    files: Sequence[Field],
+    among: pa.ChunkedArray | None = None,
 ) -> pd.DataFrame:
     """The rows of a table whose files have, together, the bytes of those of a row of a dataset.
 
@@ -174,6 +178,7 @@ def same_bytes(
         table: rows whose places are not in the dataset.
         newest: the newest commit of the dataset.
         files: its columns of images and masks, at least one.
+        among: the uris of those of its images that count; None for all.
 
     Returns:
         Pairs: the row and what its image is called, and an image of each split that has them.
@@ -189,6 +194,8 @@ def same_bytes(
     sizes_of = partial(stored_total_sizes, files=files)
     alike = rows_with(directory, newest, columns, sizes_of, pa.array(sizes[sizes >= 0]))
     alike = alike.filter(pc.equal(alike.column(REJECT_OF.reason), ""))
+    if among is not None:
+        alike = alike.filter(pc.is_in(alike.column(uri_key), value_set=among))
     keys = content_keys(sums, np.isin(sizes, alike.column(KEY).to_numpy()))
     images = {
         KEY: stored_content_keys(alike, files),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -29,7 +29,8 @@ from tfrecorder.conversion.corrected_values import (
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks, without_rows
-from tfrecorder.conversion.same_schema import fit_texts, named_classes
+from tfrecorder.conversion.row_keys import findings_of, same_bytes
+from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, summary_of
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
@@ -44,16 +45,18 @@ from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described, spooled_images
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
-from tfrecorder.plan.preflight import open_some, sizes_of_some
+from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
 from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import commits
 from tfrecorder.reading.shard_tables import columns_of, joined
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.source import read_source
-from tfrecorder.validation.report import ValidationReport
+from tfrecorder.sources.table import Source as Table
+from tfrecorder.validation.columns import has_faults
+from tfrecorder.validation.report import Finding, ValidationReport
 from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources
 
@@ -144,12 +147,20 @@ def _rows(
     rows, out = len(table.frame), pd.Index([])
 
     def compared(classes: UpdateOptions) -> tuple[Checked, ValidationReport, Any, Any]:
+        pairs: list[Any] = []
+
+        def beside(checked: Checked) -> Iterator[Finding]:
+            yield from named_classes(dataset.fields, classes, checked)
+            if has_faults(checked.findings) or schema_faults(dataset.fields, table, checked.fields):
+                return
+            say("comparing it with the dataset")
+            checked = fitted(checked, stored.rows)
+            pairs[:] = checked, *matching_rows(stored, checked, table.base, dataset.fields)
+            yield from _same_bytes(checked, pairs[1], table, stored, updating.missing == "keep")
+
         say("checking the table")
-        beside = partial(named_classes, dataset.fields, classes)
-        checked, report = checked_beside(where, dataset.fields, table, options, classes, beside)
-        say("comparing it with the dataset")
-        checked = fitted(checked, stored.rows)
-        return checked, report, *matching_rows(stored, checked, table.base, dataset.fields)
+        _, report = checked_beside(where, dataset.fields, table, options, classes, beside)
+        return pairs[0], report, *pairs[1:]
 
     if marked := read_marks(where, newest):  # what stays out must not bring its classes
         checked, _, at, _ = compared(dataclasses.replace(updating, new_classes="allow"))
@@ -214,6 +225,25 @@ def _rows(
         report=report,
         marks=marks,
     )
+
+
+def _same_bytes(
+    checked: Checked, at: np.ndarray, table: Table, stored: StoredRows, all_stay: bool
+) -> Iterator[Finding]:
+    """Which new rows of a table have the bytes of an image that the dataset has and keeps.
+
+    Args:
+        at: for each row of the table, its place in the dataset; -1 for a new one.
+        all_stay: also the rows of the dataset that the table does not have.
+    """
+    files, new = file_fields(checked.fields), checked.frame.index[at < 0]
+    if not files or not len(new):
+        return
+    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(at[at >= 0]))
+    of_new = table.only(table.frame.index.isin(new))
+    with before_the_launch():
+        pairs = same_bytes(of_new, stored.where, stored.newest, files, among)
+    yield from findings_of(pairs, checked.frame[SPLIT_COLUMN])
 
 
 def _moved_and_gone(

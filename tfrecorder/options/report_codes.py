@@ -64,9 +64,10 @@ REMEDIES = {
         "empty_box": "It is left out. Correct the box, if there is an object.",
         "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
         "`new_classes='allow'`.",
-        "same_bytes_leakage": "Put it into the split of the other, or leave it out with "
+        "same_bytes_leakage": "Put it into the split of the other, or drop it; `append` does with "
         "`duplicates='content'`.",
-        "same_bytes": "`duplicates='content'` leaves it out; otherwise it counts twice.",
+        "same_bytes": "Drop it, or it counts twice; `append` does with `duplicates='content'`. If "
+        "the files only moved, give the folder where they were as `base`.",
         "near_there_leakage": "Put it into the split of the other, as `group_copies=True` does for "
         "rows without one.",
         "near_there": "Leave it out, or it counts nearly twice.",

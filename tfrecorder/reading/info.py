@@ -166,8 +166,10 @@ class DatasetInfo(Report):
         for name, split in self.splits.items():
             records = "?" if split.records is None else f"{split.records:,}"
             table.append([name, records, f"{split.shards:,}", readable_bytes(split.bytes)])
-        columns = map(Table, column_tables(self.columns, self.statistics))
-        return [Table(table), *self._generation_table(), *self._class_table(), *columns]
+        columns = column_tables(self.columns, self.statistics)
+        below = "The statistics include rows without a record." if self.rejects else ""
+        of_columns = [Table(rows, below if rows[0][0] != "column" else "") for rows in columns]
+        return [Table(table), *self._generation_table(), *self._class_table(), *of_columns]
 
     def _generation_table(self) -> list[Table]:
         """The newest generations; empty if the dataset was never appended to."""
