@@ -62,7 +62,7 @@ def test_an_append_is_a_generation_and_leaves_the_dataset_alone(out) -> None:
     before = all_files("out")
     result = add(table(12, 4, label="brick"))
     assert (result.generation, result.records, result.rows_there) == (1, 4, 0)
-    assert "4 records in out (" in str(result)
+    assert "4 records added to out, which has 16 now (" in str(result)
     now = all_files("out")
     assert {name for name in before if now[name] != before[name]} == {"dataset_info.json"}
     assert now.keys() - before.keys() == {
@@ -534,7 +534,7 @@ def test_the_shell_appends(out) -> None:
         "--image-size",
         "16x16",
     )
-    assert "8 records in out (" in kept.stdout
+    assert "8 records added to out, which has" in kept.stdout
     info = run("-m", "tfrecorder", "info", "out", "--at", "1", "--json")
     assert json.loads(info.stdout)["records"] == 16
     wrong = run("-m", "tfrecorder", "append", "more.csv", "out", "--retry-rejects", "--labels", "x")

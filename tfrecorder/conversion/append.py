@@ -130,7 +130,7 @@ def _rows(
     beside = partial(sifted.beside, stored.fields, adding)
     look = look_for_copies(table, options, say, partial(known_images, stored))
     checked, report = checked_beside(where, stored.fields, table, options, adding, beside, look)
-    given, first, kind = checked, rows_of(newest.manifest), PlanKind.APPEND
+    counted, first, kind = checked, rows_of(newest.manifest), PlanKind.APPEND
     checked = numbered(checked, table, first, sifted.retried)
     rows = planned_rows(where, table, checked, report, options, kind, **there)
     rows = dataclasses.replace(rows, marks=sifted.marks)
@@ -138,7 +138,7 @@ def _rows(
     if is_new.all():
         return rows
     # Rejects that are tried again were counted before.
-    plan = dataclasses.replace(rows.plan, statistics=described(given.part(is_new)))
+    plan = dataclasses.replace(rows.plan, statistics=described(counted.part(is_new)))
     if not is_new.any():  # they were accepted as such, and may fail again
         plan = dataclasses.replace(plan, source_rows=0, statistics={})
     return dataclasses.replace(rows, plan=plan)

@@ -145,7 +145,11 @@ class ConversionResult(Summary, SplitSums, Report):
     def _headline(self) -> str:
         if not self.splits:
             return f"{self.output_dir}: {self.there}"
-        what = f"{counted(self.records, 'record')} in {self.output_dir}"
+        what, every = counted(self.records, "record"), sum(self.origins.values())
+        if self.records < every and not self.was_finished:
+            what += f" added to {self.output_dir}, which has {every:,} now"
+        else:
+            what += f" in {self.output_dir}"
         if self.changes is not None:
             took = f" ({self.seconds:.1f} s)" if self.seconds and not self.was_finished else ""
             return f"{what}{took}: {self.changes.words}"
