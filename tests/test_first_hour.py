@@ -122,6 +122,12 @@ def test_convert_warns_in_one_line_of_what_validate_warns_of() -> None:
     assert "warnings: leakage 2" in str(result)
 
 
+def test_a_warning_that_is_the_only_one_is_said_in_full(frame: pd.DataFrame) -> None:
+    words = "1 warning: labels up to 3 make 4 classes, but only 3 are there (label_gaps); see"
+    with pytest.warns(UserWarning, match=re.escape(words).replace(r"\^", "^")):
+        frame[:9].assign(label=[1, 2, 3] * 3).tensorflow.to_tfrecord("out", **OPTIONS)
+
+
 def test_without_warnings_nothing_is_said(frame: pd.DataFrame) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

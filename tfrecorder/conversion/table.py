@@ -197,9 +197,12 @@ def warn_of_source(rows: PlannedRows, source: Any, where: str) -> None:
             warn(sentence)
     warnings = {c: count for c, count in rows.plan.summary.warnings.items() if c not in BESIDE}
     if warnings:
-        total = counted(sum(warnings.values()), "warning")
+        total, told = counted(sum(warnings.values()), "warning"), counts_in_words(warnings)
+        if rows.report is not None and [*warnings.values()] == [1]:
+            (message,) = rows.report.loc[rows.report["code"].isin(warnings), "message"]
+            told = f"{message} ({next(iter(warnings))})"
         named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"
         call = f"`tfrecorder.validate({named})`"
         if rows.plan.is_added:
             call = f"`tfrecorder.validate({named}, against={where!r})`"
-        warn(f"{total}: {counts_in_words(warnings)}; see {call} with the same options")
+        warn(f"{total}: {told}; see {call} with the same options")
