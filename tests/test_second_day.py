@@ -21,6 +21,20 @@ def test_some_lives_more(tmp_path: Path) -> None:
     assert second_day.live(tmp_path, 80, 1000).times >= 80
 
 
+def test_overwrite_begins_again_after_another_operation_was_killed_behind_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does the rest of that operation, which is not its own: the dataset is another by then."""
+    monkeypatch.setattr(second_day.SecondDay, "disk", second_day.Disk(tmp_path), False)
+    rows = [(6, "cat", "TRAIN"), (8, "cat", "TRAIN"), (7, "ant", "TRAIN")]
+    life = second_day.SecondDay()
+    life.convert(rows=rows, killed=None)
+    life.compact(shards=1, chosen=(0,), killed=0.9)
+    assert life.leftover == "compact"
+    life.overwrite(rows=rows, killed=None)
+    life.readers_agree()
+
+
 @pytest.mark.slow
 def test_a_lost_row_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = tfrecorder.append

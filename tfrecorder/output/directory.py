@@ -216,7 +216,8 @@ def find(
     differences: list[str] = []
     if newest is not None and begins:
         differences = describe_difference(begun_plan(newest), wanted)
-        if not differences and pending is None and (is_completed or not options.overwrite):
+        is_own = is_completed and newest.manifest["kind"] == wanted.kind.value
+        if not differences and pending is None and (is_own or not options.overwrite):
             return newest
     if newest is not None and grown(newest.manifest["history"]["origins"]):
         if begins and options.overwrite is True:
