@@ -147,7 +147,8 @@ class BenchmarkOptions(Options):
     seconds: float = option(
         10.0,
         above_zero,
-        "Seconds to measure, above 0, after ten batches or two seconds.",
+        "Seconds to measure, above 0, after ten batches or two seconds to warm up.",
+        metavar="SECONDS",
     )
     step_ms: float | None = option(
         None,
