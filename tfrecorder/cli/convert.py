@@ -195,8 +195,8 @@ def undo(directory: str, dry_run: bool, as_json: bool) -> None:
 @click.option(
     "--against",
     metavar="DIRECTORY",
-    help="A dataset to which you want to add SOURCE: report on rows that it does not have, new "
-    "classes, images that it has under other names, and columns that do not fit.",
+    help="A dataset that SOURCE may be added to: report on rows, classes and columns that it does "
+    "not have, and on images that it has under other names.",
 )
 @options_of(ConvertOptions, without=NOT_VALIDATED, shared=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")

@@ -171,7 +171,8 @@ def card(directory: str, as_json: bool, **options: Any) -> None:
     "--to",
     type=click.Choice(FORMS),
     required=True,
-    help="coco: COCO's JSON; csv: a CSV and a schema; folder: split/label/file; webdataset: tars.",
+    help="What to write. coco: COCO's JSON; csv: a CSV and a schema; folder: split/label/file; "
+    "webdataset: tar files. Each with the images.",
 )
 @at_option
 @option_of("progress")

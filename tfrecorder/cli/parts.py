@@ -67,7 +67,7 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     "--part-index",
     metavar="K/N",
     callback=_part,
-    help="As --part, but K is counted from 0, as Kubernetes and SLURM arrays number their tasks.",
+    help="As --part, with K counted from 0, as in Kubernetes and SLURM arrays.",
 )
 @option_of("num_threads")
 @option_of("progress")

@@ -153,8 +153,8 @@ class BenchmarkOptions(Options):
     step_ms: float | None = option(
         None,
         above_zero,
-        "Simulate a training step of this many milliseconds, above 0: shows what share of the time "
-        "an accelerator would wait. Default: take batches as fast as they come.",
+        "Simulate a training step of this many milliseconds, above 0. It shows what share of the "
+        "time an accelerator would wait. Default: take batches as fast as they come.",
         metavar="MS",
     )
 

@@ -156,8 +156,8 @@ class ConvertOptions(Options):
         "decode",
         OneOf(*CHECKS),
         "How to check each image. decode: accept only what decodes, so training never fails on it; "
-        "strict: also reject what decodes with a warning; header: read only the headers of JPEG and "
-        "PNG (format, size, channels, number of a JPEG's scans).",
+        "strict: also reject what decodes with a warning; header: read only the headers of JPEG "
+        "and PNG (format, size, channels, number of a JPEG's scans).",
         content=True,
     )
     max_pixels: int = option(

@@ -129,15 +129,13 @@ class RecordOptions(Options):
     image: str | None = option(
         None,
         text,
-        "Key of the image, in records of other tools. Default: as their metadata says; or "
-        "image/encoded, image, or the only key with images.",
+        "Key of the image, in records of other tools. Default: by their metadata or usual names.",
         metavar="KEY",
     )
     label: str | None = option(
         None,
         text,
-        "Key of the label, in records of other tools. Default: as their metadata says; or "
-        "image/class/label or label.",
+        "Key of the label, in records of other tools. Default: by their metadata or usual names.",
         metavar="KEY",
     )
 
@@ -241,8 +239,8 @@ class ReadOptions(RecordOptions):
     local_cache: str | None = option(
         None,
         _check_folder,
-        "A folder on a local disk that keeps what is read from a bucket: for the next epochs and "
-        "runs, and for other processes with the same folder. Default: nothing is kept.",
+        "A folder on a local disk that keeps what is read from a bucket. It serves the next epochs "
+        "and runs, and other processes with the same folder. Default: nothing is kept.",
         normal=path_text,
         metavar="FOLDER",
     )
