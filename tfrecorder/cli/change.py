@@ -20,7 +20,7 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 @click.command(
     cls=SharingCommand,
-    help=f"""Make the dataset in DIRECTORY what SOURCE says now.
+    help=f"""Correct the dataset in DIRECTORY to match SOURCE; add new rows.
 
     Rows whose images are in the dataset are corrected where SOURCE has other values, such as
     another label; the others are added. Images come from the records, so their files need not exist

@@ -61,7 +61,7 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     "--part",
     metavar="K/N",
     callback=_part,
-    help="Part K of N, where K is counted from 1. Default: 1/1.",
+    help="Part K of N, with K counted from 1. Default: 1/1.",
 )
 @click.option(
     "--part-index",

@@ -18,7 +18,7 @@ from tfrecorder.format.csv_cells import csv_of
     Every file must have the size and CRC32C that were written: shards, indexes, tables, lists of
     rejects and suspects, the files of the commit. Of a damaged shard, the records with wrong
     checksums are listed. In Google Cloud Storage, the CRC32Cs that the bucket keeps are compared,
-    and nothing is downloaded. The exit code is 0 only if all is well.""",
+    and only damaged shards are downloaded. The exit code is 0 only if all is well.""",
     epilog="Example: tfrecorder verify out --decode",
 )
 @click.argument("directory")
