@@ -15,7 +15,6 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont
 from support import PHOTOS, invoke
 
 import tfrecorder
-from tfrecorder import schema as kinds
 
 LOOKS = ("hash", "mean", "deviation")
 
@@ -333,9 +332,12 @@ def test_the_result_counts_images_that_are_the_same_under_other_names(suffix: st
 
 def test_copies_have_the_columns_of_a_dataset_but_for_those_of_their_own() -> None:
     frame = variants("photos", PHOTOS[3:4]).assign(group="g", distance=2.5, age=7)
-    numbers = {"distance": kinds.Number(), "age": kinds.Number()}
-    schema = kinds.Schema(
-        split=kinds.Split(), image_uri=kinds.Image(), group=kinds.Text(), **numbers
+    numbers = {"distance": tfrecorder.schema.Number(), "age": tfrecorder.schema.Number()}
+    schema = tfrecorder.schema.Schema(
+        split=tfrecorder.schema.Split(),
+        image_uri=tfrecorder.schema.Image(),
+        group=tfrecorder.schema.Text(),
+        **numbers,
     )
     tfrecorder.convert(frame.drop(columns="label"), "out", schema=schema, **QUIET)
     found = tfrecorder.duplicates("out", progress=False)
