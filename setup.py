@@ -66,6 +66,7 @@ EXTRAS = {
         "import-linter>=2.13",
         "mlcroissant[parquet]>=1.1",
         "jax>=0.4",  # a backend of Keras, to train with in a test
+        "matplotlib>=3.9",  # the notebooks draw curves
         "moto[s3]>=5.1.5",  # an S3 on loopback
         "mypy>=1.11",
         "noida-db>=0.2.3",  # a broker that speaks Kafka's protocol, and can be killed

@@ -95,7 +95,11 @@ def hdf5(path: str) -> Timed:
 
 
 def random_crops(directory: str, shrink: bool) -> Timed:
-    """One epoch of random 224x224 parts of pictures whose short side is 256."""
+    """One epoch of random 224x224 parts of pictures.
+
+    Args:
+        shrink: resize each picture to a short side of 256 first; else all are stored as 256x256.
+    """
     import tensorflow as tf
 
     import tfrecorder

@@ -35,8 +35,8 @@ colour in a terminal unless `NO_COLOR` is set. To continue an interrupted comman
 
 ## In a script
 
-`-` reads a CSV from standard input, `--json` prints results for programs, `--quiet` prints only \
-errors, and `--dry-run` checks everything and writes nothing:
+`-` reads a CSV from standard input, `--json` prints results for programs, and `--dry-run` writes \
+nothing:
 
 ```sh
 grep -v gravel flowers.csv | tfrecorder convert - no_gravel --base . --json > result.json

@@ -117,8 +117,9 @@ def test_help_of_append_has_its_own_options_and_names_those_of_convert() -> None
     words = " ".join(invoke("append", "--help").output.split())
     assert "--duplicates" in words
     assert "Rows whose images are already in the dataset" in words
-    assert "the shares of the splits and all else that decides what the records hold stay" in words
-    assert "And the options of `tfrecorder convert`, except --name, --overwrite." in words
+    assert "all else that decides what the records contain stay" in words
+    except_for = "except --name, --overwrite, --overwrite-all."
+    assert f"And the options of `tfrecorder convert`, {except_for}" in words
     assert "--max-pixels" not in words
     assert "[default: 0]" not in words
     few = " ".join(invoke("compact", "--help").output.split())

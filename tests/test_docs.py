@@ -33,7 +33,15 @@ from doc_pages import (
     site,
     without_code,
 )
-from support import SAMPLES, commands, is_installed, run, severities, skip_without
+from support import (
+    SAMPLES,
+    commands,
+    is_installed,
+    photo_frame,
+    run,
+    severities,
+    skip_without,
+)
 
 import tfrecorder
 from tfrecorder import errors
@@ -318,3 +326,29 @@ def test_the_layout_names_every_folder_of_the_package() -> None:
     page = (DOCS / "design/contributing.md").read_text()
     folders = [path.parent.name for path in (ROOT / "tfrecorder").glob("*/__init__.py")]
     assert [folder for folder in folders if f"`{folder}/`" not in page] == []
+
+
+def test_the_page_of_the_directory_lists_every_file() -> None:
+    frame = photo_frame(12).assign(label="a")
+    names = set[str]()
+
+    def look() -> None:
+        for path in [*Path("out").iterdir(), *Path("out/_tfrecorder").iterdir()]:
+            if path.suffix != ".tfrecord" and path.name != "_tfrecorder":
+                names.add(f"{path.name}/" if path.is_dir() else path.name)
+
+    tfrecorder.convert(frame[:8], "out", num_shards=4, progress=False)
+    tfrecorder.append(frame[8:], "out", stage_only=True, progress=False)
+    look()
+    tfrecorder.parts.work("out", part=(1, 2), progress=False)
+    look()
+    tfrecorder.parts.work("out", part=(2, 2), progress=False)
+    tfrecorder.parts.commit("out")
+    tfrecorder.update(frame[:1].assign(label="b"), "out", new_classes="allow", progress=False)
+    tfrecorder.card("out", progress=False)
+    look()
+    tfrecorder.remove("out", {"label": "b"}, progress=False)
+    look()
+    assert {"plan.json", "parts.json", "done/", "before/", "removed/", "card.json"} <= names
+    page = PAGES["docs/dataset-directory.md"].read_text()
+    assert [name for name in sorted(names) if name not in page] == []

@@ -181,7 +181,11 @@ def test_the_copies_are_removed_and_corrected_by_the_table() -> None:
     tfrecorder.append(frame[8:], "out", **QUIET)
     found = tfrecorder.duplicates("out", progress=False)
     assert found["group"].nunique() == 3
-    tfrecorder.update(found.assign(split="TRAIN", label="c9"), "out", **QUIET)
+    changed = found.assign(split="TRAIN", label="c9")
+    others = changed.drop(columns="distance")
+    assert "column_left_out" in tfrecorder.update(others, "out", dry_run=True, **QUIET).warnings
+    result = tfrecorder.update(changed, "out", **QUIET)
+    assert [*result.warnings] == ["new_class"]  # and not of columns that are left out
     rows = tfrecorder.to_frame("out").set_index("image_uri").loc[found["image_uri"]]
     assert set(rows["label"]) == {"c9"}
     found = tfrecorder.duplicates("out", progress=False)
@@ -305,17 +309,40 @@ def test_the_shell_prints_the_table() -> None:
 def test_the_result_of_a_conversion_counts_near_copies() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     result = tfrecorder.convert(frame[:8], "out", **QUIET)
-    assert (result.near_copies, result.near_leaks) == (2, 2)
-    words = "near copies: 2 images likely have some, 2 across splits; `tfrecorder duplicates out`"
+    assert (result.copies, result.leaks) == (2, 2)
+    words = "copies: 2 images likely have some, 2 across splits; `tfrecorder duplicates out`"
     assert words in str(result)
     result = tfrecorder.append(frame, "out", **QUIET)
-    assert (result.near_copies, result.near_leaks) == (1, 1)  # those of its own rows alone
-    Path("photos/again.jpg").write_bytes(Path("photos/0-whole.jpg").read_bytes())
-    again = frame[:1].assign(image_uri=["photos/0-whole.jpg"])
-    result = tfrecorder.convert(
-        pd.concat([again, again.assign(image_uri="photos/again.jpg")]), "same", **QUIET
+    assert (result.copies, result.leaks) == (1, 1)  # those of its own rows alone
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_the_result_counts_images_that_are_the_same_under_other_names(suffix: str) -> None:
+    uris = [saved(Image.open(photo), f"{at}.{suffix}") for at, photo in enumerate(PHOTOS[:3])]
+    for name in ("again", "third"):
+        Path(f"{name}.{suffix}").write_bytes(Path(uris[0]).read_bytes())
+    frame = pd.DataFrame({"image_uri": [*uris, f"again.{suffix}"], "split": "TRAIN"})
+    result = tfrecorder.convert(frame, "out", **QUIET)
+    assert (result.copies, result.leaks) == (1, 0)
+    assert "copies: 1 image likely has some, 0 across splits" in str(result)
+    third = pd.DataFrame({"image_uri": [f"third.{suffix}"], "split": "TEST"})
+    result = tfrecorder.append(third, "out", **QUIET)
+    assert (result.copies, result.leaks) == (1, 1)
+
+
+def test_copies_have_the_columns_of_a_dataset_but_for_those_of_their_own() -> None:
+    frame = variants("photos", PHOTOS[3:4]).assign(group="g", distance=2.5, age=7)
+    numbers = {"distance": tfrecorder.schema.Number(), "age": tfrecorder.schema.Number()}
+    schema = tfrecorder.schema.Schema(
+        split=tfrecorder.schema.Split(),
+        image_uri=tfrecorder.schema.Image(),
+        group=tfrecorder.schema.Text(),
+        **numbers,
     )
-    assert "near copies" not in str(result)
+    tfrecorder.convert(frame.drop(columns="label"), "out", schema=schema, **QUIET)
+    found = tfrecorder.duplicates("out", progress=False)
+    assert [*found] == ["group", "split", "image_uri", "age", "row", "distance"]
+    assert set(found["group"]) == {0}
 
 
 def test_an_append_counts_the_near_copies_of_its_rows_in_what_is_there() -> None:
@@ -325,9 +352,9 @@ def test_an_append_counts_the_near_copies_of_its_rows_in_what_is_there() -> None
     result = tfrecorder.append(
         frame[frame["image_uri"].str.contains("0-half|1-low")], "out", **QUIET
     )
-    assert (result.near_copies, result.near_leaks) == (2, 1)
+    assert (result.copies, result.leaks) == (2, 1)
     other = frame[:1].assign(image_uri=str(PHOTOS[40]))
-    assert tfrecorder.append(other, "out", **QUIET).near_copies == 0
+    assert tfrecorder.append(other, "out", **QUIET).copies == 0
 
 
 def test_validate_finds_near_copies_of_what_is_there() -> None:
@@ -407,7 +434,7 @@ def test_an_append_puts_near_copies_into_the_split_of_those_that_are_there() -> 
     assert "3 rows are near copies of images that are there: row 0, 'photos/0-half.jpg'" in str(dry)
     with pytest.warns(UserWarning, match="3 rows are near copies of images that are there"):
         result = tfrecorder.append(halves, "out", **QUIET)
-    assert (result.near_copies, result.near_leaks) == (3, 0)
+    assert (result.copies, result.leaks) == (3, None)
     assert "3 rows are near copies" in str(result)
     with pytest.raises(tfrecorder.errors.OptionError, match="an update moves no row by itself"):
         tfrecorder.update(halves, "out", group_copies=True, **QUIET)

@@ -17,13 +17,27 @@ from notebooks import NOTEBOOKS, code_of, executed, is_left_out, read, running_k
 from support import SAMPLES, skip_without
 
 #: Notebooks that draw, and how many pictures they show.
-DRAWN = {"coco": 1, "detection": 2, "real_pictures": 2, "segmentation": 2}
+DRAWN = {
+    "coco": 2,
+    "correct": 1,
+    "detection": 2,
+    "grain": 1,
+    "keras": 1,
+    "real_pictures": 3,
+    "segmentation": 3,
+    "stream": 1,
+}
 #: What notebooks need that is not installed with the package; without it they are skipped.
 NEEDS = {
-    "coco": ["pycocotools"],
+    "coco": ["matplotlib", "pycocotools"],
+    "correct": ["matplotlib"],
     "pytorch": ["torch"],
-    "grain": ["grain", "jax"],
+    "grain": ["grain", "jax", "matplotlib"],
+    "keras": ["matplotlib"],
     "keras_backends": ["jax", "torch"],
+    "real_pictures": ["matplotlib"],
+    "segmentation": ["matplotlib"],
+    "stream": ["matplotlib"],
 }
 #: Debian's packages of pictures, which notebooks fetch.
 FETCHED = {"real_pictures": "openclipart-png"}

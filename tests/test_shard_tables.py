@@ -392,9 +392,9 @@ def test_the_looks_of_too_many_rows_are_not_compared(monkeypatch: pytest.MonkeyP
         whole.save("low.jpg", quality=50)
     uris = [str(PHOTOS[3]), "low.jpg"]
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": uris, "label": "x"})
-    assert tfrecorder.convert(frame, "few", **QUIET).near_copies == 1
+    assert tfrecorder.convert(frame, "few", **QUIET).copies == 1
     monkeypatch.setattr(result, "MOST_COMPARED", 1)
     converted = tfrecorder.convert(frame, "out", **QUIET)
-    assert converted.near_copies is None
-    words = "near copies: not counted among so many images; `tfrecorder duplicates out` finds them"
+    assert converted.copies is None
+    words = "copies: not counted among so many images; `tfrecorder duplicates out` finds them"
     assert words in str(converted)

@@ -20,10 +20,10 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 @click.command(
     cls=SharingCommand,
-    help=f"""Make the dataset in DIRECTORY what SOURCE says now.
+    help=f"""Correct the dataset in DIRECTORY to match SOURCE; add new rows.
 
     Rows whose images are in the dataset are corrected where SOURCE has other values, such as
-    another label; the rest are added. Images come from the records, so their files need not exist
+    another label; the others are added. Images come from the records, so their files need not exist
     any more. Only shards with a corrected record are written again; records keep their numbers
     and classes their integers, unless rows are removed or go to another split. To continue an
     interrupted update, repeat the command.
@@ -49,9 +49,9 @@ def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     be left out. The columns are those of the dataset, split, and row, the number of a row in the
     source. Conditions on several columns must all hold; of several on one column, one must.
 
-    Nothing of the records is left below the directory. The same images do not come back by append,
-    stream or update, unless --readmit is given. To continue an interrupted removal, repeat the
-    command.""",
+    Nothing of the records is left below the directory. Append, stream and update do not add the
+    same images again, unless you pass them --readmit. To continue an interrupted removal, repeat
+    the command.""",
     epilog="""\b
     Example: tfrecorder remove out label=cat label=dog
     Example: tfrecorder remove out label=cat width=..31

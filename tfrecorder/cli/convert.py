@@ -17,6 +17,17 @@ from tfrecorder.options.option import in_shell
 from tfrecorder.options.subsets import NOT_APPENDED, NOT_COMPACTED, NOT_VALIDATED
 from tfrecorder.validation import report as reports
 
+SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
+    CSV without a header or JSON Lines, as AutoML and Vertex AI have them; a Parquet file, or a
+    folder of them; COCO's JSON, or a folder with it; a folder of YOLO or of Pascal VOC; a folder of
+    images, split/label/file or label/file, or with a table metadata.*; or - for a CSV on standard
+    input."""
+
+
+def opened(source: str) -> Any:
+    """The SOURCE of a command: a path, or standard input for "-"."""
+    return sys.stdin.buffer if source == "-" else source
+
 
 @click.command(
     help="""Show the progress of the conversion into DIRECTORY.
@@ -36,10 +47,11 @@ def status(directory: str, as_json: bool) -> None:
 
 
 @click.command(
-    help="""Print a schema for SOURCE as YAML, one line per column, for you to check and edit.
+    help=f"""Print a schema for SOURCE as YAML, one line per column, for you to check and edit.
 
-    SOURCE is a CSV (- for one on standard input), Vertex AI's JSON Lines, Parquet, COCO's JSON, or
-    a folder of images. Give the edited file to `tfrecorder convert --schema`.""",
+    Pass the edited file to `tfrecorder convert --schema`.
+
+    {SOURCE_HELP}""",
     epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
 )
 @click.argument("source")
@@ -53,22 +65,11 @@ def schema(source: str, **options: Any) -> None:
     click.echo(write_schema(found), nl=False)
 
 
-SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, split and label; a
-    CSV in the order of AutoML or Vertex AI without a header; a Parquet file, or a folder of them;
-    COCO's JSON, or a folder with it; a folder of YOLO or of Pascal VOC; a folder of images,
-    split/label/file or label/file, or with a table metadata.*; or - for a CSV on standard input."""
-
-
-def opened(source: str) -> Any:
-    """The SOURCE of a command: a path, or standard input for "-"."""
-    return sys.stdin.buffer if source == "-" else source
-
-
 dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
-    help="Run every check that comes first, and show what would be written: splits, shards, "
-    "estimated bytes, classes and warnings. Nothing is written.",
+    help="Check, and show what would change: splits, shards, estimated bytes, classes and "
+    "warnings. Nothing is written.",
 )
 
 
@@ -94,8 +95,8 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
 stage_only_option = click.option(
     "--stage-only",
     is_flag=True,
-    help="Only check and plan. The commands work, on any number of machines, and commit do the "
-    "rest.",
+    help="Only check and plan. Then run `tfrecorder work` on one or more machines, and `tfrecorder "
+    "commit`.",
 )
 
 
@@ -114,9 +115,9 @@ def options_of_changes(without: Container[str]) -> Callable[[Any], Any]:
     help=f"""Add SOURCE to the finished dataset in DIRECTORY, as a new generation.
 
     Rows whose images are already in the dataset are skipped. The schema, the classes, the shares
-    of the splits and all else that decides what the records hold stay as they are in the dataset,
-    unless you give another; new classes get the next integers. To continue an interrupted append,
-    repeat the command.
+    of the splits and all else that decides what the records contain stay as they are in the
+    dataset, unless you pass an option for it; new classes get the next integers. To continue an
+    interrupted append, repeat the command.
 
     {SOURCE_HELP}""",
     epilog="Example: tfrecorder append more.csv out",
@@ -157,13 +158,12 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
 
 
 @click.command(
-    help="""Abandon what was begun in DIRECTORY and not committed; else take the newest rows back.
+    help="""Abandon the unfinished operation in DIRECTORY; without one, take back the newest.
 
-    What an operation that is not committed wrote is removed, and the dataset that was there before
-    stays as it is. If nothing was begun, the rows of the newest append, or of the newest batch of a
-    stream, go, with the classes that they brought; the stream goes on with these rows again.
-    Repeated, the command takes back the addition before. If the newest commit is an update, its
-    corrections and new rows go.""",
+    An unfinished operation: what it wrote is removed, and the dataset stays as it was before it. A
+    finished append, or batch of a stream: its rows go, with the classes that came with them; the
+    stream later begins again with these rows. An update: its corrections and new rows go. Repeat
+    the command to take back the addition before.""",
     epilog="Example: tfrecorder undo out",
 )
 @click.argument("directory")
@@ -193,8 +193,8 @@ def undo(directory: str, dry_run: bool, as_json: bool) -> None:
 @click.option(
     "--against",
     metavar="DIRECTORY",
-    help="A dataset that SOURCE is to be added to: report on the rows that it does not have, on "
-    "new classes, on its images under other names, and on columns that do not fit.",
+    help="A dataset that SOURCE may be added to: report on rows, classes and columns that it does "
+    "not have, and on images that it has under other names.",
 )
 @options_of(ConvertOptions, without=NOT_VALIDATED, shared=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print the whole report as CSV.")

@@ -13,7 +13,7 @@ import click
 
 from tfrecorder.cli.options import at_option, option_of, options_of, record_options
 from tfrecorder.cli.output import complain, quiet_option, result_options, show
-from tfrecorder.cli.read import refuse_split
+from tfrecorder.cli.read import refuse_split, split_option
 from tfrecorder.display.tables import counted, one_line, text_table
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.forms import FORMS
@@ -38,12 +38,12 @@ _SHORT = {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"
 @click.command(
     help=f"""Print the first records of a split as a table.
 
-    With --output-dir also write their images, as stored, and the whole table as
-    records.csv. Nothing is written outside that folder. {_DIRECTORY_HELP}""",
+    With --output-dir, also write their images, as stored, and the whole table as
+    records.csv. {_DIRECTORY_HELP}""",
     epilog="Example: tfrecorder inspect out --split TRAIN --num-records 20 --output-dir look",
 )
 @click.argument("directory")
-@click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
+@split_option
 @click.option(
     "--num-records",
     type=int,
@@ -92,10 +92,11 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 
 
 @click.command(
-    help="""Print images in DIRECTORY that occur twice, as CSV.
+    help="""Print the images in DIRECTORY that occur more than once, as CSV.
 
     Also near copies: resized, encoded again, or cut by up to 3 % at the borders. Only images that
-    may be copies are read. Each group has a number; the distance is that from its first image.""",
+    may be copies are read. Copies of one image have the same group. Their distance is the number of
+    bits, of 63, in which they look different from the first of the group.""",
     epilog="Example: tfrecorder duplicates out",
 )
 @click.argument("directory")
@@ -143,8 +144,8 @@ def preview(directory: str, html: str | None, opened: bool, **options: Any) -> N
 @click.command(
     help="""Write the card of the dataset in DIRECTORY, into it.
 
-    It is croissant.json (Croissant 1.1, with the SHA-256 of each shard), records.parquet (a row for
-    each record), and README.md with pictures. What only people know comes from card.yaml in
+    The card is croissant.json (Croissant 1.1, with the SHA-256 of each shard), records.parquet (a
+    row for each record), and README.md with pictures. Write what only people know into card.yaml in
     DIRECTORY: name, description, license, citation, homepage, rai, croissant.""",
     epilog="Example: tfrecorder card out",
 )
@@ -158,7 +159,7 @@ def card(directory: str, as_json: bool, **options: Any) -> None:
 
 
 @click.command(
-    help="""Write the dataset in DIRECTORY in a form of other tools, into OUTPUT_DIR.
+    help="""Write the dataset in DIRECTORY for other tools, into OUTPUT_DIR.
 
     Images stay byte for byte as they are stored. To continue an interrupted export, repeat the
     command.""",
@@ -166,7 +167,13 @@ def card(directory: str, as_json: bool, **options: Any) -> None:
 )
 @click.argument("directory")
 @click.argument("output_dir")
-@click.option("--to", type=click.Choice(FORMS), required=True, help="The form.")
+@click.option(
+    "--to",
+    type=click.Choice(FORMS),
+    required=True,
+    help="What to write. coco: COCO's JSON; csv: a CSV and a schema; folder: split/label/file; "
+    "webdataset: tar files. Each with the images.",
+)
 @at_option
 @option_of("progress")
 @result_options

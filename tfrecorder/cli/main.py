@@ -54,6 +54,10 @@ class _Group(click.Group):
         with _in_one_line(ctx):
             return super().parse_args(ctx, args)
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order in which one needs them, not in that of the alphabet."""
+        return [*self.commands]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As in Click, but summaries are never cut short."""
         commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
@@ -129,6 +133,7 @@ def main() -> None:
     tfrecorder schema flowers.csv
     tfrecorder validate flowers.csv
     tfrecorder convert flowers.csv out
+    tfrecorder preview out
     tfrecorder append more.csv out
     tfrecorder update flowers.csv out
     tfrecorder stream incoming out
@@ -139,8 +144,8 @@ def main() -> None:
 
 
 for _command in (
-    *(convert, append, update, remove, compact, undo, stream, validate, stage, work, commit),
-    *(status, verify, repair, info, benchmark, cache, inspect, duplicates, preview, card, export),
-    schema,
+    *(convert, append, update, remove, compact, undo, stream, validate, schema, stage, work),
+    *(commit, status, verify, repair, info, benchmark, cache, inspect, duplicates, preview),
+    *(card, export),
 ):
     main.add_command(_command)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import textwrap
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -106,14 +108,15 @@ class SharingCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
         formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(self.shared)
+        # Click would break lines at the hyphens of flags.
+        lines = textwrap.wrap(self.shared, formatter.width - 2, break_on_hyphens=False)
+        formatter.write("".join(f"  {line}\n" for line in lines))
 
     @property
     def shared(self) -> str:
         """What its help says of these options."""
         flags = [one.opts[0] for one in self.params if isinstance(one, SharedOption)]
-        others = [flag for flag in map(_flag, names_of(ConvertOptions)) if flag not in flags]
+        others = [flag for flag in _flags_of_convert() if flag not in flags]
         if len(others) < len(flags):
             return f"And the options of `tfrecorder convert`, except {', '.join(others)}."
         return f"And these options of `tfrecorder convert`: {', '.join(flags)}."
@@ -155,6 +158,13 @@ def option_of(name: str) -> Callable[[Any], Any]:
     return _field_option(fields[name])
 
 
+@functools.cache
+def _flags_of_convert() -> list[str]:
+    """The flags of all options of a conversion, of which `overwrite` has two."""
+    every = click.command()(options_of(ConvertOptions)(lambda **_: None))
+    return [one.opts[0] for one in every.params]
+
+
 def _flag(name: str) -> str:
     return _REPEATED.get(name, f"--{name.replace('_', '-')}")
 
@@ -174,7 +184,7 @@ def _field_option(
         settings |= {"metavar": metavar, "help": f"{settings['help']} Repeatable."}
         return click.option(flag, item.name, multiple=True, **settings)
     if item.name == "progress" or item.default is True:
-        return click.option(f"{flag}/--no-{flag[2:]}", **settings)
+        return click.option(f"{flag}/--no-{flag[2:]}", show_default=item.default, **settings)
     if check is is_flag:
         return click.option(flag, is_flag=True, **settings)
     if isinstance(check, OneOf) and True in check.words:
@@ -197,7 +207,8 @@ def _flag_and_word(
 
 
 #: How help spells what it names as Python does.
-_FLAGS = {**{name: _flag(name) for name in names_of(ConvertOptions)}, "output_dir": "OUTPUT_DIR"}
+_FLAGS = {name: _flag(name) for name in (*names_of(ConvertOptions), *_CACHE)}
+_FLAGS["output_dir"] = "OUTPUT_DIR"
 
 
 def _type_of(item: dataclasses.Field[Any]) -> Any:

@@ -99,8 +99,7 @@ quiet_option = click.option(
     is_eager=True,  # before the callbacks of other options ask for it
     expose_value=False,
     callback=_be_quiet,
-    help="Print only errors: no result, no warnings, no bar. The output of --json or --csv is "
-    "still printed.",
+    help="Print only errors: no result as text, no warnings, no bar.",
 )
 
 

@@ -61,13 +61,13 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
     "--part",
     metavar="K/N",
     callback=_part,
-    help="Part K of N, counted from 1. Default: 1/1.",
+    help="Part K of N, with K counted from 1. Default: 1/1.",
 )
 @click.option(
     "--part-index",
     metavar="K/N",
     callback=_part,
-    help="The same, counted from 0, as Kubernetes and SLURM arrays number their tasks.",
+    help="As --part, with K counted from 0, as in Kubernetes and SLURM arrays.",
 )
 @option_of("num_threads")
 @option_of("progress")
@@ -83,7 +83,7 @@ def work(directory: str, part: Any, part_index: Any, as_json: bool, **options: A
 @click.command(
     help="""Make what `work` wrote into DIRECTORY one dataset, once all parts are done.
 
-    If parts are missing, it names them and changes nothing.""",
+    If parts are missing, lists them and changes nothing.""",
     epilog="Example: tfrecorder commit out",
 )
 @click.argument("directory")

@@ -17,9 +17,13 @@ from tfrecorder.loading.options import BenchmarkOptions, benchmark_options
 if TYPE_CHECKING:
     from tfrecorder.reading.dataset import StoredDataset
 
+split_option = click.option(
+    "--split", default="TRAIN", show_default=True, metavar="SPLIT", help="The split to read."
+)
+
 
 @click.command(
-    help="""Show what the dataset in DIRECTORY holds, and check its shards by name and size.
+    help="""Show what the dataset in DIRECTORY contains, and check its shards by name and size.
 
     It shows splits, shards, records, bytes, classes with their counts, columns with their
     statistics, image sizes and formats, rejects by reason, and the options of the conversion.
@@ -51,7 +55,7 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
     epilog="Example: tfrecorder benchmark out --batch-size 64 --image-size 224 --step-ms 50",
 )
 @click.argument("directory")
-@click.option("--split", default="TRAIN", show_default=True, help="The split to read.")
+@split_option
 @options_of(BenchmarkOptions)
 @cache_options
 @key_options
@@ -71,12 +75,11 @@ def benchmark(directory: str, split: str, **options: Any) -> None:
 @click.command(
     help="""Show what the folder of a local cache keeps of each dataset in a bucket.
 
-    FOLDER is what was given as `local_cache` to a reader. With --clear, what no process uses is
-    removed.""",
+    FOLDER is the `local_cache` of a reader, or --local-cache of `tfrecorder benchmark`.""",
     epilog="Example: tfrecorder cache /mnt/ssd/cache",
 )
 @click.argument("folder")
-@click.option("--clear", is_flag=True, help="Remove everything that no process uses.")
+@click.option("--clear", is_flag=True, help="Remove everything that no process uses now.")
 @json_option
 def cache(folder: str, clear: bool, as_json: bool) -> None:
     from tfrecorder.storage.cache_folder import CacheFolder

@@ -43,7 +43,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     Each batch becomes a new generation of the dataset, which is created if it does not
     exist. Repeat the command to continue where the last one ended, even after a crash: each
     image becomes exactly one record or one reject. The schema, the classes, the shares of the
-    splits and all else that decides what the records hold stay as they are in the dataset.
+    splits and all else that decides what the records contain stay as they are in the dataset.
 
     SOURCE is a folder that images arrive in, laid out as for convert; or
     kafka://HOST:PORT/TOPIC.""",
@@ -58,7 +58,7 @@ def _ended_by_sigterm() -> Iterator[None]:
     metavar="NAME=VALUE",
     multiple=True,
     callback=pairs,
-    help="For a folder, settle: how many seconds a file must stay unchanged before it counts. For "
+    help="Of a folder, settle=SECONDS: how long a file must stay unchanged before it is read. Of "
     "Kafka, see docs/stream-kafka.md. Repeatable.",
 )
 @options_of(ConvertOptions, without=NOT_STREAMED, shared=True)

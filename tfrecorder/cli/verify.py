@@ -15,21 +15,23 @@ from tfrecorder.format.csv_cells import csv_of
 @click.command(
     help="""Check every byte of the dataset in DIRECTORY; change nothing.
 
-    Every file must have the size and CRC32C that were written: shards, indexes, lists of rejects
-    and suspects, the plan, the files of the commit. In a damaged shard, the records with wrong
-    checksums are named. In a bucket, the CRC32Cs that it keeps are compared, and nothing is
-    downloaded. The exit code is 0 only if all is well.""",
+    Every file must have the size and CRC32C that were written: shards, indexes, tables, lists of
+    rejects and suspects, the files of the commit. Of a damaged shard, the records with wrong
+    checksums are listed. In Google Cloud Storage, the CRC32Cs that the bucket keeps are compared,
+    and only damaged shards are downloaded. The exit code is 0 only if all is well.""",
     epilog="Example: tfrecorder verify out --decode",
 )
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
 @click.option(
-    "--sources", is_flag=True, help="Also list source files that changed or vanished since."
+    "--sources",
+    is_flag=True,
+    help="Also list source files that changed or vanished since they were read.",
 )
 @click.option(
     "--absent",
     metavar="FILE",
-    help="A text file with one image uri per line: prove that no file names any of them.",
+    help="A text file with one image uri per line: check that no file of the dataset contains any.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print all faults as CSV.")
 @json_option
@@ -65,8 +67,8 @@ def verify(
 @click.command(
     help="""Rewrite the missing and damaged files of the dataset in DIRECTORY.
 
-    Each gets the bytes that it had, from the staged plan and the sources. If a source has
-    changed since, its shard is named and left as it is.""",
+    Each gets the bytes that it had, from the tables of the shards and the source images. A shard
+    whose sources have changed since is listed, and left as it is.""",
     epilog="Example: tfrecorder repair out",
 )
 @click.argument("directory")

@@ -34,6 +34,7 @@ from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_f
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, summary_of
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
+from tfrecorder.inspection.near_copies import OF_COPIES
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
@@ -143,6 +144,9 @@ def _rows(
     dataset, newest, options, _ = opened(where, given, dry_run)
     say("reading the table")
     table = fit_texts(read_source(source, options), dataset.fields)
+    if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
+        others = tuple(name for name in table.left_out if name not in OF_COPIES)
+        table = dataclasses.replace(table, left_out=others)
     stored, marks = stored_rows(where, newest), None
     rows, out = len(table.frame), pd.Index([])
 

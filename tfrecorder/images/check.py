@@ -68,7 +68,7 @@ def check_image(
         check: how much to check of a JPEG or PNG; other formats are always decoded in full.
             "decode": TensorFlow will decode it; a decoder's complaint makes it suspect.
             "strict": the same, but a suspect is rejected.
-            "header": only the size and format.
+            "header": only the headers: format, size, channels, the number of a JPEG's scans.
         max_pixels: the largest height times width; a larger image is refused before decoding.
         room: `room(size)` is held while that many bytes of pixels are in memory, so that
             several threads can share what there is.

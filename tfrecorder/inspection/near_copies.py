@@ -53,8 +53,8 @@ def duplicates(
         A row for each image of a group of copies, the largest groups first: `group` from 0, then
         `split`, `image_uri`, `label` and the other columns of the dataset, `row`, the number of its
         row in the source, and `distance`: in how many of 63 bits its looks differ from the first
-        image of its group.  `tfrecorder.remove` takes some of these rows, and `tfrecorder.update`
-        if you changed them.
+        image of its group.  Columns of the dataset with these three names are left out.
+        `tfrecorder.remove` takes some of these rows, and `tfrecorder.update` if you changed them.
 
     Raises:
         DatasetError: it was not written by this package, or a record is damaged.
@@ -75,9 +75,13 @@ def duplicates(
         table = table_of(stored, str(split)).iloc[rows["number"]]
         frames.append(table.set_axis(rows.index))
     table = pd.concat(frames or [table_of(stored, next(iter(stored.splits))).iloc[:0]])
+    table = table.drop(columns=[name for name in OF_COPIES if name in table])
     table.insert(0, "group", copies["group"])
     return table.assign(row=copies["row"], distance=copies["distance"]).sort_index()
 
+
+#: The columns of `duplicates` that are not those of the dataset.
+OF_COPIES = ("group", "row", "distance")
 
 #: What `NearCopies` says of each record, beside its group.
 _COPIES = ("split", "number", "row", "content")

@@ -147,13 +147,14 @@ class BenchmarkOptions(Options):
     seconds: float = option(
         10.0,
         above_zero,
-        "Seconds to measure, above 0, after ten batches or two seconds.",
+        "Seconds to measure, above 0, after ten batches or two seconds to warm up.",
+        metavar="SECONDS",
     )
     step_ms: float | None = option(
         None,
         above_zero,
-        "Simulate a training step of this many milliseconds, above 0: shows what share of the time "
-        "an accelerator would wait. Default: take batches as fast as they come.",
+        "Simulate a training step of this many milliseconds, above 0. It shows what share of the "
+        "time an accelerator would wait. Default: take batches as fast as they come.",
         metavar="MS",
     )
 

@@ -15,8 +15,8 @@ class Readmission(Options):
 
     readmit: bool = option(
         False,
-        help="Let rows in again whose images were removed from the dataset, by their places or "
-        "their bytes. Default: they stay out, and are counted.",
+        help="Also add rows whose images, by place or bytes, were removed from the dataset before. "
+        "Default: skip and count them.",
     )
 
 
@@ -27,8 +27,8 @@ class NewClasses(Options):
     new_classes: str = option(
         "warn",
         OneOf("warn", "refuse", "allow"),
-        "Classes that the dataset does not have. warn: name them, and which look like one that it "
-        "has; refuse: an error; allow: add them.",
+        "What to do with classes that the dataset does not have. warn: add them, and name those "
+        "that look like one it has; refuse: raise an error; allow: add them.",
     )
 
     def severe(self, warnings: str | tuple[str, ...]) -> str | tuple[str, ...]:
@@ -49,7 +49,8 @@ class UpdateOptions(NewClasses, Readmission):
     missing: str = option(
         "keep",
         OneOf("keep", "remove"),
-        "Rows of the dataset that the table does not have. keep: they stay; remove: they go.",
+        "What to do with rows of the dataset that the source does not have. keep: nothing; remove: "
+        "remove their records.",
     )
     reread: bool = option(
         False,
@@ -68,8 +69,8 @@ class AppendOptions(NewClasses, Readmission):
     duplicates: str = option(
         "name",
         OneOf("name", "content", "keep"),
-        "Rows whose images are already in the dataset. name: skip those of the same place, warn of "
-        "the same bytes under another name; content: skip both; keep: add all.",
+        "What to do with rows whose images are already in the dataset. name: skip those of the "
+        "same place, warn of the same bytes under another name; content: skip both; keep: add all.",
     )
     retry_rejects: bool = option(
         False,

@@ -51,15 +51,16 @@ class ConvertOptions(Options):
         values.check_columns,
         "Which of the source's columns to use as split, image_uri or label.",
         content=True,
-        metavar="NAME=OURS",
+        metavar="NAME=image_uri|split|label",
         shell="rename the columns, as in `frame.rename(columns={'path': 'image_uri'})`, or name "
         "them in a `schema`",
     )
     schema: Schema | None = option(
         None,
         values.check_schema,
-        "What each column holds: a tfrecorder.schema.Schema, or the path of a YAML or JSON file; "
-        "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label.",
+        "What each column contains: a YAML or JSON file, or in Python a tfrecorder.schema.Schema. "
+        "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label, "
+        "and the boxes, masks and lists of labels that the source shows.",
         content=True,
         metavar="FILE",
         normal=as_schema,
@@ -126,7 +127,7 @@ class ConvertOptions(Options):
     )
     stratify: bool = option(
         False,
-        help="Apply these shares to the rows of each label, not to all rows together.",
+        help="Keep the shares of the splits within each label, not only over all rows.",
         content=True,
     )
     split_by: str | None = option(
@@ -147,7 +148,7 @@ class ConvertOptions(Options):
     )
     group_copies: bool = option(
         False,
-        help="Give near copies of an image one split, if they come without one. Each image is "
+        help="Put near copies of an image into one split, as far as rows state none. Each image is "
         "opened before anything is written, and once more to write it.",
         content=True,
     )
@@ -155,7 +156,8 @@ class ConvertOptions(Options):
         "decode",
         OneOf(*CHECKS),
         "How to check each image. decode: accept only what decodes, so training never fails on it; "
-        "strict: also refuse what decodes with a warning; header: check only size and format.",
+        "strict: also reject what decodes with a warning; header: read only the headers of JPEG "
+        "and PNG (format, size, channels, number of a JPEG's scans).",
         content=True,
     )
     max_pixels: int = option(
@@ -236,8 +238,8 @@ class ConvertOptions(Options):
     warnings: str | tuple[str, ...] = option(
         "show",
         values.check_warnings,
-        "What validation's warnings do. show: they are counted, and the conversion goes on; error: "
-        "they are errors; or the codes of those that are.",
+        "What to do about warnings of the validation. show: count them and go on; error: take all "
+        "of them for errors; or a list of the codes to take for errors.",
         metavar="show|error|CODE,...",
         normal=values.texts,
     )
@@ -245,8 +247,8 @@ class ConvertOptions(Options):
         False,
         OneOf(False, True, "all"),
         "Replace a dataset that tfrecorder wrote there before, once the new one is complete. all: "
-        "also one that rows were appended or streamed to, which this source may not hold; and what "
-        "was removed from it may come in again.",
+        "even if rows were appended or streamed to it, which the source may not have; rows that "
+        "were removed from it may come back.",
     )
     private_hosts: bool = option(
         False,
@@ -256,7 +258,7 @@ class ConvertOptions(Options):
         None,
         values.check_runner,
         f"The Beam runner: {', '.join(RUNNERS)}, in any case, or the dotted path of a class. "
-        "Default: the DirectRunner, or without Apache Beam this process.",
+        "Default: the DirectRunner; without Apache Beam, this process.",
         metavar="NAME",
         normal=canonical_runner,
     )

@@ -25,15 +25,16 @@ class PreviewOptions(RecordOptions):
         Whole(1),
         "How many random records of each split to decode, at most.",
     )
-    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many of these the contact sheet shows.")
+    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many records of each split to show.")
     seconds: float = option(
         60.0,
         check_seconds,
         "Seconds, from 0, that the search for duplicates may take. It compares all records by a "
         "hash of the image's bytes, then those that may be near copies; if time runs out, the page "
         "says how many it compared.",
+        metavar="SECONDS",
     )
-    seed: int = option(0, Whole(0), "Seed that chooses records.")
+    seed: int = option(0, Whole(0), "Seed of the choice of records.")
     progress: bool | None = option(
-        None, flag_or_none, "Show a progress bar. Default: only in a terminal."
+        None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
     )

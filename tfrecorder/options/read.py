@@ -124,13 +124,19 @@ class RecordOptions(Options):
     """
 
     at: int | None = option(
-        None, Whole(0), "For a dataset that grew: the last generation to read. Default: the newest."
+        None, Whole(0), "The last generation of the dataset to read. Default: the newest."
     )
     image: str | None = option(
-        None, text, "In other tools' records: the image's key. Default: a usual one.", metavar="KEY"
+        None,
+        text,
+        "Key of the image, in records of other tools. Default: by their metadata or usual names.",
+        metavar="KEY",
     )
     label: str | None = option(
-        None, text, "In other tools' records: the label's key. Default: a usual one.", metavar="KEY"
+        None,
+        text,
+        "Key of the label, in records of other tools. Default: by their metadata or usual names.",
+        metavar="KEY",
     )
 
     @property
@@ -233,8 +239,8 @@ class ReadOptions(RecordOptions):
     local_cache: str | None = option(
         None,
         _check_folder,
-        "A folder on a local disk that keeps what is read from a bucket: for the next epochs and "
-        "runs, and for other processes that give it too. Default: nothing is kept.",
+        "A folder on a local disk that keeps what is read from a bucket. It serves the next epochs "
+        "and runs, and other processes with the same folder. Default: nothing is kept.",
         normal=path_text,
         metavar="FOLDER",
     )

@@ -22,13 +22,14 @@ class StreamOptions(Readmission):
         60.0,
         seconds,
         "Write a batch once its first row is this many seconds old, from 0.",
+        metavar="SECONDS",
         normal=float,
     )
     spool_size: int | str = option(
         "1GiB",
         Size((1, "1 byte"), "1GiB"),
-        "Write a batch once its images take this much space in `output_dir` (for messages that "
-        "hold bytes).",
+        "Write a batch once its images take this much space in `output_dir` (only for sources "
+        "whose rows contain images).",
         metavar="SIZE",
     )
     until_idle: float | None = option(

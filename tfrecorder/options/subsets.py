@@ -48,7 +48,7 @@ NOT_STREAMED = {
     **dict.fromkeys(("runner", "runner_options", "wait"), _OF_MANY),
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
-    "base": "a stream resolves relative uris from the current folder; give absolute ones",
+    "base": "relative uris start at the current folder, or where the source says; leave it out",
     "group_copies": "a stream does not know its later images; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or give another directory",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",

@@ -105,9 +105,10 @@ class ConversionResult(Summary, SplitSums, Report):
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
-        near_copies: how many images of a conversion or an append likely have near copies, which
-            `tfrecorder.duplicates` compares; near_leaks: those with copies in several splits.  None
-            in a dataset of more than 10,000,000 rows.
+        copies: how many images of a conversion or an append likely have copies, byte for byte or
+            nearly, which `tfrecorder.duplicates` compares; leaks: those with copies in several
+            splits.  None in a dataset of more than 10,000,000 rows; leaks also with `group_copies`,
+            where a warning counts the copies that the source states in several.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -129,8 +130,8 @@ class ConversionResult(Summary, SplitSums, Report):
     generation: int = 0
     origins: dict[str, int] = field(default_factory=dict)
     updates: int = 0
-    near_copies: int | None = field(default=0, compare=False)
-    near_leaks: int | None = field(default=0, compare=False)
+    copies: int | None = field(default=0, compare=False)
+    leaks: int | None = field(default=0, compare=False)
     name: str | None = None
     version: str | None = None
 
@@ -214,14 +215,12 @@ class ConversionResult(Summary, SplitSums, Report):
                 "pixels as they are stored; `apply_exif=True` turns them"
             )
         where = command("duplicates", self.output_dir)
-        if self.near_copies:
-            images = counted(self.near_copies, "image likely has", "images likely have")
-            notes.append(
-                f"near copies: {images} some, {self.near_leaks:,} across splits; `{where}` "
-                "compares them"
-            )
-        elif self.near_copies is None:
-            notes.append(f"near copies: not counted among so many images; `{where}` finds them")
+        if self.copies:
+            images = counted(self.copies, "image likely has", "images likely have")
+            across = "" if self.leaks is None else f", {self.leaks:,} across splits"
+            notes.append(f"copies: {images} some{across}; `{where}` compares them")
+        elif self.copies is None:
+            notes.append(f"copies: not counted among so many images; `{where}` finds them")
         notes += [f"{what}: {words}" for what, words in reduced_in_words(self.reduced).items()]
         if skipped := passed_over_words(self.passed_over):
             notes.append(skipped)
@@ -265,6 +264,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         rows, copies = rows_of(newest.manifest), (None, None)
         if rows <= MOST_COMPARED:
             copies = likely_copies(output_dir, newest, image, rows - plan.source_rows)
+        if plan.options.get("group_copies"):  # images were compared, of which this is a guess
+            copies = copies[0], None
     return ConversionResult(
         output_dir=output_dir,
         splits=_splits(done),
@@ -278,8 +279,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         generation=newest.number,
         origins=history["origins"],
         updates=history["updates"],
-        near_copies=copies[0],
-        near_leaks=copies[1],
+        copies=copies[0],
+        leaks=copies[1],
         name=plan.options.get("name"),
         version=plan.options.get("version"),
         **summary.said,
