@@ -90,7 +90,7 @@ def test_every_option_of_a_conversion_is_one_of_the_command(
 ) -> None:
     given: dict[str, ConvertOptions] = {}
 
-    def take(source: str, output_dir: str, **options: object) -> str:
+    def take(source: str, output_dir: str, dry_run: bool, **options: object) -> str:
         given["options"] = ConvertOptions.of(options)
         return ""
 
