@@ -201,7 +201,7 @@ def shorten_pauses(monkeypatch: pytest.MonkeyPatch, share: float = 0.004) -> Non
     set_patience(monkeypatch, **pauses)
 
 
-def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
+def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.2) -> None:
     """Give up after so many seconds in this process, for what fails in the end."""
     set_patience(monkeypatch, seconds=seconds)
     shorten_pauses(monkeypatch, seconds / 120)
@@ -325,13 +325,16 @@ def press_ctrl_c(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-def end_by_ctrl_c(process: subprocess.Popen[str]) -> str:
+def end_by_ctrl_c(process: subprocess.Popen[str], seconds: float = 20) -> str:
     """What a process says on its standard error whose user presses Ctrl-C until it ends.
 
     Python drops the interrupt that comes while a finalizer runs; then people press again.
+
+    Args:
+        seconds: within which it ends that was heard.
     """
     for _ in range(3):
         press_ctrl_c(process)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=20)[1]
+            return process.communicate(timeout=seconds)[1]
     raise AssertionError("Ctrl-C was pressed three times, and it goes on")
