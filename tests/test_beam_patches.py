@@ -86,7 +86,7 @@ def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
     assert not sampler.finished  # forgotten
     beam_patches.stop_sampler()
     assert sampler.finished
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     beam_patches.stop_sampler()
 

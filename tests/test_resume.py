@@ -92,7 +92,7 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     assert len(words.splitlines()) < 25  # what the call itself went through, nothing of Beam
     assert "Run the same conversion again to continue" in words
     assert shards_are_whole(whole)
-    psutil.wait_procs(children, timeout=5)
+    psutil.wait_procs(children, timeout=60)
     assert not [child for child in children if child.is_running()]
     resume()
     assert public_files("out") == whole
@@ -110,7 +110,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     children = workers()
     words = end_by_ctrl_c(process)
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
-    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert not psutil.wait_procs(children, timeout=60)[1]
     assert resume().records == ROWS
 
 
