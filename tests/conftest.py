@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import CSV, photo_frame
+from support import CSV, convert_without_beam, photo_frame
 
 import tfrecorder
 
@@ -47,7 +47,7 @@ def _without_beam(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     On Beam run those marked `beam`, slow ones, shared fixtures, and what is a process of its own.
     """
     if not any(map(request.node.get_closest_marker, ("beam", "slow"))):
-        monkeypatch.setattr("tfrecorder.runners.run.is_installed", lambda package: False)
+        convert_without_beam(monkeypatch)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What several test files share: photographs, reading back without TensorFlow, the command line.
 
 The inner law: it reaches into the package for all of them, for TFRecord framing, cells of a CSV,
-the command and its options, and the patience with a service that does not answer.
+the command and its options, the patience with a service that does not answer, and what converts.
 """
 
 from __future__ import annotations
@@ -159,6 +159,11 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     """Wait for services in another way in this process: fields of `Patience`."""
     changed = dataclasses.replace(patience(), **values)
     monkeypatch.setattr("tfrecorder.storage.retry._PATIENCE", changed)
+
+
+def convert_without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convert as where Beam is not installed in this process, unless a runner is named."""
+    monkeypatch.setattr("tfrecorder.runners.run.is_installed", lambda package: False)
 
 
 def limit_web_files(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
