@@ -194,7 +194,13 @@ LATE: list[tuple[Callable[[str], object], str]] = [
 
 
 @pytest.mark.parametrize("appends", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize(("late", "upload"), LATE, ids=[name for _, name in LATE])
+@pytest.mark.parametrize(
+    ("late", "upload"),
+    [
+        pytest.param(*one, id=one[1], marks=[pytest.mark.slow] * (number % 2))
+        for number, one in enumerate(LATE)
+    ],
+)
 def test_who_wakes_up_after_undo_changes_nothing(
     late: Callable[[str], object], upload: str, appends: bool
 ) -> None:
