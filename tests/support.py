@@ -1,7 +1,7 @@
 """What several test files share: photographs, reading back without TensorFlow, the command line.
 
 The inner law: it reaches into the package for all of them, for TFRecord framing, cells of a CSV,
-the command and its options, and the patience with a service that does not answer.
+the command and its options, the patience with a service that does not answer, and what converts.
 """
 
 from __future__ import annotations
@@ -161,6 +161,11 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     monkeypatch.setattr("tfrecorder.storage.retry._PATIENCE", changed)
 
 
+def convert_without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convert as where Beam is not installed in this process, unless a runner is named."""
+    monkeypatch.setattr("tfrecorder.runners.run.is_installed", lambda package: False)
+
+
 def limit_web_files(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Take no larger file from the web."""
     monkeypatch.setattr("tfrecorder.storage.web_store.MAX_FILE_BYTES", size)
@@ -201,7 +206,7 @@ def shorten_pauses(monkeypatch: pytest.MonkeyPatch, share: float = 0.004) -> Non
     set_patience(monkeypatch, **pauses)
 
 
-def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.5) -> None:
+def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.2) -> None:
     """Give up after so many seconds in this process, for what fails in the end."""
     set_patience(monkeypatch, seconds=seconds)
     shorten_pauses(monkeypatch, seconds / 120)
@@ -323,13 +328,16 @@ def press_ctrl_c(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-def end_by_ctrl_c(process: subprocess.Popen[str]) -> str:
+def end_by_ctrl_c(process: subprocess.Popen[str], seconds: float = 20) -> str:
     """What a process says on its standard error whose user presses Ctrl-C until it ends.
 
     Python drops the interrupt that comes while a finalizer runs; then people press again.
+
+    Args:
+        seconds: within which it ends that was heard.
     """
     for _ in range(3):
         press_ctrl_c(process)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=20)[1]
+            return process.communicate(timeout=seconds)[1]
     raise AssertionError("Ctrl-C was pressed three times, and it goes on")

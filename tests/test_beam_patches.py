@@ -20,6 +20,8 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners import beam_patches
 from tfrecorder.runners.beam_options import beam_flags
 
+pytestmark = pytest.mark.beam
+
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
 
 
@@ -84,7 +86,7 @@ def test_a_thread_that_beam_forgets_on_ctrl_c_is_ended() -> None:
     assert not sampler.finished  # forgotten
     beam_patches.stop_sampler()
     assert sampler.finished
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     beam_patches.stop_sampler()
 

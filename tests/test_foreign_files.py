@@ -146,7 +146,9 @@ except tfrecorder.errors.DatasetError as error:
 
 
 @pytest.mark.parametrize("really", [True, False], ids=["a bomb", "a lie"])
-@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, pytest.param(zlib.compress, marks=pytest.mark.slow)]
+)
 def test_a_small_compressed_file_takes_little_memory(
     tmp_path: Path, pack: Callable[[bytes, int], bytes], really: bool
 ) -> None:

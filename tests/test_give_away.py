@@ -166,7 +166,7 @@ def failing_after(
             yield caught
 
 
-@pytest.mark.parametrize("has_card", [False, True])
+@pytest.mark.parametrize("has_card", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("writes", range(5))
 def test_a_card_that_was_interrupted_anywhere_is_written_again(
     has_card: bool, writes: int, photos: pd.DataFrame

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from kind_cases import EVERY_KIND, convert, every_kind
 from object_cases import in_pixels
 from reading_cases import assert_alike, convert_photos, damaged
+from support import wait_for
 from torture.trainings import IDS, Run, finish
 
 import tfrecorder
@@ -242,11 +242,7 @@ def test_leaving_the_loop_ends_its_threads(out: str) -> None:
     for _ in batches(out, "TRAIN", batch_size=2, image_size=30, num_threads=3):
         assert _threads() == 3
         break
-    for _ in range(100):
-        if not _threads():
-            break
-        time.sleep(0.01)
-    assert _threads() == 0
+    wait_for(lambda: _threads() == 0)
 
 
 @pytest.mark.slow

@@ -224,7 +224,7 @@ def test_a_kill_at_any_moment_leaves_a_valid_cache(
         time.sleep(draw.uniform(0, 0.3))
         for process in processes:
             os.kill(process.pid, signal.SIGKILL)
-            process.join(10)
+            process.join(60)
             assert process.exitcode == -signal.SIGKILL
         check_kept(dataset)
     begun = time.monotonic()

@@ -56,7 +56,7 @@ def test_workers_end_with_a_launcher_that_is_killed() -> None:
     assert len(workers) == 2
     process.kill()
     process.wait()
-    assert not psutil.wait_procs(workers, timeout=5)[1]
+    assert not psutil.wait_procs(workers, timeout=60)[1]
 
 
 @pytest.mark.slow

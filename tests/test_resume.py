@@ -30,6 +30,8 @@ import tfrecorder
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.output.result import ConversionResult
 
+pytestmark = pytest.mark.beam
+
 ROWS, SHARDS = 6000, 12
 
 #: A conversion in its own process, long enough to be stopped in the middle.
@@ -83,17 +85,14 @@ def test_ctrl_c_stops_at_once_and_says_how_to_go_on(whole, options: dict[str, in
     process = start(CONVERT % options)
     wait_for(lambda: done_shards("out") >= 1)
     children = psutil.Process(process.pid).children(recursive=True)
-    began = time.monotonic()
-    press_ctrl_c(process)
-    _, words = process.communicate(timeout=60)
     # On a quiet machine it is over in one second; a busy one takes several to end the processes.
-    assert time.monotonic() - began < 10
+    words = end_by_ctrl_c(process, seconds=10)
     assert process.returncode != 0
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
     assert len(words.splitlines()) < 25  # what the call itself went through, nothing of Beam
     assert "Run the same conversion again to continue" in words
     assert shards_are_whole(whole)
-    psutil.wait_procs(children, timeout=5)
+    psutil.wait_procs(children, timeout=60)
     assert not [child for child in children if child.is_running()]
     resume()
     assert public_files("out") == whole
@@ -111,7 +110,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     children = workers()
     words = end_by_ctrl_c(process)
     assert words.splitlines()[-1].startswith("KeyboardInterrupt: Interrupted: no partial file")
-    assert not psutil.wait_procs(children, timeout=5)[1]
+    assert not psutil.wait_procs(children, timeout=60)[1]
     assert resume().records == ROWS
 
 

@@ -98,6 +98,7 @@ def answering(answer: bytes) -> Iterator[str]:
 
     def serve() -> None:
         connection = listening.accept()[0]
+        listening.close()  # who asks again is refused, and need not wait
         with connection:
             connection.recv(65536)
             connection.sendall(answer)

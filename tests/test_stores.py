@@ -626,7 +626,7 @@ def test_retries_are_counted(place: str, fail: Fail, monkeypatch: pytest.MonkeyP
     fail(times=3)
     assert storage.read_bytes(f"{place}/a/b", lambda: retries.append(None)) == b"a/b"
     assert len(retries) == 3
-    shorten_patience(monkeypatch)
+    shorten_patience(monkeypatch, 0.5)
     fail()
     with pytest.raises(UnreachableError):
         storage.read_bytes(f"{place}/a/b", lambda: retries.append(None))

@@ -212,6 +212,7 @@ def test_the_methods_of_a_frame_show_the_options_of_the_functions() -> None:
     assert "num_shards: " in inspect.getdoc(accessor.to_tfrecord)
 
 
+@pytest.mark.slow
 def test_a_notebook_completes_the_options() -> None:
     from IPython.core.completer import provisionalcompleter
     from IPython.core.interactiveshell import InteractiveShell

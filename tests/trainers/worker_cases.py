@@ -32,7 +32,7 @@ from tfrecorder.torch import batches
 pytest_plugins = ["gcs.fixtures"]
 
 OUT = os.environ["TFRECORDER_DATASET"]
-EXAMPLES = int(os.environ.get("TFRECORDER_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("TFRECORDER_EXAMPLES", "12"))
 
 
 @pytest.fixture(autouse=True)
