@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import CSV, convert_without_beam, photo_frame
+from support import CSV, photo_frame
 
 import tfrecorder
 
@@ -44,16 +44,6 @@ def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is synced in this process, in which no test cuts the power: a disk is slow at it."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
-@pytest.fixture(autouse=True)
-def _without_beam(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quick tests convert as where Beam is not installed, if they name no runner: 0.1 s less.
-
-    On Beam run those marked `beam`, slow ones, shared fixtures, and what is a process of its own.
-    """
-    if not any(map(request.node.get_closest_marker, ("beam", "slow"))):
-        convert_without_beam(monkeypatch)
 
 
 @pytest.fixture

@@ -161,11 +161,6 @@ def set_patience(monkeypatch: pytest.MonkeyPatch, **values: float) -> None:
     monkeypatch.setattr("tfrecorder.storage.retry._PATIENCE", changed)
 
 
-def convert_without_beam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Convert as where Beam is not installed in this process, unless a runner is named."""
-    monkeypatch.setattr("tfrecorder.runners.run.is_installed", lambda package: False)
-
-
 def limit_web_files(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Take no larger file from the web."""
     monkeypatch.setattr("tfrecorder.storage.web_store.MAX_FILE_BYTES", size)

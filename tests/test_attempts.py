@@ -48,8 +48,6 @@ from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.shards import Pool, write_shard
 from tfrecorder.writing.worker import Task
 
-pytestmark = pytest.mark.beam
-
 pytest_plugins = ["gcs.fixtures"]
 
 

@@ -20,8 +20,6 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners import beam_patches
 from tfrecorder.runners.beam_options import beam_flags
 
-pytestmark = pytest.mark.beam
-
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
 
 

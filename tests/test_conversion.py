@@ -33,8 +33,6 @@ import tfrecorder
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.output.result import ConversionResult
 
-pytestmark = pytest.mark.beam
-
 
 def convert(source: Any, out: Any = "out", **options: Any) -> ConversionResult:
     return tfrecorder.convert(source, out, **options)

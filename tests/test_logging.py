@@ -13,8 +13,6 @@ from support import CSV, run
 import tfrecorder
 from tfrecorder.errors import RejectedError
 
-pytestmark = pytest.mark.beam
-
 
 def configuration() -> dict[str, object]:
     """What a user may have set: of the root logger, and of all that exist."""

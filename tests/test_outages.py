@@ -45,8 +45,6 @@ from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.plan.make_plan import sample_rows
 from tfrecorder.plan.preflight import OPENED_ROWS
 
-pytestmark = pytest.mark.beam
-
 pytest_plugins = ["gcs.fixtures"]
 
 OUT = "gs://bkt/out"

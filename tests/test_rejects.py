@@ -18,8 +18,6 @@ from support import PHOTOS, error_of, filenames, photo_frame, public_files, reco
 import tfrecorder
 from tfrecorder.errors import ImagesUnreachableError, RejectedError
 
-pytestmark = pytest.mark.beam
-
 GOOD = PHOTOS[0].read_bytes()
 
 #: The stage and reason for which each of the images that `make_bad_images` makes is rejected.

@@ -30,8 +30,6 @@ import tfrecorder
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.output.result import ConversionResult
 
-pytestmark = pytest.mark.beam
-
 ROWS, SHARDS = 6000, 12
 
 #: A conversion in its own process, long enough to be stopped in the middle.

@@ -15,8 +15,6 @@ import tfrecorder
 from tfrecorder.errors import OptionError, OutputError, RunnerError
 from tfrecorder.options.convert import ConvertOptions
 
-pytestmark = pytest.mark.beam
-
 
 def refusal_of(**options: object) -> str:
     """The words with which a conversion is refused; nothing may be written by then."""
