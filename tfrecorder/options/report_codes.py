@@ -39,7 +39,8 @@ REMEDIES = {
         "correct or drop one.",
         "no_strata": "Leave `stratify=True` out, or give each row one label.",
         "other_columns": "Give the columns of the dataset, of the same kinds.",
-        "unusable_image": "Fix or drop the image; a conversion would list it as a reject.",
+        "unusable_image": "Fix or drop the image; a conversion lists it as a reject, or stops if "
+        "most cannot be read. Relative paths start at `base=…`.",
         "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
         "bad_annotation": "Correct the file of annotations, or drop the object from it.",
     },
