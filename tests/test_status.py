@@ -151,7 +151,7 @@ def test_where_no_conversion_was_begun_is_one_clear_error(where: str, says: str)
 @pytest.mark.parametrize("of", ["info", "load", "status", "undo", "verify", "repair"])
 def test_a_conversion_that_wrote_nothing_is_not_under_way(of: str) -> None:
     error_of(ImagesUnreachableError, pd.DataFrame({"image_uri": ["nowhere.jpg"]}))
-    with pytest.raises(DatasetError, match="out: no conversion .* or it has written nothing"):
+    with pytest.raises(DatasetError, match=r"out: no conversion .* or it has written nothing"):
         getattr(tfrecorder, of)("out")
 
 
