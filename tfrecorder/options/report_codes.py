@@ -14,8 +14,7 @@ REMEDIES = {
     ERROR: {
         "missing_column": "Rename the column: `frame.rename(columns={{'{value}': '{column}'}})`. "
         "Or give a schema, which names the source's own columns and may do without an image "
-        "(`tfrecorder.infer_schema` and `tfrecorder schema` suggest one). If it is something "
-        "else, drop it.",
+        "(`tfrecorder.infer_schema` suggests one). If it is something else, drop it.",
         "empty_frame": "Give at least one row.",
         "null_uri": "Drop the row or give its image.",
         "null_label": "Label the row or drop it. For a dataset without labels, leave out the "
