@@ -50,7 +50,7 @@ from tfrecorder.reading.commits import commits
 from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
-from tfrecorder.schema.splits import SPLIT_TYPE, Division
+from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.report import ValidationReport
@@ -162,7 +162,11 @@ def _rows(
     checked, report, at, remade = compared(updating)
     removed = rows - len(table.frame) or len(out)
     new = checked.part((at < 0) & ~checked.frame.index.isin(out))
-    _say_splits_of_new(report, checked, new, options.division, table.groups)
+    # Rows that are there keep their splits.
+    open_rows, groups = new.unassigned, table.groups
+    assigned = describe_assigned(new.frame[SPLIT_COLUMN], open_rows, options.division, groups)
+    words = {f"splits: {checked.assigned}": f"splits: {assigned}" if assigned else ""}
+    report.notes = tuple(filter(None, (words.get(note, note) for note in report.notes)))
     moved, gone = _moved_and_gone(stored, checked, at, updating.missing == "remove")
     change, differing = changes_of(stored, checked, table.base, at, remade, options.transforms)
     files = np.zeros(len(change), bool)
@@ -216,19 +220,6 @@ def _rows(
         report=report,
         marks=marks,
     )
-
-
-def _say_splits_of_new(
-    report: ValidationReport,
-    checked: Checked,
-    new: Checked,
-    division: Division,
-    groups: pd.Series | None,
-) -> None:
-    """Let a report say which splits the new rows get: those that are there keep theirs."""
-    of_new = describe_assigned(new.frame[SPLIT_COLUMN], new.unassigned, division, groups)
-    notes = {f"splits: {checked.assigned}": f"splits: {of_new}" if of_new else ""}
-    report.notes = tuple(filter(None, (notes.get(note, note) for note in report.notes)))
 
 
 def _moved_and_gone(
