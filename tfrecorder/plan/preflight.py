@@ -38,6 +38,7 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
         faults = iter([*in_threads(_fault, every)])
     allowed = max(MISSING_SHARE, options.max_reject_fraction)
     for column, opened in zip(columns, uris, strict=True):
+        # Not strict: the faults of the next column follow.
         failed = [(uri, fault) for uri, fault in zip(opened, faults, strict=False) if fault]
         if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
             where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
