@@ -13,7 +13,7 @@ from PIL import Image
 
 import tfrecorder
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # no messages about the machine
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # fewer messages about the machine
 PHOTOS = Path(__file__).parent / "photos.csv"
 OUTPUT = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
 BATCH = 12

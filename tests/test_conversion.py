@@ -323,7 +323,11 @@ def test_a_directory_with_foreign_files_is_refused(frame, name: str, overwrite: 
 def test_a_foreign_file_beside_a_dataset_survives_overwrite(frame: pd.DataFrame) -> None:
     convert(frame, num_shards=2)
     Path("out/train-00077.tfrecord").write_text("mine")
-    assert "00077" in error_of(OutputError, frame, overwrite=True)
+    message = error_of(OutputError, frame, overwrite=True)
+    assert "00077" in message
+    assert message.endswith("; move it away.")  # append has no other directory to offer
+    with pytest.raises(OutputError, match=r"holds 'train-00077.tfrecord'.*; move it away\.$"):
+        tfrecorder.append(frame, "out")
     assert Path("out/train-00077.tfrecord").read_text() == "mine"
 
 
@@ -348,9 +352,8 @@ def test_a_read_only_output_is_one_clear_error(frame: pd.DataFrame, plain_user) 
     os.makedirs("locked")
     os.chmod("locked", 0o555)
     with plain_user():
-        assert "locked/out cannot be written: Permission denied" in error_of(
-            OutputError, frame, "locked/out"
-        )
+        message = error_of(OutputError, frame, "locked/out")
+    assert "locked/out cannot be written: Permission denied. Ask for the right" in message
 
 
 def test_the_output_may_lie_in_the_source_but_not_be_it() -> None:

@@ -71,7 +71,8 @@ _PYTHON = ("python", "setup")
 
 @pytest.fixture
 def _folder_of_a_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    """flowers.csv with its photographs, and the command on the PATH."""
+    """flowers.csv with its photographs, the samples of a clone, and the command on the PATH."""
+    os.symlink(SAMPLES, "samples")
     shutil.copy(SAMPLES / "photos.csv", "flowers.csv")
     shutil.copytree(SAMPLES / "photos", "photos")
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])

@@ -190,7 +190,8 @@ def test_a_disk_that_is_full_is_one_line_and_the_export_continues(
     error = OSError(28, "No space left on device")
     with failing_after(2 if to == "webdataset" else 20, error, OutputError) as caught:
         tfrecorder.export("out", "given", to=to, progress=False)
-    assert str(caught.value) == "given cannot be written: No space left on device."
+    kept = "Free space there and repeat the call; what is finished is kept."
+    assert str(caught.value) == f"given cannot be written: No space left on device. {kept}"
     assert not {"dataset.csv", "schema.yaml"} & {*os.listdir("given")}
     tfrecorder.export("out", "given", to=to, progress=False)
     tfrecorder.export("out", "whole", to=to, progress=False)

@@ -282,7 +282,7 @@ def test_a_split_without_records_and_classes_without_train() -> None:
     page = page_of(convert(rows))
     assert "TEST all 0 No records." in page.text
     text = sentences("out")
-    mended = "`tfrecorder.convert(…, stratify=True)` gives each split its share of every class."
+    mended = "A conversion with `stratify=True` gives each split its share of every class."
     assert f"Warning 1 class has no TRAIN record: 'b'. {mended}" in text
     assert f"Warning 1 class has no VALIDATION record: 'a'. {mended}" in text
     assert "no TEST record" not in text  # it has none at all

@@ -94,7 +94,7 @@ def test_each_kind_is_counted_with_its_remedy_and_none_is_suspect() -> None:
     page = tfrecorder.preview("out").page
     for text in (str(result), str(tfrecorder.info("out")), page):
         assert "4 images of several frames or pages, of which the first is stored" in text
-        assert "4 images with transparency" in text
+        assert "4 images with transparency, which is not read, as other images have none:" in text
         assert "2 images in CMYK" in text
         assert "4 images with a colour profile other than sRGB" in text
         assert len(re.findall("2 images of more than 8 bits", text)) == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from image_cases import photo, save
-from support import PHOTOS, error_of, filenames, photo_frame, public_files, records, rejects
+from support import PHOTOS, error_of, filenames, invoke, photo_frame, public_files, records, rejects
 
 import tfrecorder
 from tfrecorder.errors import ImagesUnreachableError, RejectedError
@@ -188,6 +188,33 @@ def test_an_unmounted_disk_stops_before_anything_is_staged(disk: Path) -> None:
     assert not list(Path("out").glob("_tfrecorder/plan*"))
     Path("away").rename("disk")
     assert tfrecorder.convert("images.csv", "out").records == 52
+
+
+@pytest.mark.parametrize(
+    ("uri", "says", "keeps_still"),
+    [
+        ("photos/{}", "Relative paths are taken from '{cwd}'; `base=…` names another folder.", "~"),
+        ("/nowhere/{}", "Is a disk not mounted?", "Relative paths"),
+        (" photos/{}", "Remove the blanks around paths, such as ' photos/", "mounted"),
+        ("photos/{} ", "Remove the blanks around paths, such as 'photos/", "mounted"),
+        ("~/photos/{}", "Write whole paths: in a table, ~ is not the home folder.", "mounted"),
+        ("http://127.0.0.1:9/{}", "Nothing was written.", "mounted"),
+    ],
+)
+def test_the_remedy_fits_the_uris_that_cannot_be_read(
+    uri: str, says: str, keeps_still: str
+) -> None:
+    frame = pd.DataFrame({"image_uri": [uri.format(f"{number}.jpg") for number in range(3)]})
+    message = error_of(ImagesUnreachableError, frame)
+    assert says.format(cwd=Path.cwd()) in message
+    assert keeps_still not in message
+    frame.to_csv("images.csv", index=False)
+    if "base" in says:
+        assert "; --base names another folder." in invoke("convert", "images.csv", "out").stderr
+        report = frame.tensorflow.validate(check_images=True)
+        assert "Relative paths start at `base=…`." in report.remedy[0]
+    else:
+        assert "base" not in message
 
 
 def test_an_unmounted_disk_does_not_cost_the_dataset_that_was_there(disk: Path) -> None:

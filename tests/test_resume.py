@@ -251,7 +251,7 @@ def test_a_disk_too_full_for_the_plan(frame: pd.DataFrame, small_disk: Path) -> 
     (small_disk / "ballast").write_bytes(b"x" * 390_000)
     long = pd.concat([frame] * 100).assign(label=lambda f: [f"{n:040}" for n in range(len(f))])
     message = error_of(OutputError, long, small_disk / "out")
-    assert "cannot be written: No space left on device" in message
+    assert "cannot be written: No space left on device. Free space there and repeat" in message
     (small_disk / "ballast").unlink()
     assert tfrecorder.convert(frame.iloc[:9], small_disk / "out").records == 9
     assert len(filenames(small_disk / "out")) == 9

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -117,9 +118,32 @@ def test_tabs_may_be_typed(tmp_path: Path) -> None:
     assert invoke("schema", "-", "--sep", "\t", piped=Path("a.csv").read_bytes()).stdout == schema
 
 
+def test_a_workbook_is_named_as_one() -> None:
+    with zipfile.ZipFile("book.xlsx", "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("xl/workbook.xml", "<workbook/>" * 99)
+    found = invoke("validate", "book.xlsx")
+    assert found.stderr.startswith("error: book.xlsx: it is a workbook or another ZIP archive")
+    assert "`pandas.read_excel('book.xlsx')`" in found.stderr
+
+
+def test_a_message_speaks_of_commands_and_conditions_not_of_python() -> None:
+    photo_frame(3).rename(columns={"image_uri": "path"}).to_csv("a.csv", index=False)
+    assert "(`tfrecorder schema` suggests one)" in invoke("validate", "a.csv").stdout
+    rows = photo_frame(3).assign(label=["a", "a", "b"], split=["TRAIN", "TEST", "TRAIN"])
+    tfrecorder.convert(rows, "out")
+    assert "conversion with --stratify gives" in invoke("preview", "out").stdout
+    refused = invoke("remove", "out", "lable=a").stderr
+    assert refused == "error: CONDITION: there is no column 'lable'; there is label.\n"
+    listed = invoke("export", "out", "given").stderr
+    assert "'--to'. Choose from: coco, csv, folder, webdataset. See" in listed
+    assert "Missing argument 'SOURCE'. See" in invoke("convert").stderr
+
+
 def test_another_encoding_is_suggested_and_then_wrong_ones_are_said() -> None:
     Path("a.csv").write_bytes(CAFE.replace(";", ",").encode("cp1252"))
     assert "in its own encoding, as with --encoding cp1252," in invoke("validate", "a.csv").stderr
+    Path("b.csv").write_bytes(CAFE.replace(";", ",").encode("utf-16"))
+    assert "in its own encoding, as with --encoding utf-16," in invoke("validate", "b.csv").stderr
     found = invoke("validate", "a.csv", "--encoding", "utf-16")
     assert (found.exit_code, "cannot be read with --encoding utf-16;" in found.stderr) == (1, True)
 

@@ -16,7 +16,7 @@ from gcs.control import Gcs
 from support import error_of, photo_frame, run, start, wait_for, written
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OptionError, RejectedError
+from tfrecorder.errors import DatasetError, ImagesUnreachableError, OptionError, RejectedError
 
 pytest_plugins = ["gcs.fixtures"]
 
@@ -133,12 +133,26 @@ def test_what_a_retry_mended_is_no_failure(unfinished: Path) -> None:
     assert tfrecorder.status(unfinished).failure is None
 
 
-@pytest.mark.parametrize("where", ["nowhere", "empty", "file"])
-def test_where_no_conversion_was_begun_is_one_clear_error(where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("nowhere", "nowhere: there is no such directory"),
+        ("empty", "empty: no conversion was started here"),
+        ("file", "file is a file"),
+    ],
+)
+def test_where_no_conversion_was_begun_is_one_clear_error(where: str, says: str) -> None:
     Path("empty").mkdir()
     Path("file").write_text("")
-    with pytest.raises(DatasetError, match=f"^{where}: no conversion was started here"):
+    with pytest.raises(DatasetError, match=f"^{says}"):
         tfrecorder.status(where)
+
+
+@pytest.mark.parametrize("of", ["info", "load", "status", "undo", "verify", "repair"])
+def test_a_conversion_that_wrote_nothing_is_not_under_way(of: str) -> None:
+    error_of(ImagesUnreachableError, pd.DataFrame({"image_uri": ["nowhere.jpg"]}))
+    with pytest.raises(DatasetError, match=r"out: no conversion .* or it has written nothing"):
+        getattr(tfrecorder, of)("out")
 
 
 @pytest.mark.parametrize("where", ["", None, 3])
@@ -177,7 +191,7 @@ def test_the_command_ends_with_one_line_where_there_is_nothing() -> None:
     ended = run("-m", "tfrecorder", "status", "nowhere")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert len(ended.stderr.splitlines()) == 1
-    assert ended.stderr.startswith("error: nowhere: no conversion was started here")
+    assert ended.stderr.startswith("error: nowhere: there is no such directory")
 
 
 @pytest.mark.slow

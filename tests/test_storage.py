@@ -288,7 +288,7 @@ def test_a_dataset_that_may_not_be_listed_is_one_clear_error(plain_user):
         for look in looks:
             with pytest.raises(DatasetError, match=r"^out cannot be read: Permission denied\.$"):
                 look("out")
-        with pytest.raises(OutputError, match=r"/out cannot be written: Permission denied\.$"):
+        with pytest.raises(OutputError, match=r"/out cannot be written: Permission denied\. Ask"):
             tfrecorder.convert(photo_frame(3), "out", overwrite=True)
 
 

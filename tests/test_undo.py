@@ -158,7 +158,7 @@ def test_who_wakes_up_late_commits_nothing(operation: str) -> None:
 
 
 def test_where_there_is_nothing_nothing_is_made() -> None:
-    with pytest.raises(DatasetError, match="nowhere: nothing is pending, and there is no dataset"):
+    with pytest.raises(DatasetError, match="nowhere: there is no such directory"):
         tfrecorder.undo("nowhere")
     assert not Path("nowhere").exists()
 

@@ -156,6 +156,19 @@ def test_a_row_keeps_its_split_unless_the_table_states_another(photos: pd.DataFr
     check_all(photos)
 
 
+def test_only_rows_that_are_new_are_said_to_be_assigned_a_split(photos: pd.DataFrame) -> None:
+    write(photos[:51])
+    table = photos.drop(columns="split").assign(label=lambda rows: rows.label.replace("cat", "dog"))
+    for rows, words in ((photos[:51].index, ""), (photos.index, "to the 1 of 1 row that had none")):
+        options = {"progress": False, "new_classes": "allow"}
+        would = tfrecorder.update(table.loc[rows], "out", dry_run=True, **options)
+        result = tfrecorder.update(table.loc[rows], "out", **options)
+        assert result.changes.added == len(rows) - 51
+        for said in (str(would), str(result)):
+            assert words in said
+            assert ("splits: assigned" in said) == bool(words)
+
+
 def test_whoever_commits_an_update_says_what_it_changed(photos: pd.DataFrame) -> None:
     write(photos[:-2])
     row = photos.index[photos.split == "TRAIN"][4]

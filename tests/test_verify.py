@@ -437,8 +437,8 @@ def test_with_decode_a_clean_dataset_is_clean(clean: Path) -> None:
     ("make", "words"),
     [
         (lambda: None, "there is no such directory"),
-        (lambda: Path("x").mkdir(), "is not a dataset: it has no dataset_info.json"),
-        (lambda: Path("x").write_text("x"), "there is no such directory"),
+        (lambda: Path("x").mkdir(), "no conversion was started here"),
+        (lambda: Path("x").write_text("x"), "x is a file; give the directory"),
     ],
     ids=["nothing", "empty", "file"],
 )

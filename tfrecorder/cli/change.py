@@ -58,7 +58,7 @@ def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     Example: tfrecorder remove out --uris gone.txt --dry-run""",
 )
 @click.argument("directory")
-@click.argument("conditions", metavar="[CONDITION]...", nargs=-1)
+@click.argument("where", metavar="[CONDITION]...", nargs=-1)
 @click.option(
     "--uris",
     metavar="FILE",
@@ -67,7 +67,7 @@ def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
 @options_of_changes(NOT_REMOVED)
 def remove(
     directory: str,
-    conditions: tuple[str, ...],
+    where: tuple[str, ...],
     uris: str | None,
     as_json: bool,
     **options: Any,
@@ -75,10 +75,10 @@ def remove(
     from tfrecorder.conversion.remove import remove as run
     from tfrecorder.sources.uri_list import uri_list
 
-    if bool(conditions) == (uris is not None):
+    if bool(where) == (uris is not None):
         raise click.UsageError("Give a CONDITION, or --uris.")
-    where = _where(conditions) if uris is None else {URI_COLUMN: uri_list("uris", uris)}
-    show(in_shell(run)(directory, where, **options), as_json)
+    chosen = _where(where) if uris is None else {URI_COLUMN: uri_list("uris", uris)}
+    show(in_shell(run)(directory, chosen, **options), as_json)
 
 
 def _where(conditions: tuple[str, ...]) -> dict[str, Any]:

@@ -94,7 +94,9 @@ def _in_one_line(ctx: click.Context) -> Iterator[None]:
         yield
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else ctx.command_path
-        raise _UsageError(f"{_with_hint(error)} See {command} --help.") from error
+        words = " ".join(_with_hint(error).split())  # click lists choices on lines of their own
+        stop = "" if words.endswith((".", "?")) else "."
+        raise _UsageError(f"{words}{stop} See {command} --help.") from error
 
 
 def _check_address_space() -> None:

@@ -40,7 +40,8 @@ def _flags() -> dict[str, str]:
     flags: dict[str, str] = {}
     for param in (param for command in _commands().values() for param in command.params):
         name = param.name or ""
-        flags.setdefault(name, param.opts[0] if isinstance(param, click.Option) else name.upper())
+        argument = (param.metavar or name.upper()).strip("[].")
+        flags.setdefault(name, param.opts[0] if isinstance(param, click.Option) else argument)
     return flags
 
 

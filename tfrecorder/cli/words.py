@@ -22,6 +22,9 @@ _REPEATED = ("--column", "--runner-option", "--source-option")
 #: What stands between the values of the other options; of most, a comma.
 _BETWEEN = {"--image-size": "x", "--part": "/"}
 
+#: Commands that do not have the name of their function.
+_COMMANDS = {"infer_schema": "schema"}
+
 
 def shell_words(text: str, flags: Mapping[str, str], commands: Container[str] = ()) -> str:
     """A message of the library, with options and calls as the command line spells them.
@@ -76,8 +79,10 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
                 return (
                     f"{flags[name]} {key}=…" if value == "…" else typed(flags[name], {key: value})
                 )
-            case ast.Attribute(module, name) if _is_ours(module) and name in commands:
-                return f"`{command(name)}`"
+            case ast.Attribute(module, name) if (
+                _is_ours(module) and (run := _COMMANDS.get(name, name)) in commands
+            ):
+                return f"`{command(run)}`"
             case ast.Call(ast.Attribute(module, name), values, named) if (
                 _is_ours(module) and name in commands
             ):

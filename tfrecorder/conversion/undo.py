@@ -23,6 +23,7 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
+from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.done_records import add_up
 from tfrecorder.schema.fields import from_json
 from tfrecorder.writing.commit import abandon, complete, take_back
@@ -110,8 +111,9 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         standing = standing_of(where)
         if standing == Standing(None, None):
             raise DatasetError(
-                f"{where}: nothing is pending, and there is no dataset of tfrecorder from which an "
-                "addition could be taken back."
+                nothing_begun(where)
+                or f"{where}: nothing is pending, and there is no dataset of tfrecorder from which "
+                "an addition could be taken back."
             )
         if dry_run:
             if standing.is_committed and not _undoes(standing):

@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ from tfrecorder.conversion.corrected_values import (
 )
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
 from tfrecorder.conversion.record_copies import statistics_of
-from tfrecorder.conversion.removal_marks import read_marks, without_rows
+from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
 from tfrecorder.conversion.staged import PlannedRows
@@ -58,6 +58,7 @@ from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source as Table
 from tfrecorder.validation.columns import has_faults
 from tfrecorder.validation.report import Finding, ValidationReport
+from tfrecorder.validation.rows import describe_assigned
 from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources
 
@@ -147,37 +148,13 @@ def _rows(
     if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
         others = tuple(name for name in table.left_out if name not in OF_COPIES)
         table = dataclasses.replace(table, left_out=others)
-    stored, marks = stored_rows(where, newest), None
-    rows, out = len(table.frame), pd.Index([])
-
-    def compared(classes: UpdateOptions) -> tuple[Checked, ValidationReport, Any, Any]:
-        pairs: list[Any] = []
-
-        def beside(checked: Checked) -> Iterator[Finding]:
-            yield from named_classes(dataset.fields, classes, checked)
-            if has_faults(checked.findings) or schema_faults(dataset.fields, table, checked.fields):
-                return
-            say("comparing it with the dataset")
-            checked = fitted(checked, stored.rows)
-            pairs[:] = checked, *matching_rows(stored, checked, table.base, dataset.fields)
-            yield from _same_bytes(checked, pairs[1], table, stored, updating.missing == "keep")
-
-        say("checking the table")
-        _, report = checked_beside(where, dataset.fields, table, options, classes, beside)
-        return pairs[0], report, *pairs[1:]
-
-    if marked := read_marks(where, newest):  # what stays out must not bring its classes
-        checked, _, at, _ = compared(dataclasses.replace(updating, new_classes="allow"))
-        of_new = table.only(table.frame.index.isin(checked.frame.index[at < 0]))
-        enters, marks = marked.sift(of_new, updating.readmit)
-        out = of_new.frame.index[~enters]
-        if 0 < len(out) < len(checked.frame):
-            table = without_rows(table, of_new.frame[~enters])
-    checked, report, at, remade = compared(updating)
-    removed = rows - len(table.frame) or len(out)
-    new = checked.part((at < 0) & ~checked.frame.index.isin(out))
+    stored = stored_rows(where, newest)
+    found = _compared(table, stored, dataset.fields, options, updating, say)
+    table, checked, at, new = found.table, found.checked, found.at, found.new
     moved, gone = _moved_and_gone(stored, checked, at, updating.missing == "remove")
-    change, differing = changes_of(stored, checked, table.base, at, remade, options.transforms)
+    change, differing = changes_of(
+        stored, checked, table.base, at, found.remade, options.transforms
+    )
     files = np.zeros(len(change), bool)
     if updating.reread:
         say("comparing the images with their files")
@@ -216,8 +193,10 @@ def _rows(
     )
     if not touched and not len(new.frame):
         result = read_result(where)
-        return dataclasses.replace(result, was_finished=True, changes=changes, removed=removed)
-    said = summary_of(table, report, removed=removed, changes=changes)
+        return dataclasses.replace(
+            result, was_finished=True, changes=changes, removed=found.removed
+        )
+    said = summary_of(table, found.report, removed=found.removed, changes=changes)
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
         plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
@@ -226,9 +205,77 @@ def _rows(
         sizes=partial(sizes_of_some, new, table.base, options),
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
-        report=report,
-        marks=marks,
+        report=found.report,
+        marks=found.marks,
     )
+
+
+class _Compared(NamedTuple):
+    """A table beside the dataset that it corrects.
+
+    Attributes:
+        table: without the rows that stay out, because they were removed from the dataset.
+        checked: the same, checked.
+        report: on it.
+        at: for each of its rows, its place in the dataset; -1 for a new one.
+        remade: which have another mask.
+        new: the rows that the dataset gets.
+        removed: how many rows stay out.
+        marks: of what was removed, once the table is in; None if they stay.
+    """
+
+    table: Table
+    checked: Checked
+    report: ValidationReport
+    at: np.ndarray
+    remade: np.ndarray
+    new: Checked
+    removed: int
+    marks: Marks | None
+
+
+def _compared(
+    table: Table,
+    stored: StoredRows,
+    fields: Sequence[Field],
+    options: ConvertOptions,
+    updating: UpdateOptions,
+    say: Say,
+) -> _Compared:
+    rows, out, marks = len(table.frame), pd.Index([]), None
+
+    def compare(classes: UpdateOptions) -> tuple[Checked, ValidationReport, Any, Any]:
+        pairs: list[Any] = []
+
+        def beside(checked: Checked) -> Iterator[Finding]:
+            yield from named_classes(fields, classes, checked)
+            if has_faults(checked.findings) or schema_faults(fields, table, checked.fields):
+                return
+            say("comparing it with the dataset")
+            checked = fitted(checked, stored.rows)
+            pairs[:] = checked, *matching_rows(stored, checked, table.base, fields)
+            yield from _same_bytes(checked, pairs[1], table, stored, updating.missing == "keep")
+
+        say("checking the table")
+        _, report = checked_beside(stored.where, fields, table, options, classes, beside)
+        return pairs[0], report, *pairs[1:]
+
+    if marked := read_marks(stored.where, stored.newest):  # what stays out brings no classes
+        checked, _, at, _ = compare(dataclasses.replace(updating, new_classes="allow"))
+        of_new = table.only(table.frame.index.isin(checked.frame.index[at < 0]))
+        enters, marks = marked.sift(of_new, updating.readmit)
+        out = of_new.frame.index[~enters]
+        if 0 < len(out) < len(checked.frame):
+            table = without_rows(table, of_new.frame[~enters])
+    checked, report, at, remade = compare(updating)
+    new = checked.part((at < 0) & ~checked.frame.index.isin(out))
+    # Rows that are there keep their splits.
+    open_rows, groups = new.unassigned, table.groups
+    assigned = describe_assigned(new.frame[SPLIT_COLUMN], open_rows, options.division, groups)
+    words = {f"splits: {checked.assigned}": f"splits: {assigned}" if assigned else ""}
+    report.notes = tuple(filter(None, (words.get(note, note) for note in report.notes)))
+    removed = rows - len(table.frame) or len(out)
+    return _Compared(table, checked, report, at, remade, new, removed, marks)
 
 
 def _same_bytes(

@@ -14,8 +14,8 @@ REDUCED = {
     "of a PNG or TIFF",
     "frames": "of several frames or pages, of which the first is stored: to keep more, give each "
     "as a file",
-    "alpha": "with transparency, which others lack, so that it is not read: flatten them first, or "
-    "give all images four channels",
+    "alpha": "with transparency, which is not read, as other images have none: flatten them first, "
+    "or give all images four channels",
     "cmyk": "in CMYK, turned into RGB without its profile: convert them to sRGB first",
     "profile": "with a colour profile other than sRGB, which training does not apply: convert "
     "them to sRGB first",

@@ -185,7 +185,7 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
             classes = counted(len(absent), "class has", "classes have")
             yield Remark(
                 f"{classes} no {split} record: {_first_few(absent)}. "
-                "`tfrecorder.convert(…, stratify=True)` gives each split its share of every class.",
+                "A conversion with `stratify=True` gives each split its share of every class.",
                 "labels",
             )
     train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}

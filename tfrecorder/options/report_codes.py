@@ -14,8 +14,7 @@ REMEDIES = {
     ERROR: {
         "missing_column": "Rename the column: `frame.rename(columns={{'{value}': '{column}'}})`. "
         "Or give a schema, which names the source's own columns and may do without an image "
-        "(`tfrecorder.infer_schema` and `tfrecorder schema` suggest one). If it is something "
-        "else, drop it.",
+        "(`tfrecorder.infer_schema` suggests one). If it is something else, drop it.",
         "empty_frame": "Give at least one row.",
         "null_uri": "Drop the row or give its image.",
         "null_label": "Label the row or drop it. For a dataset without labels, leave out the "
@@ -39,7 +38,8 @@ REMEDIES = {
         "correct or drop one.",
         "no_strata": "Leave `stratify=True` out, or give each row one label.",
         "other_columns": "Give the columns of the dataset, of the same kinds.",
-        "unusable_image": "Fix or drop the image; a conversion would list it as a reject.",
+        "unusable_image": "Fix or drop the image; a conversion lists it as a reject, or stops if "
+        "most cannot be read. Relative paths start at `base=…`.",
         "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
         "bad_annotation": "Correct the file of annotations, or drop the object from it.",
     },

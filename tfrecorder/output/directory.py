@@ -107,6 +107,9 @@ def refuse_links(output_dir: str) -> None:
             folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
 
 
+_ELSEWHERE = "choose a new or empty directory as `output_dir`"
+
+
 def refuse_foreign(output_dir: str) -> None:
     """Raise an OutputError if the directory holds anything not written by a conversion.
 
@@ -117,20 +120,22 @@ def refuse_foreign(output_dir: str) -> None:
         words = "is a file; give a directory, new or empty, as `output_dir`."
         raise OutputError(f"{output_dir} {words}")
     names = set(storage.names(output_dir))
-    foreign = names - {layout.PRIVATE, *layout.DESKTOP_FILES}
+    foreign, remedy = names - {layout.PRIVATE, *layout.DESKTOP_FILES}, _ELSEWHERE
     if foreign and is_own(names, names):
         standing = standing_of(output_dir)
         card = stored_card(output_dir) if foreign & {*layout.CARD_FILES} else None
         foreign -= {*public_names(standing), layout.CARD_YAML, *(card.files if card else ())}
-        if standing == Standing(None, None) and layout.COMMIT in names:
+        if standing != Standing(None, None):
+            remedy = "move it away"
+        elif layout.COMMIT in names:
             raise OutputError(
                 f"{output_dir} was written by another version of tfrecorder, or its "
-                f"{layout.COMMIT} was replaced; choose a new or empty directory as `output_dir`."
+                f"{layout.COMMIT} was replaced; {_ELSEWHERE}."
             )
     if foreign:
         raise OutputError(
             f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
-            "tfrecorder wrote; choose a new or empty directory as `output_dir`."
+            f"tfrecorder wrote; {remedy}."
         )
 
 

@@ -26,6 +26,7 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
+from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.splits import SPLITS
@@ -196,7 +197,8 @@ def _status(output_dir: str) -> ConversionStatus:
         return _of_unfinished(output_dir, standing.pending)
     if standing.newest is None:
         raise DatasetError(
-            f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
+            nothing_begun(output_dir)
+            or f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
             "directory of a conversion."
         )
     whole = _of_committed(output_dir, standing.newest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
@@ -32,25 +31,40 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     """
     columns = checked.files
     rows = sample_rows(len(checked.frame), OPENED_ROWS, options.seed)
-    paths = [
-        [storage.resolve(uri, base) for uri in in_files(column.iloc[rows], checked)]
-        for column in columns
-    ]
+    uris = [list(in_files(column.iloc[rows], checked)) for column in columns]
     with before_the_launch():
         # Check all at once, so that waiting for a remote store takes as long as for one column.
-        every = [path for of_column in paths for path in of_column]
+        every = [storage.resolve(uri, base) for of_column in uris for uri in of_column]
         faults = iter([*in_threads(_fault, every)])
     allowed = max(MISSING_SHARE, options.max_reject_fraction)
-    for column, opened in zip(columns, paths, strict=True):
-        failed = list(filter(None, itertools.islice(faults, len(opened))))
+    for column, opened in zip(columns, uris, strict=True):
+        # Not strict: the faults of the next column follow.
+        failed = [(uri, fault) for uri, fault in zip(opened, faults, strict=False) if fault]
         if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
             where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
             images = counted(len(opened), "image")
             raise ImagesUnreachableError(
                 f"{where}{len(failed)} of {images} opened before the launch cannot be read:"
-                f"{_examples(failed)}\nNothing was written. Is a disk not mounted? Relative paths "
-                f"are taken from {base!r}."
+                f"{_examples([fault for _, fault in failed])}\n"
+                f"Nothing was written.{_remedy([uri for uri, _ in failed], base)}"
             )
+
+
+def _remedy(uris: Sequence[str], base: str) -> str:
+    """What to look at if files cannot be read, in words that fit their uris."""
+    spaced = [uri for uri in uris if uri != uri.strip()]
+    tilde = [uri for uri in uris if uri.startswith("~")]
+    plain = [uri for uri in uris if uri not in {*spaced, *tilde}]
+    words = ""
+    if spaced:
+        words += f" Remove the blanks around paths, such as {spaced[0]!r}."
+    if tilde:
+        words += " Write whole paths: in a table, ~ is not the home folder."
+    if any(storage.is_local(storage.resolve(uri, base)) for uri in plain):
+        words += " Is a disk not mounted?"
+    if any(storage.resolve(uri, "/") != storage.resolve(uri, "") for uri in plain):
+        words += f" Relative paths are taken from {base!r}; `base=…` names another folder."
+    return words
 
 
 def in_files(column: pd.Series, checked: Checked) -> pd.Series:

@@ -37,6 +37,26 @@ def has_private_folder(folder: str) -> bool:
         return layout.PRIVATE in storage.sizes(folder)
 
 
+def nothing_begun(directory: str) -> str:
+    """Why a directory holds nothing that this package wrote, in words; "" if it holds something.
+
+    A lock alone stays where a conversion stopped before it wrote anything.
+    """
+    with storage.failing_as(DatasetError, directory):
+        if storage.is_local(directory) and os.path.isfile(directory):
+            return f"{directory} is a file; give the directory of a dataset."
+        if not storage.is_folder(directory):
+            hint = storage.backslash_hint(directory)
+            return f"{directory}: there is no such directory. Check the path{hint}."
+        own = storage.sizes(os.path.join(directory, layout.PRIVATE)).keys()
+    if own <= {os.path.basename(layout.LOCK)}:
+        return (
+            f"{directory}: no conversion was started here, or it has written nothing. "
+            "Run it, or give the directory of another."
+        )
+    return ""
+
+
 def matching(pattern: str) -> list[str]:
     """The paths that match a pattern, sorted."""
     if storage.is_local(pattern):

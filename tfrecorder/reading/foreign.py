@@ -23,6 +23,7 @@ from tfrecorder.reading.dataset_files import (
     files_in,
     has_private_folder,
     matching,
+    nothing_begun,
 )
 from tfrecorder.reading.first_records import features_of, take_samples
 from tfrecorder.reading.known_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
@@ -60,6 +61,8 @@ def is_record_file(name: str) -> bool:
 def open_uncommitted(directory: str, files: Collection[str], named: NamedKeys) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
     if has_private_folder(directory):
+        if words := nothing_begun(directory):
+            raise DatasetError(words)
         raise DatasetError(
             f"{directory} is not committed yet: its conversion is under way or was interrupted. "
             "Wait for it, or run the same conversion again to complete it."
@@ -68,8 +71,7 @@ def open_uncommitted(directory: str, files: Collection[str], named: NamedKeys) -
     if paths:
         return open_files(directory, paths, named)
     if not files and not matching(directory):
-        hint = storage.backslash_hint(directory)
-        raise DatasetError(f"{directory}: there is no such directory. Check the path{hint}.")
+        raise DatasetError(nothing_begun(directory))
     raise DatasetError(
         f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
         "such as a.tfrecord or train-00000-of-00002. Give the `output_dir` of a conversion, a TFDS "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import itertools
 import os
@@ -256,18 +257,28 @@ class Spooled:
                 copy.write(block.encode() if isinstance(block, str) else block)
 
 
+#: How a ZIP archive begins, which a workbook is.
+_ZIP = b"PK\3\4"
+
+
 def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
         words = f"it cannot be read with `encoding={form.encoding!r}`"
         return f"{path}: {words}; give the file's own encoding."
     data, line = Path(copy).read_bytes(), 1
+    if data.startswith(_ZIP):
+        return (
+            f"{path}: it is a workbook or another ZIP archive, not a CSV; save its sheet as CSV, "
+            f"or, in Python, give the frame of `pandas.read_excel({path!r})`."
+        )
+    own = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "cp1252"
     try:
         data.decode()
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
     return (
         f"{path}: line {line} is not UTF-8; read it in its own encoding, as with "
-        f"`pandas.read_csv({path!r}, encoding='cp1252')`, or save the file as UTF-8."
+        f"`pandas.read_csv({path!r}, encoding={own!r})`, or save the file as UTF-8."
     )
 
 

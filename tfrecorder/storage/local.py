@@ -302,13 +302,22 @@ def write_whole(path: str, data: bytes) -> None:
             os.remove(temporary)
 
 
+_NO_RIGHT = " Ask for the right to write there, or give another path."
+_NO_SPACE = " Free space there and repeat the call; what is finished is kept."
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NO_RIGHT),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _NO_SPACE),
+}
+
+
 @contextlib.contextmanager
 def failing_writes(path: str) -> Iterator[None]:
     """A block in which a failed write raises an OutputError, with path and reason."""
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}.") from error
+        words = f"{error.strerror or error}.{_REMEDIES.get(error.errno or 0, '')}"
+        raise OutputError(f"{path} cannot be written: {words}") from error
 
 
 def local_path(name: str, value: str | os.PathLike[str]) -> str:

@@ -22,6 +22,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.output.done_records import list_folders
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
+from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
@@ -305,8 +306,6 @@ def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
 def refuse(directory: str) -> None:
     """Raise a DatasetError unless a directory holds a committed dataset of this package."""
     with storage.failing_as(DatasetError, directory):
-        if not storage.is_folder(directory):
-            raise DatasetError(f"{directory}: there is no such directory. Check the path.")
         names = storage.names(directory)
         is_committed = layout.COMMIT in names
         is_pending = storage.exists(os.path.join(directory, layout.PLAN))
@@ -317,14 +316,12 @@ def refuse(directory: str) -> None:
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "
                 "the checksums to compare with. `tfrecorder.load` and `tfrecorder.info` read it."
             )
-        raise DatasetError(
-            f"{directory} is not a dataset: it has no {layout.COMMIT}. Give the `output_dir` of "
-            "a conversion."
-        )
+        raise DatasetError(nothing_begun(directory))
     if not is_committed and (is_pending or not numbers):
         raise DatasetError(
-            f"{directory} is not committed: it has no {layout.COMMIT}. Its conversion is under way "
-            "or was interrupted: wait for it, or run the same conversion again to complete it."
+            nothing_begun(directory)
+            or f"{directory} is not committed: it has no {layout.COMMIT}. Its conversion is under "
+            "way or was interrupted: wait for it, or run the same conversion again to complete it."
         )
 
 
