@@ -1,7 +1,7 @@
 # Everything on a fresh machine with only Python (3.10 to 3.13) and make:
 #
 #   make demo         own virtual environment, install, convert the bundled photographs, read them
-#   make test         the test suite, without its slow tests: 5 minutes
+#   make test         the test suite, without its slow tests: 6 minutes
 #
 # and to work on it:
 #
