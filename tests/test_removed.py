@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -288,7 +289,12 @@ def test_remove_leaves_nothing_that_names_the_rows_and_marks_them() -> None:
 
 @pytest.mark.parametrize("add", [tfrecorder.append, tfrecorder.update])
 @pytest.mark.parametrize("boxes", [0, 2])
-def test_classes_of_rows_that_stay_out_do_not_come_either(add: Callable, boxes: int) -> None:
+@pytest.mark.parametrize(
+    "strict", [{"new_classes": "refuse"}, {"warnings": ["similar_labels"]}], ids=str
+)
+def test_classes_of_rows_that_stay_out_do_not_come_either(
+    add: Callable, boxes: int, strict: dict[str, Any]
+) -> None:
     corners = [(0.1 * n, 0, 0.9, 0.9) for n in range(boxes)]
 
     def labelled(*labels: str) -> pd.DataFrame:
@@ -298,11 +304,26 @@ def test_classes_of_rows_that_stay_out_do_not_come_either(add: Callable, boxes: 
 
     tfrecorder.convert(labelled("cat", "cat", "cat"), "out", **QUIET)
     tfrecorder.remove("out", {"image_uri": ["img/2.png"]}, **QUIET)
-    table = labelled("cat", "cat", "dgo", "cat")
-    result = add(table, "out", new_classes="refuse", **QUIET)
+    table = labelled("cat", "cat", "Cat", "cat")
+    result = add(table, "out", **strict, **QUIET)
     assert (result.class_names, result.removed) == (("cat",), boxes or 1)
     assert {*uris("out")} == {"img/0.png", "img/1.png", "img/3.png"}
     assert tfrecorder.info("out").class_names == ("cat",)
+
+
+def test_images_that_come_as_bytes_stay_out_of_an_update_too() -> None:
+    """Whether they have names or not."""
+    for name in ({"path": "2.png"}, {}):
+        cells = [Path(f"img/{n}.png").read_bytes() for n in "0123"]
+        rows = pd.DataFrame({"split": "TRAIN", "image_uri": cells, "label": "cat"})
+        named = {"bytes": cells[2], **name} if name else cells[2]
+        rows = rows.assign(image_uri=[*cells[:2], named, cells[3]])
+        out = f"out{len(name)}"
+        tfrecorder.convert(rows[:3], out, **QUIET)
+        tfrecorder.remove(out, lambda there: there["row"] == 2, **QUIET)
+        rows.loc[2, "label"] = "dgo"
+        result = tfrecorder.update(rows, out, new_classes="refuse", **QUIET)
+        assert (result.records, result.removed, result.class_names) == (3, 1, ("cat",))
 
 
 def test_what_update_removes_as_missing_comes_back() -> None:

@@ -112,8 +112,8 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         if standing == Standing(None, None):
             raise DatasetError(
                 nothing_begun(where)
-                or f"{where}: nothing is pending, and there is no dataset of tfrecorder from which "
-                "an addition could be taken back."
+                or f"{where}: nothing is pending, and no dataset of tfrecorder is there, so "
+                "there is no addition to take back."
             )
         if dry_run:
             if standing.is_committed and not _undoes(standing):

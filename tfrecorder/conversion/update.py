@@ -244,7 +244,9 @@ def _compared(
 ) -> _Compared:
     rows, out, marks = len(table.frame), pd.Index([]), None
 
-    def compare(classes: UpdateOptions) -> tuple[Checked, ValidationReport, Any, Any]:
+    def compare(
+        classes: UpdateOptions, options: ConvertOptions
+    ) -> tuple[Checked, ValidationReport, Any, Any]:
         pairs: list[Any] = []
 
         def beside(checked: Checked) -> Iterator[Finding]:
@@ -260,14 +262,15 @@ def _compared(
         _, report = checked_beside(stored.where, fields, table, options, classes, beside)
         return pairs[0], report, *pairs[1:]
 
-    if marked := read_marks(stored.where, stored.newest):  # what stays out brings no classes
-        checked, _, at, _ = compare(dataclasses.replace(updating, new_classes="allow"))
+    if marked := read_marks(stored.where, stored.newest):  # what stays out brings nothing along
+        lenient = dataclasses.replace(updating, new_classes="allow")
+        checked, _, at, _ = compare(lenient, dataclasses.replace(options, warnings="show"))
         of_new = table.only(table.frame.index.isin(checked.frame.index[at < 0]))
         enters, marks = marked.sift(of_new, updating.readmit)
         out = of_new.frame.index[~enters]
         if 0 < len(out) < len(checked.frame):
             table = without_rows(table, of_new.frame[~enters])
-    checked, report, at, remade = compare(updating)
+    checked, report, at, remade = compare(updating, options)
     new = checked.part((at < 0) & ~checked.frame.index.isin(out))
     # Rows that are there keep their splits.
     open_rows, groups = new.unassigned, table.groups
