@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
