@@ -20,7 +20,7 @@ def test_an_append_that_is_killed_before_any_change(tmp_path: Path) -> None:
 def some_states(name: str, place: kills.Disk | kills.Bucket, tmp_path: Path) -> None:
     """Some of the states of an operation; what is taken back has few."""
     steps = (1, 2, 3) if kills.OPERATIONS[name].undoes else (3, 8, 11)
-    assert kills.attack(name, place, tmp_path / "kills", steps).times > 10
+    assert kills.attack(name, place, tmp_path / "kills", steps).times >= 9
 
 
 @pytest.mark.slow

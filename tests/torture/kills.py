@@ -224,18 +224,24 @@ class Bucket(Recorder, Store):
             self.put(Upload("bkt", name, "", {}, None, None, must), data)
 
     def put(self, upload: Upload, data: bytes) -> StoredObject:
-        if self._states is not None:
-            keep(self._states, self.files())
         if self.held and upload.name.endswith(self.held):
             self.held = ""
             self.reached.set()
             self.released.wait(120)
-        return super().put(upload, data)
+        with self._each_alone():
+            return super().put(upload, data)
 
     def delete(self, bucket: str, name: str, preconditions: Preconditions) -> None:
-        if self._states is not None:
-            keep(self._states, self.files())
-        super().delete(bucket, name, preconditions)
+        with self._each_alone():
+            super().delete(bucket, name, preconditions)
+
+    @contextmanager
+    def _each_alone(self) -> Iterator[None]:
+        """What is there before a change is kept, of two uploads at once as well."""
+        with self._lock:
+            if self._states is not None:
+                keep(self._states, self.files())
+            yield
 
 
 def files_below(folder: Path) -> Files:
