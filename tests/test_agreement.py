@@ -50,6 +50,7 @@ def labelled(first: int, rows: int, label: str) -> Any:
     return rows_of.assign(split=["TRAIN", "TRAIN", "TEST"][:rows] * -(-rows // 3))[:rows]
 
 
+@pytest.mark.slow
 def test_a_split_without_a_record_yet_is_none_for_tfds() -> None:
     rows = table(0, 12)
     rows.loc[8:, "split"] = "TEST"
@@ -70,6 +71,7 @@ def test_a_commit_that_another_tool_wrote_over_ours_is_refused() -> None:
     assert tfrecorder.info("out").records == 4
 
 
+@pytest.mark.slow
 def test_a_pending_overwrite_is_completed_only_by_one_that_says_so() -> None:
     tfrecorder.convert(table(0, 4), "out", **QUIET)
     tfrecorder.parts.stage(table(4, 4), "out", overwrite=True)
@@ -79,6 +81,7 @@ def test_a_pending_overwrite_is_completed_only_by_one_that_says_so() -> None:
     assert tfrecorder.generations("out") == [1]
 
 
+@pytest.mark.slow
 def test_all_readers_agree_after_each_operation() -> None:
     late = Path("late.jpg").absolute()
     rows = table(0, 20)
@@ -166,6 +169,7 @@ def together(*calls: Callable[[], object]) -> list[str]:
     return errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])
 def test_of_two_appends_at_once_nothing_is_lost_or_twice(tmp_path: Path, place: str) -> None:
     with kills.bucket() as bucket:
@@ -193,6 +197,7 @@ LATE: list[tuple[Callable[[str], object], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("appends", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
     ("late", "upload"),
@@ -233,6 +238,7 @@ def test_who_wakes_up_after_undo_changes_nothing(
 # ---------------------------------------------------------------------------- another store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_append_to_s3_whose_commit_is_refused_or_its_answer_lost(s3: S3, lost: bool) -> None:
     out, rows = "s3://bkt/out", labelled(0, 9, "a")

@@ -108,6 +108,7 @@ def test_a_damaged_shard_of_files_is_repaired_from_them() -> None:
     assert not len(tfrecorder.verify("out", sources=True).faults)
 
 
+@pytest.mark.slow
 def test_only_a_function_checks_files_and_a_dataset_has_only_its_name() -> None:
     frame = sounds()
     tfrecorder.convert(frame[:4], "out", schema=schema(validator=as_sound))

@@ -69,6 +69,7 @@ def test_the_same_bytes_in_another_split_are_leakage(out) -> None:
         add(copies(table(3, 1), "more").assign(split="TEST"), warnings=["same_bytes_leakage"])
 
 
+@pytest.mark.slow
 def test_an_update_names_the_same_bytes_too(out) -> None:
     """A folder that was copied or moved would otherwise double the dataset in silence."""
     moved = copies(table(0, 12))
@@ -83,6 +84,7 @@ def test_an_update_names_the_same_bytes_too(out) -> None:
     assert result.changes.added == 2
 
 
+@pytest.mark.slow
 def test_an_update_that_replaces_all_by_their_copies_counts_nothing_twice(out) -> None:
     moved = copies(table(0, 12))
     assert tfrecorder.update(moved, out, missing="remove", **QUIET).warnings == {}
@@ -102,6 +104,7 @@ def test_rows_can_be_known_by_their_bytes(out) -> None:
     assert "2 rows are skipped, whose bytes are there" in str(result)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_an_image_of_the_same_size_with_other_bytes_is_new(out) -> None:
     rows = new_rows(2)
@@ -122,6 +125,7 @@ def test_images_that_came_as_bytes_are_compared_with_files(out) -> None:
     assert add(rows).rows_there == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_row_is_known_by_the_bytes_of_all_its_files() -> None:
     schema = Schema(split=Split(), image_uri=Image(), label=Label(), mask=Mask())
@@ -136,6 +140,7 @@ def test_a_row_is_known_by_the_bytes_of_all_its_files() -> None:
         assert add(both, duplicates="content").rows_there == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_bytes_of_a_reject_are_not_there(out) -> None:
     for name in ("bad.jpg", "worse.jpg"):
@@ -164,6 +169,7 @@ def test_bytes_are_known_however_many_appends_brought_them() -> None:
 # ------------------------------------------------------------------------------- new classes
 
 
+@pytest.mark.slow
 def test_new_classes_are_named_with_those_that_they_look_like(out) -> None:
     known = sorted({*table(0, 12)["label"]})
     odd = known[0][:-2] + known[0][-2:][::-1]
@@ -207,6 +213,7 @@ def test_a_frame_takes_the_options_of_an_append(out) -> None:
         rows.tensorflow.to_tfrecord("out", append=True, missing="remove")
 
 
+@pytest.mark.slow
 def test_integer_classes_can_be_new_too() -> None:
     tfrecorder.convert(new_rows(2).assign(label=[0, 1]), "out", **QUIET)
     with pytest.warns(UserWarning, match="^1 new class '2'$"):

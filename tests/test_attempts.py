@@ -207,6 +207,7 @@ def test_a_late_upload_after_the_commit_changes_nothing(photos: Gcs, dataset: Pa
     assert tfrecorder.verify(OUT).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [SHARD, INDEX, DONE])
 def test_an_answer_that_is_lost_is_no_other_attempt(photos: Gcs, dataset: Path, what: str) -> None:
     photos.inject("reset", operation="upload", object=f"*/{what}", after=True, times=1)

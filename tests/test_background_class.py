@@ -150,6 +150,7 @@ def test_it_is_refused_where_it_means_nothing(settings: dict[str, Any], message:
         Boxes(background_class=True, **settings)
 
 
+@pytest.mark.slow
 def test_a_new_class_gets_the_next_number_in_the_newest_label_map() -> None:
     out = detection()
     zebra = pd.DataFrame(

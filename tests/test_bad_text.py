@@ -70,6 +70,7 @@ def test_a_folder_with_a_name_that_is_not_utf_8_is_refused(name: bytes) -> None:
 FORMULAS = ("=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "'=1")
 
 
+@pytest.mark.slow
 def test_every_csv_that_is_written_marks_formulas(tmp_path: Path) -> None:
     frame = photo_frame(len(FORMULAS))[["image_uri"]].assign(note=FORMULAS)
     schema = tfrecorder.schema.Schema(
@@ -92,6 +93,7 @@ def _cells(text: str) -> list[str]:
     return [cell for row in csv.reader(io.StringIO(text)) for cell in row]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "darwin", reason="no such names there")
 def test_a_report_as_csv_escapes_bad_text() -> None:
     for name in (b"in/a/x.jpg", b"in/caf\xe9/x.jpg"):

@@ -34,6 +34,7 @@ def captions(out: Path, **options: Any) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_each_record_gives_one_of_its_captions_by_seed_and_epoch(captioned: Path) -> None:
     lists = {tuple(texts) for texts in tfrecorder.to_frame(captioned).captions}
     first = captions(captioned)
@@ -72,6 +73,7 @@ def test_a_map_gets_the_chosen_caption_or_all(captioned: Path) -> None:
         captions(captioned, choose="first")
 
 
+@pytest.mark.slow
 def test_lists_of_numbers_are_not_chosen_from() -> None:
     frame = photo_frame(4)[["split", "image_uri"]]
     frame["captions"], frame["x"] = [["a", "b"]] * 4, [[1.0], [], [2.0], []]

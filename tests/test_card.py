@@ -111,6 +111,7 @@ KINDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_mlcroissant_reads_every_row_of_every_split(kind: str, tmp_path: Path) -> None:
     skip_without("mlcroissant")
@@ -155,6 +156,7 @@ def test_the_sums_are_those_of_the_files(photos: pd.DataFrame) -> None:
         assert hashlib.sha256(Path("out", name).read_bytes()).hexdigest() == sha256
 
 
+@pytest.mark.slow
 def test_after_an_append_only_what_was_added_is_hashed(photos: pd.DataFrame) -> None:
     first = made()
     before, shards = sums(), first.shards
@@ -171,6 +173,7 @@ def test_after_an_append_only_what_was_added_is_hashed(photos: pd.DataFrame) -> 
     assert made().hashed == 0
 
 
+@pytest.mark.slow
 def test_a_shard_whose_name_came_again_is_hashed(photos: pd.DataFrame) -> None:
     made()
     tfrecorder.undo("out")
@@ -228,6 +231,7 @@ def test_a_wrong_field_is_named_and_nothing_is_written(
     assert not FILES & {*os.listdir("out")}
 
 
+@pytest.mark.slow
 def test_names_of_the_data_are_no_markup(tmp_path: Path) -> None:
     frame = copied_photos(tmp_path)
     frame["label"] = frame["label"].replace({"cat": "<img src=x>|[a](http://b)\n# c"})
@@ -256,6 +260,7 @@ def test_info_says_when_the_card_is_older(photos: pd.DataFrame) -> None:
     assert "card: older than the dataset: of commit 1; `tfrecorder card out` writes it" in shown
 
 
+@pytest.mark.slow
 def test_what_is_removed_is_not_in_the_card(photos: pd.DataFrame) -> None:
     stated()
     made()
@@ -269,6 +274,7 @@ def test_what_is_removed_is_not_in_the_card(photos: pd.DataFrame) -> None:
     assert {*uris} == {*photos.image_uri[2:]}
 
 
+@pytest.mark.slow
 def test_an_update_keeps_the_card_unless_it_removes(photos: pd.DataFrame) -> None:
     made()
     tfrecorder.update(photos.assign(label="one"), "out", progress=False)

@@ -80,6 +80,7 @@ CONDITIONS: dict[str, tuple[Any, Callable[[pd.DataFrame], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_only_the_records_that_a_condition_means_are_read(
     both: list[str], frame: pd.DataFrame, name: str
@@ -115,6 +116,7 @@ def assert_as_expected(ids: list[int], weights: pd.Series, size: int, groups: pd
     assert of_groups.max() < 1
 
 
+@pytest.mark.slow
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -150,6 +152,7 @@ def test_each_record_and_each_class_come_as_often_as_promised(
         assert_as_expected(taken(loop)[0], weights, size, groups)
 
 
+@pytest.mark.slow
 def test_a_rarely_drawn_record_comes_in_its_share_of_the_epochs(both: list[str]) -> None:
     loop = batches(
         both[0], "TRAIN", batch_size=20, balance="label", epoch_size=60, seed=1, **OPTIONS
@@ -159,6 +162,7 @@ def test_a_rarely_drawn_record_comes_in_its_share_of_the_epochs(both: list[str])
     assert 18 <= min(dogs) <= max(dogs) <= 22  # 20 of each are expected
 
 
+@pytest.mark.slow
 @settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -200,6 +204,7 @@ def test_hosts_batches_and_interruptions_change_nothing(
     assert ids == whole[0]
 
 
+@pytest.mark.slow
 def test_every_reader_gives_the_same_sequence(both: list[str]) -> None:
     options = {"balance": "label", "epoch_size": 130, "where": {"age": (3, None)}, **OPTIONS}
     for datasets in (both[0], both, {both[0]: 2, both[1]: 1}):
@@ -255,6 +260,7 @@ def test_shares_of_datasets_are_exact_to_one_record(both: list[str], frame: pd.D
         assert foxes == pytest.approx(0.375 if balance else 0.45, abs=1 / 1001)
 
 
+@pytest.mark.slow
 def test_labels_of_several_columns_are_joined_too(tmp_path: Path) -> None:
     schema = Schema(split=Split(), tags=Labels(), id=Number(dtype="int64"))
     datasets = []
@@ -273,6 +279,7 @@ def test_labels_of_several_columns_are_joined_too(tmp_path: Path) -> None:
         np.testing.assert_array_equal(hot, same)
 
 
+@pytest.mark.slow
 def test_photographs_of_several_datasets(tmp_path: Path) -> None:
     """Sizes that each dataset has alone are not those of all, and each record decodes as before."""
     small = convert_photos(tmp_path / "small", image_size=(40, 50), image_format="png")
@@ -445,6 +452,7 @@ def test_a_curriculum_changes_its_weights_between_epochs(both: list[str]) -> Non
     assert shares == [12, 44, 133]
 
 
+@pytest.mark.slow
 def test_following_reads_what_a_condition_means_of_newer_generations(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     tfrecorder.convert(rows(FIRST, 0), out, schema=SCHEMA, progress=False)

@@ -167,6 +167,7 @@ def test_a_mistake_is_one_line_and_an_exit_code(arguments: list, code: int, word
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_the_remedy_is_written_as_the_command_line_has_it() -> None:
     Path("a.csv").write_text(f"image_uri\n{PHOTOS[0]}\n")
     assert invoke("convert", "a.csv", "out").exit_code == 0

@@ -77,6 +77,7 @@ def test_base_says_where_the_images_are() -> None:
     assert frame.split.tolist() == ["TRAIN"] * 3
 
 
+@pytest.mark.slow
 def test_files_of_several_splits_are_one_dataset() -> None:
     """As COCO has them, by a folder, a pattern and a list; and as Roboflow has them."""
     for split in ("train", "val"):
@@ -189,6 +190,7 @@ def test_a_schema_keeps_what_it_names_in_the_order_of_the_file() -> None:
 # ----------------------------------------------------------------- other values of each box
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_values_of_boxes_go_with_their_boxes(reader: str) -> None:
     """A box that a crop leaves out takes its values along, when written and when read."""

@@ -80,6 +80,7 @@ def folder() -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

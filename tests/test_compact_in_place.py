@@ -48,6 +48,7 @@ def test_large_shards_stay_and_small_ones_are_merged() -> None:
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 def test_what_is_compacted_is_not_written_again() -> None:
     grown()
     compact()
@@ -66,6 +67,7 @@ def test_a_dataset_of_large_shards_is_left_alone() -> None:
     assert tfrecorder.generations("out") == [0]
 
 
+@pytest.mark.slow
 def test_positions_and_the_next_append_go_on_from_it() -> None:
     grown()
     compact(num_shards=1)

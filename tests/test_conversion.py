@@ -124,6 +124,7 @@ def test_one_row_is_a_dataset() -> None:
     assert (result.records, result.splits["TRAIN"].shards) == (1, 1)
 
 
+@pytest.mark.slow
 def test_an_image_may_stand_in_several_rows() -> None:
     assert convert(photo_frame(3).assign(image_uri=str(PHOTOS[0]))).records == 3
 
@@ -200,6 +201,7 @@ def test_the_share_of_oriented_images_is_reported() -> None:
 # --------------------------------------------------------------------------- shards and order
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "shards"),
     [
@@ -248,6 +250,7 @@ def test_rows_are_shuffled_across_shards_unless_order_is_asked_for(frame: pd.Dat
     assert filenames("other") != filenames("mixed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"num_threads": 1}, {"num_threads": 2}, {"num_workers": 2}], ids=str
 )
@@ -294,6 +297,7 @@ def test_overwrite_replaces_a_dataset_by_another(frame: pd.DataFrame) -> None:
     assert os.listdir("out/_tfrecorder/commits") == ["00001.json"]
 
 
+@pytest.mark.slow
 def test_overwrite_keeps_the_old_dataset_where_the_new_one_cannot_be_made(frame) -> None:
     convert(frame)
     before = public_files("out")
@@ -356,6 +360,7 @@ def test_a_read_only_output_is_one_clear_error(frame: pd.DataFrame, plain_user) 
     assert "locked/out cannot be written: Permission denied. Ask for the right" in message
 
 
+@pytest.mark.slow
 def test_the_output_may_lie_in_the_source_but_not_be_it() -> None:
     shutil.copytree(SAMPLES / "photos", "photos")
     assert "choose a new or empty directory" in error_of(OutputError, "photos", "photos")
@@ -363,6 +368,7 @@ def test_the_output_may_lie_in_the_source_but_not_be_it() -> None:
     assert convert("photos", "photos/out", overwrite=True).rows == 52
 
 
+@pytest.mark.slow
 def test_only_one_conversion_at_a_time_writes_a_directory(frame: pd.DataFrame) -> None:
     code = "import fcntl, os, time; os.makedirs('out/_tfrecorder')\n"
     code += "lock = open('out/_tfrecorder/lock', 'w'); fcntl.flock(lock, fcntl.LOCK_EX)\n"
@@ -390,6 +396,7 @@ def test_misspelt_options_are_named_before_anything_is_read() -> None:
     assert "did you mean `shard_size` or `image_size`?" in words
 
 
+@pytest.mark.slow
 def test_photographs_in_every_accepted_form_are_one_dataset() -> None:
     Path("photos").mkdir()
     for number in range(4):

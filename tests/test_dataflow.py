@@ -200,6 +200,7 @@ def test_the_command_waits_when_told_to(bucket: Gcs, dataflow: Dataflow, dataset
     assert bucket.files(OUT) == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_the_workers_get_what_was_asked_for(bucket: Gcs, dataflow: Dataflow) -> None:
     dataflow.runs = False
     wanted = {
@@ -307,6 +308,7 @@ def test_a_cancelled_job_is_continued_by_the_same_call(
     assert bucket.files(OUT) == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_a_service_that_stumbles_is_asked_again(bucket: Gcs, dataflow: Dataflow) -> None:
     dataflow.runs = False
     job = tfrecorder.convert(SOURCE, OUT, **settings(dataflow))
@@ -348,6 +350,7 @@ def test_waiting_goes_on_while_the_service_is_away(
 # Before it.
 
 
+@pytest.mark.slow
 def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
     more = {"job_name": "Not_A_Name"}
     with pytest.raises(OptionError) as caught:

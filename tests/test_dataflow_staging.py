@@ -114,6 +114,7 @@ def test_the_workers_get_simplejpeg_for_their_own_platform(tmp_path: Path, machi
     assert f"cpython-{sys.version_info.major}{sys.version_info.minor}-" in library
 
 
+@pytest.mark.slow
 def test_what_draws_masks_and_reads_heic_goes_with_the_job(tmp_path: Path) -> None:
     libraries = {"pycocotools": "pycocotools/_mask", "pillow_heif": "_pillow_heif"}
     for name in libraries:

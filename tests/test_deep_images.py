@@ -112,6 +112,7 @@ def wanted(out: str, channels: int = 1) -> list[np.ndarray]:
     return [pixels(int(name[0]), channels) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_every_reader_gives_the_values_of_the_sources(channels: int) -> None:
     import tensorflow as tf
@@ -149,6 +150,7 @@ def test_every_reader_gives_the_values_of_the_sources(channels: int) -> None:
     assert not info.reduced
 
 
+@pytest.mark.slow
 def test_tensors_have_16_bits() -> None:
     torch = pytest.importorskip("torch")
     tfrecorder.convert(written(kinds(3)), "out", schema=SCHEMA)
@@ -262,6 +264,7 @@ def test_without_a_declaration_they_are_read_as_8_bits_and_counted() -> None:
     np.testing.assert_array_equal(images, np.array(wanted("out")) >> 8)
 
 
+@pytest.mark.slow
 def test_a_dataset_that_grows_shrinks_and_is_repaired_keeps_them() -> None:
     files = {f"{n}.png": png(pixels(n, 3)) for n in range(4)}
     frame = written(files)

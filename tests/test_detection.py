@@ -81,6 +81,7 @@ def test_vertex_json_lines_of_one_class_are_the_default_schema() -> None:
     assert tfrecorder.info("out").class_names == ("cat", "cup")
 
 
+@pytest.mark.slow
 def test_several_classes_by_json_lines_and_by_csv() -> None:
     names = [{"displayName": "cat"}, {"displayName": "pet"}]
     Path("several.jsonl").write_text(
@@ -170,6 +171,7 @@ def test_a_missing_label_of_a_box_is_found_with_its_row() -> None:
     assert (errors.code.item(), errors.row.item()) == ("null_label", 2)
 
 
+@pytest.mark.slow
 def test_boxes_without_classes_and_with_other_names() -> None:
     frame = in_pixels().rename(columns={"x_min": "left", "x_max": "right"}).drop(columns="label")
     columns = ["left", "y_min", "right", "y_max"]

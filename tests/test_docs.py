@@ -104,6 +104,7 @@ def _compare(name: str, block: Block, printed: str) -> None:
             assert fits(after.code, printed.strip()), f"{where}{printed}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_folder_of_a_reader")
 @pytest.mark.parametrize(
     "name",
@@ -215,6 +216,7 @@ def test_every_command_and_flag_is_in_the_reference(command: str) -> None:
                 assert flag in section, f"run `make docs`: {command} {flag} is not in docs/cli.md"
 
 
+@pytest.mark.slow
 def test_the_reference_of_commands_is_what_the_commands_say() -> None:
     done = run(ROOT / "scripts/cli_reference.py", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -268,6 +270,7 @@ def _messages() -> list[str]:
     return [" ".join(text.split()) for text in found]
 
 
+@pytest.mark.slow
 def test_every_message_in_troubleshooting_is_one_that_the_code_has() -> None:
     page = prose(DOCS / "troubleshooting.md")
     ours = page.partition("## Messages of other programs")[0]
@@ -299,6 +302,7 @@ def _complete(what: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([command], env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_completion_script_is_made(shell: str) -> None:
     done = _complete(f"{shell}_source")
@@ -307,6 +311,7 @@ def test_the_completion_script_is_made(shell: str) -> None:
     assert f"_TFRECORDER_COMPLETE={shell}_source" in (DOCS / "cli.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "completed"),
     [("tfrecorder con", "convert"), ("tfrecorder convert a b --check str", "strict")],
@@ -329,6 +334,7 @@ def test_the_layout_names_every_folder_of_the_package() -> None:
     assert [folder for folder in folders if f"`{folder}/`" not in page] == []
 
 
+@pytest.mark.slow
 def test_the_page_of_the_directory_lists_every_file() -> None:
     frame = photo_frame(12).assign(label="a")
     names = set[str]()

@@ -18,6 +18,7 @@ GROWTH = DOCS / "drawings/growth.svg"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.slow
 def test_the_drawings_are_what_their_script_draws() -> None:
     done = run(ROOT / "scripts/drawings.py", "--check")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -165,6 +165,7 @@ def test_a_key_that_is_no_text_is_refused_by_name(key, error):
         encoded({key: 1})
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.binary(max_size=200))
 def test_junk_raises_nothing_but_a_value_error(junk):

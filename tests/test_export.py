@@ -79,6 +79,7 @@ def test_a_csv_reads_back_to_the_same_dataset(out: Path) -> None:
     assert not Path("csv/_tfrecorder").exists()
 
 
+@pytest.mark.slow
 def test_every_kind_of_column_goes_through_a_csv() -> None:
     frame = every_kind(12).assign(split=["TRAIN"] * 8 + ["TEST"] * 4)
     tfrecorder.convert(frame, "out", schema=EVERY_KIND, progress=False)
@@ -91,6 +92,7 @@ def test_every_kind_of_column_goes_through_a_csv() -> None:
     assert names == [("a", "b", "c")] * 2
 
 
+@pytest.mark.slow
 def test_masks_and_boxes_a_row_go_through_a_csv(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES, tmp_path, dirs_exist_ok=True)
     photos = pd.read_csv("photos.csv")

@@ -33,6 +33,7 @@ def of_report(name: str) -> Any:
     return runpy.run_path(str(TRIAL / "report.py"))[name]
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_is_told_without_names_and_the_others_go_on(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_what_is_lost_or_changed_is_counted(dataset: Path, tmp_path: Path) -> No
     assert counted == {"records": 52, "lost": 1, "doubled": 0, "changed": 1}
 
 
+@pytest.mark.slow
 def test_what_a_part_needs_is_said_before_anything_is_made(gcs: Gcs) -> None:
     done = run(TRIAL / "run.py", "--rows", 10, "--only", "dataflow", "--gs", "gs://mine")
     assert done.returncode == 2

@@ -71,6 +71,7 @@ def test_another_source_is_refused_the_difference_first(
         change(frame).tensorflow.to_tfrecord("out", **OPTIONS)
 
 
+@pytest.mark.slow
 def test_other_options_are_refused_the_difference_first(frame: pd.DataFrame) -> None:
     frame.tensorflow.to_tfrecord("out", **OPTIONS)
     words = (
@@ -415,6 +416,7 @@ def test_a_result_speaks_of_sizes_as_people_do(frame: pd.DataFrame) -> None:
     )
 
 
+@pytest.mark.slow
 def test_info_speaks_of_sizes_as_people_do(dataset: Path) -> None:
     shown = str(tfrecorder.info(dataset))
     assert "images: sizes vary, 3 channels" in shown

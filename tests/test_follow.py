@@ -62,6 +62,7 @@ def grow(out: str) -> Grow:
 # ------------------------------------------------------------------------------- epoch by epoch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_each_epoch_reads_what_is_there_when_it_begins(out: str, grow: Grow, read: Reader) -> None:
     train = read(out, "TRAIN", follow=True, **IDS)
@@ -76,6 +77,7 @@ def test_each_epoch_reads_what_is_there_when_it_begins(out: str, grow: Grow, rea
     assert sorted(ids(once)) == list(range(16)), "what is opened without follow does not change"
 
 
+@pytest.mark.slow
 def test_a_repeated_dataset_looks_again_each_time(out: str, grow: Grow) -> None:
     train = tfrecorder.load(out, "TRAIN", follow=True, shuffle=False, **IDS).repeat(3)
     found = []
@@ -102,6 +104,7 @@ def test_batches_have_the_order_that_they_have_without_follow(out: str) -> None:
     assert [ids(train), ids(train)] == [ids(plain), ids(plain)]
 
 
+@pytest.mark.slow
 def test_how_long_an_epoch_is(out: str, grow: Grow) -> None:
     assert tfrecorder.load(out, "TRAIN", follow=True, **IDS).cardinality() == (
         tf.data.UNKNOWN_CARDINALITY
@@ -112,6 +115,7 @@ def test_how_long_an_epoch_is(out: str, grow: Grow) -> None:
     assert [len(train) for _ in train] == [5] * 5
 
 
+@pytest.mark.slow
 def test_all_splits_follow(out: str, grow: Grow) -> None:
     every = tfrecorder.load(out, follow=True, **IDS)
     grow()
@@ -174,6 +178,7 @@ def test_an_epoch_has_one_order_whenever_the_dataset_was_opened() -> None:
 # --------------------------------------------------------------------------------- the positions
 
 
+@pytest.mark.slow
 def test_a_position_goes_on_in_the_generations_of_its_epoch(out: str, grow: Grow) -> None:
     train = tfrecorder.batches(out, "TRAIN", follow=True, seed=1, **IDS)
     first = ids(train)
@@ -308,6 +313,7 @@ def test_a_new_generation_that_is_damaged_fails_as_in_load(
     assert len(ids(train)) == 22
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_a_commit_without_its_manifest_is_an_error(out: str, grow: Grow, read: Reader) -> None:
     train = read(out, "TRAIN", follow=True, **IDS)
@@ -316,6 +322,7 @@ def test_a_commit_without_its_manifest_is_an_error(out: str, grow: Grow, read: R
     assert "out/_tfrecorder/commits/00003.json is missing" in failing(train)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_a_dataset_that_was_replaced_is_an_error(out: str, read: Reader) -> None:
     train = read(out, "TRAIN", follow=True, **IDS)
@@ -323,6 +330,7 @@ def test_a_dataset_that_was_replaced_is_an_error(out: str, read: Reader) -> None
     assert "out was overwritten while it was being read. Open it again" in failing(train)
 
 
+@pytest.mark.slow
 def test_damaged_bytes_of_a_new_generation_fail(out: str, grow: Grow) -> None:
     trains = [read(out, "TRAIN", follow=True, **IDS) for read in READERS]
     grow()

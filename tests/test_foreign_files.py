@@ -145,6 +145,7 @@ except tfrecorder.errors.DatasetError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("really", [True, False], ids=["a bomb", "a lie"])
 @pytest.mark.parametrize(
     "pack", [gzip.compress, pytest.param(zlib.compress, marks=pytest.mark.slow)]

@@ -141,6 +141,7 @@ def test_named_keys_are_read_by_every_reader(
     assert DATA[0] in frame.iloc[0].tolist()
 
 
+@pytest.mark.slow
 def test_boxes_are_placed_on_the_named_image(tmp_path: Path) -> None:
     write(tmp_path / "train.tfrecord", renamed(detection("pixel"), "image/encoded", "img"))
     for n, (loaded, found) in enumerate(both(tmp_path, image="img")):
@@ -192,6 +193,7 @@ def test_inspect_writes_images_under_any_key(tmp_path: Path) -> None:
 BROKEN = {"words": b"not an image", "nothing": b"", "a half": DATA[2][:3000], "a page": b"<html>"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("options", [{}, {"batch_size": 2, "image_size": 9}, {"shuffle": "exact"}])
 def test_load_names_the_file_of_an_image_that_does_not_decode(

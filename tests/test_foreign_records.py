@@ -31,6 +31,7 @@ import tfrecorder
 from tfrecorder.errors import DatasetError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["fraction", "pixel", "whole pixel"])
 def test_boxes_are_read_as_fractions(unit: str, tmp_path: Path) -> None:
     where = write(tmp_path / "coco_train.record-00000-of-00001", detection(unit))
@@ -92,6 +93,7 @@ def test_masks_of_objects_stay_with_their_boxes(tmp_path: Path) -> None:
         assert len(objects["boxes"]) == len(objects["labels"]) == len(objects["masks"])
 
 
+@pytest.mark.slow
 def test_a_mask_of_each_pixel(tmp_path: Path) -> None:
     """As DeepLab's and the Model Garden's segmentation tools write it."""
     records = [
@@ -108,6 +110,7 @@ def test_a_mask_of_each_pixel(tmp_path: Path) -> None:
     assert tfrecorder.info(tmp_path).columns["mask_uri"].kind == "mask"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"batch_size": 3, "image_size": 9}, {"cache": True}])
 def test_a_record_without_a_class_is_the_image_alone(
     options: dict[str, Any], tmp_path: Path

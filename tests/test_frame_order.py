@@ -73,6 +73,7 @@ def test_the_index_leads_back_to_the_rows_of_the_source() -> None:
     pd.testing.assert_frame_equal(back.sort_index(), given, check_dtype=False)
 
 
+@pytest.mark.slow
 def test_an_appended_dataset_has_the_order_of_its_generations() -> None:
     tfrecorder.convert(table(0, 9), "out", num_shards=2, **QUIET)
     splits = ["TEST", "TRAIN", "TRAIN", "TEST", "TRAIN"]

@@ -89,6 +89,7 @@ def test_source_images_and_output_on_gs(photos: Gcs, dataset: Path) -> None:
     assert not left & {"tmp", "progress", "failure.json", "lock"}
 
 
+@pytest.mark.slow
 def test_a_folder_on_gs(photos: Gcs, tmp_path: Path) -> None:
     photos.put("gs://bkt/photos/.hidden", b"")
     result = tfrecorder.convert("gs://bkt/photos/", OUT)
@@ -97,6 +98,7 @@ def test_a_folder_on_gs(photos: Gcs, tmp_path: Path) -> None:
     assert photos.files(OUT) == public_files(tmp_path / "local")
 
 
+@pytest.mark.slow
 def test_sources_and_outputs_mix(photos: Gcs, dataset: Path, tmp_path: Path) -> None:
     tfrecorder.convert(CSV, OUT, num_shards=SHARDS)
     assert photos.files(OUT) == public_files(dataset)
@@ -126,6 +128,7 @@ def test_buckets_that_are_not_there(photos: Gcs, tmp_path: Path) -> None:
     assert public_files(where) == {}
 
 
+@pytest.mark.slow
 def test_an_image_that_is_not_there_or_not_permitted_is_a_reject(photos: Gcs) -> None:
     gone, secret = "photos/cat/cat_01.jpg", "photos/cat/cat_02.jpg"
     photos.put(SOURCE, CSV.read_bytes() + f"TRAIN,{gone}x,cat\n".encode())
@@ -143,6 +146,7 @@ def test_an_image_that_is_not_there_or_not_permitted_is_a_reject(photos: Gcs) ->
     assert again.rejects == {"read/not_found": 1}
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_where_requests_fail_in_passing(gcs: Gcs, many: pd.DataFrame) -> None:
     tfrecorder.convert(many, "gs://bkt/calm", num_shards=5)
     gcs.forget_requests()
@@ -212,6 +216,7 @@ def test_a_bucket_that_is_down_is_not_asked_for_a_thousand_images(
     assert gcs.names("gs://bkt/sets/") == []
 
 
+@pytest.mark.slow
 def test_a_killed_conversion_leaves_whole_objects_and_goes_on(photos: Gcs, dataset: Path) -> None:
     stuck = "train-00001.tfrecord"
     photos.inject("status", status=503, operation="upload", object=f"*{stuck}")
@@ -355,6 +360,7 @@ def test_bucket_rights_are_not_needed(photos: Gcs) -> None:
     assert tfrecorder.convert(SOURCE, OUT).records == len(PHOTOS)
 
 
+@pytest.mark.slow
 def test_verify_compares_checksums_without_a_download(photos: Gcs) -> None:
     tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)
     photos.forget_requests()
@@ -430,6 +436,7 @@ def test_the_commit_reads_the_lists_of_the_shards_once(photos: Gcs) -> None:
     assert photos.get(f"{OUT}/rejects.csv").count(b"\n") == 1 + 48
 
 
+@pytest.mark.slow
 def test_verify_names_any_file_that_was_changed(photos: Gcs) -> None:
     """The same as on a disk: tests/test_verify.py."""
     tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS)

@@ -89,6 +89,7 @@ def hub() -> Iterator[tuple[str, dict[str, bytes]]]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_the_line_of_the_page_puts_the_directory_on_the_hub(
     photos: pd.DataFrame, hub: tuple[str, dict[str, bytes]], tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_the_line_of_the_page_puts_the_directory_on_the_hub(
     assert tfrecorder.verify("down", progress=False).ok
 
 
+@pytest.mark.slow
 def test_a_card_on_a_bucket_goes_with_what_is_removed(
     gcs: Gcs, photos: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +168,7 @@ def failing_after(
             yield caught
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_card", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("writes", range(5))
 def test_a_card_that_was_interrupted_anywhere_is_written_again(
@@ -215,6 +218,7 @@ def labelled(*labels: str) -> None:
     tfrecorder.convert(frame, "odd", progress=False)
 
 
+@pytest.mark.slow
 def test_labels_that_are_names_of_folders_come_back() -> None:
     labels = ["Grüne Äpfel", "猫", "train", "_background_noise_", "A.b (c), d+e=f@g", "2024"]
     labelled(*labels)
@@ -223,6 +227,7 @@ def test_labels_that_are_names_of_folders_come_back() -> None:
     assert images_and_labels("again") == images_and_labels("odd")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["a/b", "..", ".hidden", "a\\b", "a:b", "é\n", " a"])
 def test_any_label_comes_back_from_a_csv(label: str) -> None:
     labelled(label, "b", 'say "hi", all')
@@ -252,6 +257,7 @@ def test_a_file_of_one_image_is_never_that_of_another(tmp_path: Path) -> None:
     assert {*again[["image_uri", "mask"]].itertuples(False, None)} == wanted
 
 
+@pytest.mark.slow
 def test_shards_without_a_record_and_datasets_without_images_are_exported() -> None:
     uris = [*map(str, PHOTOS[:2]), "absent.jpg", "absent_too.jpg"]
     frame = pd.DataFrame({"split": ["TRAIN", "TEST", "TRAIN", "VALIDATION"], "image_uri": uris})
@@ -271,6 +277,7 @@ def test_shards_without_a_record_and_datasets_without_images_are_exported() -> N
         assert lists[0] == lists[1]
 
 
+@pytest.mark.slow
 def test_what_was_appended_and_removed_is_exported_as_it_is_now(photos: pd.DataFrame) -> None:
     copy = shutil.copy(photos.image_uri[0], "copy.jpg")
     more = photos[:1].assign(image_uri=copy, label="new")

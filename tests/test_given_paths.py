@@ -22,6 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
+@pytest.mark.slow
 def test_a_home_folder_is_expanded_wherever_a_path_is_given(home: Path) -> None:
     options = {"schema": "~/schema.yaml", "base": "~", "progress": False}
     result = tfrecorder.convert("~/photos.csv", "~/out", **options)
@@ -81,6 +82,7 @@ def test_missing_images_with_backslashes_get_a_hint() -> None:
         tfrecorder.convert(frame, "out", progress=False)
 
 
+@pytest.mark.slow
 def test_a_stream_of_a_file_says_what_writes_a_file() -> None:
     photo_frame(2).to_csv("photos.csv", index=False)
     with pytest.raises(SourceError, match=r"rows of a file are written once, by `convert`"):

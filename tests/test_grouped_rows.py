@@ -61,6 +61,7 @@ def test_rows_of_an_image_are_one_record(form: str) -> None:
     assert tfrecorder.verify("out").ok
 
 
+@pytest.mark.slow
 def test_an_append_and_an_update_group_as_the_conversion_did() -> None:
     images()
     frame = repeated()

@@ -83,6 +83,7 @@ def test_source_ids_go_on(out) -> None:
     assert sorted(tfrecorder.to_frame("out").index) == list(range(18))
 
 
+@pytest.mark.slow
 def test_classes_are_only_added_with_the_next_integers(out) -> None:
     before = tfrecorder.info("out").class_names
     assert add(table(12, 2, label="aardvark")).class_names == (*before, "aardvark")
@@ -92,6 +93,7 @@ def test_classes_are_only_added_with_the_next_integers(out) -> None:
     assert {one["image/class/label"] for one in records_of("out", 3)} == {0}
 
 
+@pytest.mark.slow
 def test_integer_classes_go_on() -> None:
     tfrecorder.convert(table(0, 4).assign(label=[0, 1, 2, 0]), "out", **QUIET)
     add(table(4, 2).assign(label=[1, 1]))
@@ -101,6 +103,7 @@ def test_integer_classes_go_on() -> None:
     assert [label for _, label in tfrecorder.Records("out", "TRAIN", decode=False)][4:6] == [1, 1]
 
 
+@pytest.mark.slow
 def test_class_names_of_digits_alone_stay_names() -> None:
     tfrecorder.convert(table(0, 4).assign(label=["7", "x", "7", "x"]), "out", **QUIET)
     table(4, 2).assign(label="8").to_csv("more.csv", index=False)
@@ -184,6 +187,7 @@ def test_duplicates_can_be_kept(out) -> None:
     assert "'content'" in refusal(OptionError, table(0, 5), duplicates="drop")
 
 
+@pytest.mark.slow
 def test_known_rejects_are_passed_over_unless_they_are_to_be_tried_again(out) -> None:
     rows = table(12, 12).assign(
         image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
@@ -201,6 +205,7 @@ def test_known_rejects_are_passed_over_unless_they_are_to_be_tried_again(out) ->
     assert add(rows, retry_rejects=True).was_finished
 
 
+@pytest.mark.slow
 def test_a_row_that_is_tried_again_counts_once_in_the_statistics() -> None:
     rows = table(0, 12)
     rows.loc[3, "image_uri"] = "late.jpg"
@@ -215,6 +220,7 @@ def test_a_row_that_is_tried_again_counts_once_in_the_statistics() -> None:
     assert words not in str(found)
 
 
+@pytest.mark.slow
 def test_retry_rejects_of_the_first_conversion_adds_what_it_wins() -> None:
     rows = table(0, 12).assign(
         image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
@@ -273,6 +279,7 @@ def test_grey_images_make_the_channels_3(out) -> None:
     assert tfrecorder.info("small").image_shape == (None, None, 3)
 
 
+@pytest.mark.slow
 def test_raw_pixels_must_stay_of_one_size() -> None:
     tfrecorder.convert(table(0, 4), "out", image_format="raw", image_size=(8, 8), **QUIET)
     assert "image_size=(8, 8)" in refusal(OptionError, table(4, 2), image_size=(9, 9))
@@ -284,6 +291,7 @@ def test_raw_pixels_must_stay_of_one_size() -> None:
         tfrecorder.append(table(4, 2), "plain", image_format="raw", **QUIET)
 
 
+@pytest.mark.slow
 def test_given_class_names_may_only_be_continued() -> None:
     tfrecorder.convert(table(0, 4, label="b"), "out", schema=labelled("b", "a"), **QUIET)
     assert "is not among the given labels" in refusal(ValidationError, table(4, 2, label="c"))
@@ -331,6 +339,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_what_differs() -> None:
     assert all_files("out") == before
 
 
+@pytest.mark.slow
 def test_labels_of_another_kind_are_refused(out) -> None:
     words = refusal(SourceError, table(12, 2).assign(label=[3, 4]))
     assert "the classes of 'label' are integers, but names in the dataset" in words
@@ -394,6 +403,7 @@ def test_nothing_is_written_through_a_link(out, name) -> None:
 # ---------------------------------------------------------------------------- begun and interrupted
 
 
+@pytest.mark.slow
 def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
     rows = table(12, 16).assign(
         image_uri=lambda one: one["image_uri"].where(one.index != 3, "late.jpg")
@@ -413,6 +423,7 @@ def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 def test_leftovers_of_an_append_before_its_plan_are_nothing(out) -> None:
     half = Path("out/_tfrecorder/plan.parquet")
     half.write_bytes(b"half")
@@ -471,6 +482,7 @@ def test_a_reader_that_is_open_keeps_what_it_opened(out) -> None:
 # ------------------------------------------------------------------------------------- overwrite
 
 
+@pytest.mark.slow
 def test_overwrite_replaces_all_generations(out) -> None:
     add(table(12, 4))
     add(table(16, 4))

@@ -45,6 +45,7 @@ def files_in(gcs: Gcs) -> dict[str, bytes]:
     return {name.removeprefix("sets/out/"): gcs.get(f"gs://bkt/{name}") for name in names}
 
 
+@pytest.mark.slow
 def test_a_bucket_holds_the_bytes_of_a_disk(grown: Gcs) -> None:
     tfrecorder.append(table(0, 20), OUT, **QUIET)
     tfrecorder.convert(table(0, 12), "out", num_shards=2, **QUIET)
@@ -77,6 +78,7 @@ def _photos(gcs: Gcs, folder: str, names: list[str]) -> pd.DataFrame:
     return pd.DataFrame({"image_uri": uris, "split": "TRAIN", "label": "a"})
 
 
+@pytest.mark.slow
 def test_the_bytes_of_images_in_a_bucket_are_compared_without_reading_them(gcs: Gcs) -> None:
     tfrecorder.convert(_photos(gcs, "old", ["a.jpg", "b.jpg"]), OUT, **QUIET)
     rows = _photos(gcs, "new", ["0.jpg", "1.jpg", "2.jpg"])
@@ -102,6 +104,7 @@ def test_many_new_images_of_a_folder_in_a_bucket_are_listed_not_asked_for(gcs: G
     assert gcs.count("list") <= 3
 
 
+@pytest.mark.slow
 def test_opening_costs_one_listing_and_one_manifest_however_often_it_grew(grown: Gcs) -> None:
     for rows in (14, 16):
         tfrecorder.append(table(0, rows), OUT, **QUIET)

@@ -105,6 +105,7 @@ def test_dropped_records_leave_nothing_behind(ten) -> None:
     assert public_files("again") == public_files("new")  # the marks of what was dropped are salted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 def test_a_list_of_what_to_drop_is_read_by_its_newlines_alone(start: str, end: str) -> None:
@@ -175,6 +176,7 @@ def test_a_damaged_record_is_not_copied(ten) -> None:
     assert compact("old").records == 51
 
 
+@pytest.mark.slow
 def test_boxes_masks_and_other_columns_are_copied() -> None:
     kinds = tfrecorder.schema.Schema(
         image_uri=tfrecorder.schema.Image(),

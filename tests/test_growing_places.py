@@ -50,6 +50,7 @@ def frame_of(*uris: str) -> pd.DataFrame:
 # ------------------------------------------------------------- the same names in other folders
 
 
+@pytest.mark.slow
 def test_two_folders_with_the_same_names_hold_different_images() -> None:
     tfrecorder.convert("photos/mon", "out", **TRAIN, **QUIET)
     assert add("photos/tue") == (3, 0)
@@ -57,6 +58,7 @@ def test_two_folders_with_the_same_names_hold_different_images() -> None:
     assert add("photos/mon") == add("photos/tue") == (0, 3)
 
 
+@pytest.mark.slow
 def test_a_conversion_of_the_same_names_in_another_folder_is_not_passed_over() -> None:
     tfrecorder.convert("photos/mon", "out", **TRAIN, **QUIET)
     with pytest.warns(UserWarning, match="nothing of .*photos/tue was written.*append` adds these"):
@@ -67,12 +69,14 @@ def test_a_conversion_of_the_same_names_in_another_folder_is_not_passed_over() -
     assert add("photos/tue") == (3, 0)
 
 
+@pytest.mark.slow
 def test_two_tables_in_two_folders_hold_different_images() -> None:
     tfrecorder.convert(csv_of("photos/mon/all.csv", *NAMES), "out", **TRAIN, **QUIET)
     assert add(csv_of("photos/tue/all.csv", *NAMES)) == (3, 0)
     assert add("photos/mon/all.csv") == add("photos/tue/all.csv") == (0, 3)
 
 
+@pytest.mark.slow
 def test_two_bases_hold_different_images(monkeypatch: pytest.MonkeyPatch) -> None:
     tfrecorder.convert(frame_of(*NAMES), "out", base="photos/mon", **TRAIN, **QUIET)
     assert add(frame_of(*NAMES), base="photos/tue") == (3, 0)
@@ -107,6 +111,7 @@ def test_a_file_is_there_however_it_is_spelled() -> None:
         assert add(csv_of("tables/all.csv", spelled)) == (0, 1), spelled
 
 
+@pytest.mark.slow
 def test_a_file_is_there_however_it_was_spelled() -> None:
     Path("tables").mkdir()
     for number, spelled in enumerate(spellings(NAMES[1])):
@@ -114,6 +119,7 @@ def test_a_file_is_there_however_it_was_spelled() -> None:
         assert add("photos/mon", f"out-{number}") == (2, 1), spelled
 
 
+@pytest.mark.slow
 def test_a_folder_above_a_link_is_where_the_system_finds_it() -> None:
     Path("link").symlink_to("photos/mon", target_is_directory=True)
     shutil.copytree("photos/tue", "tue")
@@ -123,6 +129,7 @@ def test_a_folder_above_a_link_is_where_the_system_finds_it() -> None:
     assert add(frame_of("link/../tue/cat/IMG_0.png")) == (0, 1)
 
 
+@pytest.mark.slow
 def test_an_image_that_came_as_bytes_is_known_by_its_content() -> None:
     data = Path("photos/mon", NAMES[0]).read_bytes()
     named = pd.DataFrame({"image_uri": [{"bytes": data, "path": NAMES[0]}], "label": "cat"})
@@ -143,6 +150,7 @@ def test_what_a_watched_folder_brought_is_known() -> None:
 # --------------------------------------------------------------------------- after compactions
 
 
+@pytest.mark.slow
 def test_a_compacted_dataset_knows_the_folders_of_its_images() -> None:
     tfrecorder.convert("photos/mon", "out", **TRAIN, **QUIET)
     add(frame_of(*NAMES), base="photos/tue")
@@ -159,6 +167,7 @@ def test_a_compacted_dataset_knows_the_folders_of_its_images() -> None:
     assert not any(here in data for data in public_files("last").values())
 
 
+@pytest.mark.slow
 def test_where_no_folder_was_noted_an_append_and_an_update_say_so() -> None:
     tfrecorder.convert("photos/mon", "out", **TRAIN, **QUIET)
     tfrecorder.compact("out", "new", **QUIET)
@@ -182,6 +191,7 @@ def pairs(*names: str) -> pd.DataFrame:
     return pd.DataFrame(both, columns=["left_uri", "right_uri"])
 
 
+@pytest.mark.slow
 def test_all_images_of_a_row_decide_whether_it_is_there() -> None:
     tfrecorder.convert(pairs("01", "23"), "out", schema=PAIRS, **TRAIN, **QUIET)
     assert add(pairs("04", "21", "10", "23")) == (3, 1)
@@ -213,6 +223,7 @@ def test_an_image_with_another_caption_is_named_not_added() -> None:
     assert add(kept, base="photos/mon") == add(rows, base="photos/mon") == (0, 3)
 
 
+@pytest.mark.slow
 def test_without_images_all_values_of_a_row_decide() -> None:
     schema = Schema(
         age=Number(), name=Text(), at=Number(shape=(2,), dtype="int64"), lit=Number(dtype="bool")
@@ -230,6 +241,7 @@ def test_without_images_all_values_of_a_row_decide() -> None:
         add(rows[["age"]], **other)
 
 
+@pytest.mark.slow
 def test_the_two_zeros_are_one_value() -> None:
     schema = Schema(age=Number(), at=Number(shape=(None,)))
     rows = pd.DataFrame({"age": [0.0, -0.0], "at": [[0.0, -0.0], [-0.05]]})

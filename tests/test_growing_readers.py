@@ -75,6 +75,7 @@ def test_load_reads_the_same(ten, split) -> None:
     assert got == [(data, label) for data, label, _ in stored(ten, split)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_batches_read_the_same_pixels(ten, split) -> None:
     shared = {"image_size": 32, "shuffle": False, "batch_size": 3}
@@ -109,6 +110,7 @@ def test_plain_tf_data_reads_the_same(ten, split) -> None:
     assert found == stored(ten, split)
 
 
+@pytest.mark.slow
 def test_tfds_reads_all_generations_with_all_classes(ten) -> None:
     builder = tfds.builder_from_directory(ten)
     assert tuple(builder.info.features["image/class/label"].names) == NAMES
@@ -308,6 +310,7 @@ def test_the_first_shards_stay_as_they_were(ten) -> None:
         assert Path(ten, shard.name).read_bytes() == shard.read_bytes()
 
 
+@pytest.mark.slow
 def test_statistics_of_numbers_are_of_all_rows() -> None:
     schema = tfrecorder.schema.Schema(
         split=tfrecorder.schema.Split(),

@@ -53,6 +53,7 @@ def in_splits(**rows: int) -> Any:
     return datasets.DatasetDict({name: dataset(count, at) for (name, count), at in parts})
 
 
+@pytest.mark.slow
 def test_splits_classes_and_bytes_come_over_as_they_are() -> None:
     source = in_splits(train=8, validation=3, test=4)
     result = tfrecorder.convert(source, "out", progress=False)
@@ -131,6 +132,7 @@ def test_a_missing_image_and_a_missing_label_are_named_by_their_rows() -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_columns_a_schema_and_groups_are_taken() -> None:
     source = dataset(12, weight=[row / 2 for row in range(12)], patient=[0, 1, 2] * 4)
     schema = tfrecorder.schema.Schema(
@@ -163,6 +165,7 @@ def test_several_labels_of_a_row_have_their_names() -> None:
     assert found == [[], ["apple", "tabby"]]
 
 
+@pytest.mark.slow
 def test_an_append_of_a_dataset_passes_over_what_is_there() -> None:
     tfrecorder.convert(dataset(6), "out", progress=False)
     assert tfrecorder.append(dataset(10), "out", progress=False).rows_there == 6
@@ -251,6 +254,7 @@ def test_the_images_of_a_dataset_are_never_in_memory_together(tmp_path: Path) ->
     assert len(list((tmp_path / "out/_tfrecorder/spool").iterdir())) == 1500
 
 
+@pytest.mark.slow
 def test_a_dataset_goes_back_to_hugging_face_without_loss() -> None:
     """The lines of docs/hugging-face.md."""
     import datasets

@@ -45,6 +45,7 @@ def test_only_a_job_elsewhere_is_waited_for() -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_option_that_has_an_effect_is_taken() -> None:
     frame = photo_frame(2)
     for number, options in enumerate(
@@ -90,6 +91,7 @@ def test_readers_refuse_an_option_that_needs_a_size(options: dict[str, Any]) -> 
         tfrecorder.load("out", drop_remainder=True)
 
 
+@pytest.mark.slow
 def test_what_a_dataset_was_made_with_is_no_mistake_of_an_append() -> None:
     tfrecorder.convert(photo_frame(4)[:2], "out", progress=False, image_size=(16, 16), resize="pad")
     assert tfrecorder.append(photo_frame(4), "out", progress=False).records == 2
@@ -182,6 +184,7 @@ def test_a_conversion_stops_for_the_named_warnings_alone() -> None:
     assert not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_every_code_that_is_no_error_may_be_named() -> None:
     for code, severity in severities().items():
         done = invoke("validate", CSV, "--warnings", code)

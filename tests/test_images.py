@@ -403,6 +403,7 @@ def test_cut_jpegs_are_truncated() -> None:
     assert not tensorflow_decodes(KEPT["jpeg"][:-2] + bytes(50))
 
 
+@pytest.mark.slow
 def test_the_law() -> None:
     """Whatever is accepted, TensorFlow decodes to the recorded shape."""
     sources = kept(photo(33, (61, 47))) | reencoded(photo(33, (61, 47)))
@@ -462,6 +463,7 @@ def test_a_side_longer_than_a_png_may_have() -> None:
     assert not tensorflow_decodes(save(pillow(data), "PNG"))
 
 
+@pytest.mark.slow
 def test_zip_bombs_use_no_memory() -> None:
     zeros = zlib.compressobj(9)
     bomb = b"".join(zeros.compress(bytes(1 << 20)) for _ in range(200)) + zeros.flush()
@@ -566,6 +568,7 @@ def test_reject_survives_pickling() -> None:
     assert str(again) == "damaged: the words"
 
 
+@pytest.mark.slow
 def test_tensorflow_and_beam_stay_out() -> None:
     code = (
         "import sys; import tfrecorder.images.check, tfrecorder.images.jpeg, tfrecorder.images.png;"

@@ -61,6 +61,7 @@ def test_an_image_is_stored_as_it_came_under_the_name_of_its_content(form: str) 
     assert not spooled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "%"], ids=["", "with a sign that is no escape"])
 def test_escapes_in_a_data_uri_cost_little_more_than_base64(end: str) -> None:
     file = io.BytesIO()
@@ -132,6 +133,7 @@ def test_a_picture_of_several_frames_that_was_changed_is_not_its_file(kind: str)
         assert np.array_equal(np.asarray(again.convert("RGB")), np.asarray(picture.convert("RGB")))
 
 
+@pytest.mark.slow
 def test_a_format_that_is_not_kept_becomes_a_png_as_from_a_file() -> None:
     bitmap = io.BytesIO()
     Image.open(PHOTOS[0]).save(bitmap, "BMP")
@@ -142,6 +144,7 @@ def test_a_format_that_is_not_kept_becomes_a_png_as_from_a_file() -> None:
     assert images_of("bytes") == {name: images_of("file")["a.bmp"]}
 
 
+@pytest.mark.slow
 def test_bytes_and_files_make_the_same_records_but_for_the_name() -> None:
     options = {"num_shards": 2, "image_size": 32, "progress": False}
     tfrecorder.convert(photo_frame(), "files", **options)
@@ -179,6 +182,7 @@ def test_boxes_a_row_each_belong_to_the_image_of_the_same_bytes() -> None:
     assert boxes.to_dict() == {content(DATA[0]): 2, content(DATA[1]): 1}
 
 
+@pytest.mark.slow
 def test_a_csv_and_json_lines_may_hold_data_uris(tmp_path: Path) -> None:
     large = Image.fromarray(np.random.default_rng(0).integers(0, 255, (300, 300, 3), np.uint8))
     body = io.BytesIO()
@@ -298,6 +302,7 @@ def test_duplicates_are_spooled_once() -> None:
     assert not spooled()
 
 
+@pytest.mark.slow
 def test_too_many_rejects_keep_the_spool_for_the_next_call() -> None:
     frame = of_cells([DATA[0], b"hello", DATA[1]])
     with pytest.raises(RejectedError):
@@ -338,6 +343,7 @@ def test_a_conversion_that_is_killed_goes_on(spared: int, tmp_path: Path) -> Non
     assert tfrecorder.verify(out, progress=False).ok
 
 
+@pytest.mark.slow
 def test_a_rerun_writes_only_what_is_missing(tmp_path: Path) -> None:
     frame, out = of_bytes(), tmp_path / "out"
     assert convert_until(Moment(20), frame, str(out))  # type: ignore[arg-type]
@@ -392,6 +398,7 @@ def test_a_commit_that_ended_before_its_spool_was_removed() -> None:
     assert not plan.exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_cannot_be_written_again_and_stays() -> None:
     tfrecorder.convert(of_bytes(4), "out", num_shards=1, progress=False)
     (shard,) = Path("out").glob("*.tfrecord")
@@ -448,6 +455,7 @@ def test_a_stream_holds_each_image_once_and_names_it_by_its_path_or_content() ->
 # ----------------------------------------------------------------------------------------- a bucket
 
 
+@pytest.mark.slow
 def test_a_bucket_holds_the_spool_of_what_is_written_there(gcs: Any) -> None:
     out, frame = "gs://bkt/out", of_bytes(6)
     tfrecorder.parts.stage(frame, out, num_shards=2)

@@ -81,6 +81,7 @@ def test_batches_hold_the_elements_of_records(out: str, layout: str, dtype: str)
     assert at == 36
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -132,6 +133,7 @@ def test_only_train_is_shuffled_by_default(out: str) -> None:
 run = st.builds(Run, st.integers(1, 7), st.integers(1, 4), st.integers(0, 6))
 
 
+@pytest.mark.slow
 @given(runs=st.lists(run, min_size=1, max_size=4), drop=st.booleans(), seed=st.integers(0, 99))
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

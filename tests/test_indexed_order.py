@@ -96,6 +96,7 @@ def test_blocks_keep_their_records_near_each_other():
 worlds = st.tuples(st.integers(1, 9), st.integers(1, 6))
 
 
+@pytest.mark.slow
 @given(
     records=st.integers(0, 300),
     runs=st.lists(st.tuples(worlds, st.integers(0, 12)), min_size=1, max_size=6),

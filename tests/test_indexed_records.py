@@ -84,6 +84,7 @@ def test_elements_are_those_of_load(
         assert_alike(*pair, pixels=5 if "image_size" in options else 0)
 
 
+@pytest.mark.slow
 def test_every_accepted_image_is_decoded_as_load_does(tmp_path: Path) -> None:
     files = {
         f"{at}.{'png' if 'png' in name else 'jpg'}": data

@@ -90,6 +90,7 @@ def test_programs_get_all_of_it(every: str) -> None:
     assert found["statistics"]["bi"]["TRAIN"]["top"] == [["no", 5], ["yes", 3]]
 
 
+@pytest.mark.slow
 def test_masks_and_boxes_have_the_shapes_that_load_gives() -> None:
     mask = next(iter(sorted((SAMPLES / "masks").glob("*.png"))))
     image = SAMPLES / "photos/coffee" / f"{mask.stem}.jpg"
@@ -246,6 +247,7 @@ def test_a_column_without_any_value_has_only_missing_ones() -> None:
     assert cells(shown("out"), "numbers")["age TRAIN"] == ["TRAIN", "0", "3"]
 
 
+@pytest.mark.slow
 def test_generations_and_their_compaction_count_missing_values_alike() -> None:
     rows = with_holes(16)
     rows["split"] = "TRAIN"

@@ -129,6 +129,7 @@ def test_the_dataset_itself_is_no_folder_to_write_to(dataset: Path) -> None:
     assert files(dataset) == before
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_fit_is_not_there_in_part(dataset: Path) -> None:
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000));"
     code += "sys.argv = ['tfrecorder', 'inspect', sys.argv[1], '--output-dir', 'look'];"
@@ -179,6 +180,7 @@ def test_a_shard_cut_short_is_named(tmp_path: Path) -> None:
         tfrecorder.inspect(source)
 
 
+@pytest.mark.slow
 def test_it_needs_neither_tensorflow_nor_beam(dataset: Path) -> None:
     code = f"import tfrecorder; tfrecorder.inspect({str(dataset)!r}, output_dir='look')"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []

@@ -75,6 +75,7 @@ def kept(request: pytest.FixtureRequest) -> str:
     return "out"
 
 
+@pytest.mark.slow
 def test_one_is_kept_for_each_form_of_the_directory() -> None:
     tfrecorder.convert(rows(0, 3), "out", schema=SCHEMA, progress=False)
     form = json.loads(Path("out/_tfrecorder/commits/00000.json").read_text())["version"]
@@ -102,6 +103,7 @@ def pixels_of(data: bytes) -> np.ndarray:
     return np.asarray(PillowImage.open("stored.png"))
 
 
+@pytest.mark.slow
 def test_it_goes_on(kept: str) -> None:
     again = rows(0, 1)
     assert tfrecorder.append(again, kept, progress=False).removed == 1  # by its bytes

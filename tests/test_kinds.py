@@ -139,6 +139,7 @@ def test_any_frame_comes_back(made: tuple[pd.DataFrame, Schema]) -> None:
 # What load gives.
 
 
+@pytest.mark.slow
 def test_one_image_and_one_label_are_a_pair() -> None:
     schema = Schema(split=Split(), image_uri=Image(), label=Label(), age=Number(default=1))
     convert(photo_frame(8).assign(age=3.0), "out", schema=schema, shuffle=False)
@@ -207,6 +208,7 @@ def test_a_wrong_choice_of_columns_is_named(every: str, options: Any, words: str
     assert words in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_the_columns_of_a_default_dataset_can_be_chosen(
     dataset: Path, batch_size: int | None
@@ -296,6 +298,7 @@ def test_a_second_image_that_is_missing_is_a_reject_with_its_column() -> None:
     check_records("out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True])
 def test_verify_decodes_every_image_of_a_record(raw: bool) -> None:
     options = {"image_size": (32, 32), "image_format": "raw"} if raw else {}

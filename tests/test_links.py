@@ -126,6 +126,7 @@ def test_a_file_in_the_place_of_a_folder_is_named() -> None:
         tfrecorder.repair("out", progress=False)
 
 
+@pytest.mark.slow
 def test_no_link_that_comes_while_a_command_runs_is_followed(tmp_path: Path) -> None:
     assert hostile_links.race(tmp_path / "race", "_tfrecorder/index", times=2) == 4
 
@@ -173,6 +174,7 @@ def test_the_directory_that_the_user_names_may_lie_behind_links(clean: Path, whe
     assert public_files(where) == public_files(clean)
 
 
+@pytest.mark.slow
 def test_however_deep_the_leftovers_are_they_are_removed(clean: Path) -> None:
     above = os.open("out/_tfrecorder", os.O_RDONLY)
     for name in ("tmp", *["deeper"] * 3000):

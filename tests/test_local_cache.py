@@ -102,6 +102,7 @@ def test_what_was_read_once_is_not_asked_for_again(bucket: Any, local: list[Any]
     assert repr(again) == repr(Records(OUT, "TRAIN", inputs="all", decode=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["s3", "azure"])
 def test_every_bucket(
     kind: str, request: pytest.FixtureRequest, dataset: Path, local: list[Any]
@@ -118,6 +119,7 @@ def test_every_bucket(
         assert server.count("GET") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", ["exact", "blocks", False])
 def test_batches_of_a_second_epoch(bucket: Any, dataset: Path, shuffle: Any) -> None:
     options: dict[str, Any] = {"batch_size": 7, "image_size": 20, "seed": 3, "shuffle": shuffle}
@@ -133,6 +135,7 @@ def test_batches_of_a_second_epoch(bucket: Any, dataset: Path, shuffle: Any) -> 
     assert counts[1] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"shuffle": "exact"}], ids=str)
 def test_load_reads_every_bucket_with_it(
     s3: Any, dataset: Path, local: list[Any], options: dict[str, Any]
@@ -259,6 +262,7 @@ def test_a_claim_of_the_dead_ends(
 # --------------------------------------------------------------------------------------- the limit
 
 
+@pytest.mark.slow
 def test_the_limit_holds_and_what_it_holds_is_hit(
     bucket: Any, dataset: Path, local: list[Any]
 ) -> None:
@@ -335,6 +339,7 @@ def test_a_full_disk_is_read_past_with_one_warning(
     assert "cannot be used: File too large. What it does not have is not kept" in said[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaced_after", [0, 30, RECORDS])
 def test_an_object_that_was_replaced_is_never_mixed(
     bucket: Any, local: list[Any], tmp_path: Path, replaced_after: int
@@ -360,6 +365,7 @@ def test_an_object_that_was_replaced_is_never_mixed(
 # ----------------------------------------------------------------------------------- what leaves
 
 
+@pytest.mark.slow
 def test_what_nobody_uses_makes_room(bucket: Any, dataset: Path, local: list[Any]) -> None:
     bucket.put_folder("gs://bkt/other", dataset)
     size = sum(path.stat().st_size for path in dataset.glob("train-*.tfrecord"))
@@ -382,6 +388,7 @@ def test_what_nobody_uses_makes_room(bucket: Any, dataset: Path, local: list[Any
     assert set(CacheFolder("cache").datasets()) == {"gs://bkt/other"}
 
 
+@pytest.mark.slow
 def test_older_versions_leave_when_room_is_needed(
     bucket: Any, dataset: Path, local: list[Any]
 ) -> None:
@@ -416,6 +423,7 @@ def test_the_command_shows_and_clears(bucket: Any, local: list[Any]) -> None:
     assert "it is not the folder of a local cache" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_benchmark_says_what_was_here(bucket: Any, local: list[Any]) -> None:
     read_all(Records(OUT, "TRAIN", **KEPT), local, seed=1)
     shown = invoke("benchmark", OUT, "--local-cache", "cache", "--seconds", "0.3")

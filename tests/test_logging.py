@@ -57,6 +57,7 @@ def test_nothing_is_logged_to_a_user_who_logs_everything(frame, caplog) -> None:
     assert [record for record in caplog.records if record.name.startswith("apache_beam")] == []
 
 
+@pytest.mark.slow
 def test_a_level_that_the_user_set_for_beam_is_heeded(frame, caplog) -> None:
     with caplog.at_level(logging.INFO, logger="apache_beam"):
         tfrecorder.convert(frame, "out")

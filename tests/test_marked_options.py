@@ -51,6 +51,7 @@ def _is_part(node: ast.AST) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_message_that_names_an_option_marks_it() -> None:
     unmarked = [
         f"{path}:{line}: {text}"

@@ -34,6 +34,7 @@ def test_masks_are_kept_as_they_are_and_come_back() -> None:
     check_records(out)
 
 
+@pytest.mark.slow
 def test_load_gives_the_image_and_its_mask() -> None:
     out = convert(masked(3), "out", shuffle=False)
     for (image, mask), path in zip(load(out), MASKS, strict=False):
@@ -106,6 +107,7 @@ def test_masks_go_where_the_pixels_go_when_images_are_written_smaller(fit: str) 
     check_records("out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -139,6 +141,7 @@ def test_of_a_palette_the_numbers_are_kept_and_not_the_colours() -> None:
     assert np.array_equal(mask[..., 0], classes)
 
 
+@pytest.mark.slow
 def test_masks_of_two_images_are_told_apart() -> None:
     frame = pd.DataFrame(
         {

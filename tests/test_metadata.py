@@ -53,6 +53,7 @@ def test_the_splits_have_their_shards_records_and_bytes(dataset, photos):
         assert split.num_bytes == sum(file.stat().st_size for file in files)
 
 
+@pytest.mark.slow
 def test_every_record_is_read_as_it_was_written(dataset, photos):
     for split in photos.info.splits:
         ours = {record["image/source_id"]: record for record in records(dataset, split)}
@@ -105,6 +106,7 @@ def test_a_split_can_be_sliced(split, rows):
     assert sorted(found) == list(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("empty", [0, 1, 2])
 def test_a_shard_without_any_record_is_no_hindrance(empty):
     frame = photo_frame(9)
@@ -118,6 +120,7 @@ def test_a_shard_without_any_record_is_no_hindrance(empty):
     assert len(read(builder, "train[:50%]")) == 3
 
 
+@pytest.mark.slow
 def test_a_split_whose_every_image_was_rejected_is_ours_and_empty():
     """TFDS refuses to read a split without a record."""
     frame = photo_frame(8)
@@ -136,6 +139,7 @@ def test_a_dataset_without_labels():
         assert record["image/class/text"] == b""
 
 
+@pytest.mark.slow
 def test_integer_labels_are_classes_without_names():
     builder = convert(photo_frame(4).assign(label=[3, 0, 3, 1]))
     assert builder.info.features["image/class/label"].num_classes == 4
@@ -181,6 +185,7 @@ def test_names_that_tfds_would_not_read_are_escaped_and_keep_their_numbers():
             assert label.names[record["image/class/label"]] == text
 
 
+@pytest.mark.slow
 def test_the_true_class_names_are_in_our_own_metadata():
     frame = photo_frame(len(ODD_NAMES)).assign(label=ODD_NAMES)
     with pytest.warns(UserWarning, match="class names"):

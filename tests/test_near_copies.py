@@ -44,6 +44,7 @@ def bits(one: float, other: float) -> int:
     return (int(one) ^ int(other)).bit_count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "seen"),
     [({}, ["a.jpg", "b.jpg", "d.jpg"]), ({"check": "header"}, [])],
@@ -80,6 +81,7 @@ def test_a_table_says_how_large_each_image_is_also_when_it_was_made_again() -> N
     pd.testing.assert_frame_equal(looks_of("out", ["width", "height"]), sizes)
 
 
+@pytest.mark.slow
 def test_what_images_look_like_stays_known_after_changes() -> None:
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": list(map(str, PHOTOS[:6]))})
     frame["label"] = list("aabbab")
@@ -106,6 +108,7 @@ def test_the_smallest_images_and_odd_ones_have_a_look() -> None:
     assert abs(looks["mean"]["16.png"] / 100 - np.asarray(gray).mean()) < 2
 
 
+@pytest.mark.slow
 def test_a_suspect_has_a_look_if_asked() -> None:
     data = PHOTOS[30].read_bytes()
     half = len(data) // 2
@@ -135,6 +138,7 @@ def variants(folder: str, photos: list[Path], suffix: str = "jpg") -> pd.DataFra
     return pd.DataFrame(rows, columns=["split", "image_uri", "label"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["jpg", "png"])
 def test_near_copies_are_found_with_their_groups(suffix: str) -> None:
     frame = variants("photos", PHOTOS[3::8], suffix)
@@ -150,6 +154,7 @@ def test_near_copies_are_found_with_their_groups(suffix: str) -> None:
     assert (found.groupby("group")["distance"].min() == 0).all()
 
 
+@pytest.mark.slow
 def test_images_that_all_look_alike_give_one_warning() -> None:
     Path("digits").mkdir()
     font, draw_of, rng = ImageFont.load_default(22), ImageDraw.Draw, np.random.default_rng(0)
@@ -175,6 +180,7 @@ def test_images_that_nobody_decoded_are_said() -> None:
         assert tfrecorder.duplicates("out", progress=False).empty
 
 
+@pytest.mark.slow
 def test_the_copies_are_removed_and_corrected_by_the_table() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     tfrecorder.convert(frame[:8], "out", **QUIET)
@@ -195,6 +201,7 @@ def test_the_copies_are_removed_and_corrected_by_the_table() -> None:
     assert tfrecorder.info("out").records == 3 + len(frame) - len(found)
 
 
+@pytest.mark.slow
 def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     tfrecorder.convert(frame, "out", **QUIET)
@@ -345,6 +352,7 @@ def test_copies_have_the_columns_of_a_dataset_but_for_those_of_their_own() -> No
     assert set(found["group"]) == {0}
 
 
+@pytest.mark.slow
 def test_an_append_counts_the_near_copies_of_its_rows_in_what_is_there() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     wholes = frame["image_uri"].str.contains("whole")
@@ -379,6 +387,7 @@ def leaks(directory: str) -> int:
     return int((found.groupby("group")["split"].nunique() > 1).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["jpg", "png"])
 def test_near_copies_without_a_split_get_one_together(suffix: str) -> None:
     frame = variants("photos", PHOTOS[3::8], suffix).drop(columns="split")
@@ -397,6 +406,7 @@ def test_near_copies_without_a_split_get_one_together(suffix: str) -> None:
     assert words in str(report)
 
 
+@pytest.mark.slow
 def test_a_stated_split_stays_and_its_copies_follow() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     frame["split"] = [*("", "TEST", "", ""), *("", "VALIDATION", "TEST", ""), *[""] * 4]
@@ -410,6 +420,7 @@ def test_a_stated_split_stays_and_its_copies_follow() -> None:
         tfrecorder.convert(frame, "no", group_copies=True, warnings=["near_leakage"], **QUIET)
 
 
+@pytest.mark.slow
 def test_what_shares_a_column_or_a_file_still_shares_a_split() -> None:
     frame = variants("photos", PHOTOS[3::8]).drop(columns="split")
     others = list(map(str, PHOTOS[5::8][: len(frame)]))
@@ -425,6 +436,7 @@ def test_what_shares_a_column_or_a_file_still_shares_a_split() -> None:
     assert (split.groupby(rows["patient"]).nunique() == 1).all()
 
 
+@pytest.mark.slow
 def test_an_append_puts_near_copies_into_the_split_of_those_that_are_there() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     wholes = frame[::4].assign(split=["TRAIN", "TEST", "VALIDATION"])
@@ -443,6 +455,7 @@ def test_an_append_puts_near_copies_into_the_split_of_those_that_are_there() -> 
     assert split.loc[halves["image_uri"]].tolist() == ["TRAIN", "TEST", "VALIDATION"]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_missing_stays_a_reject_where_copies_are_grouped() -> None:
     frame = variants("photos", PHOTOS[3:27:8]).drop(columns="split")
     frame.loc[len(frame)] = ["gone.jpg", "c0"]

@@ -21,6 +21,9 @@ from nbclient import NotebookClient
 from PIL import Image
 from support import CSV, PHOTOS, SAMPLES
 
+#: Kernels run what all of them look at.
+pytestmark = pytest.mark.slow
+
 #: Images of every kind, a file that is none, and one that is missing.
 URIS = [*PHOTOS[:4], *sorted((SAMPLES / "mixed").iterdir()), CSV, SAMPLES / "gone.jpg"]
 
@@ -93,7 +96,6 @@ def without_bars(shown: str) -> str:
     return re.sub(BAR, "", shown).strip()
 
 
-@pytest.mark.slow
 def test_the_result_is_a_table(outputs: list[list[Any]]) -> None:
     html = html_of(outputs[1][-1])
     assert re.search(r"<p>52 records in out \(.+ images/s\)</p>", html)
@@ -101,7 +103,6 @@ def test_the_result_is_a_table(outputs: list[list[Any]]) -> None:
     assert "classes: 4: &#x27;brick&#x27;" in html
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cell", [1, 3])
 def test_a_bar_and_the_table_are_all_that_a_cell_shows(outputs: list[list[Any]], cell: int) -> None:
     *bar, result = outputs[cell]
@@ -111,7 +112,6 @@ def test_a_bar_and_the_table_are_all_that_a_cell_shows(outputs: list[list[Any]],
     assert without_bars(shown) == ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("cell", [1, 2, 3, 6, 7, 8])
 def test_where_nobody_watches_there_is_no_bar(unwatched: list[list[Any]], cell: int) -> None:
     (result,) = unwatched[cell]

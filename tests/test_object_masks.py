@@ -221,6 +221,7 @@ def test_a_mask_of_another_size_is_a_reject_that_validation_finds() -> None:
     assert (result.records, {*rejects.reason.str.partition(":")[0]}) == (1, {"mask_size"})
 
 
+@pytest.mark.slow
 def test_what_is_exported_as_coco_or_csv_has_the_same_masks() -> None:
     converted(source())
     tfrecorder.export("out", "there", to="coco", progress=False)
@@ -247,6 +248,7 @@ def test_a_frame_of_a_dataset_makes_the_same_masks(options: dict[str, Any]) -> N
     assert read("again") == read("out")
 
 
+@pytest.mark.slow
 def test_a_shard_is_repaired_and_a_mask_corrected() -> None:
     path = source()
     converted(path)

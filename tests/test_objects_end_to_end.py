@@ -54,6 +54,7 @@ def convert(**options: Any) -> ConversionResult:
     return tfrecorder.convert(SOURCE, OUT, num_shards=SHARDS, **QUIET, **options)
 
 
+@pytest.mark.slow
 def test_source_images_and_output_on_s3(photos: S3, dataset: Path) -> None:
     result = convert()
     assert photos.files(OUT) == public_files(dataset), "the local conversion's bytes"
@@ -116,6 +117,7 @@ def test_parts_on_several_machines(photos: S3, dataset: Path) -> None:
     assert photos.files(OUT) == public_files(dataset)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_where_requests_fail_in_passing(photos: S3, dataset: Path) -> None:
     photos.inject("status", method="GET", path="/bkt/photos/*", times=5)
     photos.inject("drop", method="GET", path="/bkt/photos/*", times=5)
@@ -127,6 +129,7 @@ def test_nothing_is_lost_where_requests_fail_in_passing(photos: S3, dataset: Pat
     assert tfrecorder.verify(OUT, progress=False).ok
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on(photos: S3, dataset: Path) -> None:
     photos.refuse(403, "AccessDenied", method="PUT", path="*/train-00001.tfrecord")
     assert "AccessDenied" in error_of(OutputError, SOURCE, OUT, num_shards=SHARDS, **QUIET)

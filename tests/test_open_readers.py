@@ -121,6 +121,7 @@ def failing(reader: Any) -> str:
 # ----------------------------------------------------------------- a name with other records
 
 
+@pytest.mark.slow
 def test_a_shard_that_was_replaced_is_never_read(anywhere: str) -> None:
     readers = [read(anywhere) for read in READERS.values()]
     size = tfrecorder.info(anywhere).splits["TRAIN"].bytes
@@ -134,6 +135,7 @@ def test_a_shard_that_was_replaced_is_never_read(anywhere: str) -> None:
         assert sorted(read(anywhere)) == ["camel"] * 4 + ["cat"] * 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", GRAPHS)
 def test_load_says_so_too(out: str, read: str) -> None:
     reader = GRAPHS[read](out)
@@ -153,6 +155,7 @@ def test_a_shard_that_is_open_on_a_disk_is_read_on(out: str) -> None:
     assert "train-00003.tfrecord was replaced" in failing(copy)
 
 
+@pytest.mark.slow
 def test_a_shard_of_a_bucket_is_not_read_on_with_other_records(gcs: Any) -> None:
     out = grown("gs://bkt/out")
     reader = ByNumber(out)
@@ -162,6 +165,7 @@ def test_a_shard_of_a_bucket_is_not_read_on_with_other_records(gcs: Any) -> None
     assert "train-00003.tfrecord was replaced" in failing(reader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["disk", "store"])
 def test_a_shard_that_is_replaced_while_tensorflow_reads_it(out: str, at: str, ram: None) -> None:
     more = {"num_shards": 1, "duplicates": "keep", **QUIET}
@@ -194,6 +198,7 @@ def test_a_shard_that_is_replaced_while_tensorflow_reads_it(out: str, at: str, r
         assert set(rest) <= {"zebra"}
 
 
+@pytest.mark.slow
 def test_a_dataset_that_was_written_anew_in_its_place_is_another(out: str) -> None:
     readers = [read(out) for read in (READERS | GRAPHS).values()]
     shutil.rmtree(out)
@@ -202,6 +207,7 @@ def test_a_dataset_that_was_written_anew_in_its_place_is_another(out: str) -> No
         assert f"was replaced since {out} was opened" in failing(reader)
 
 
+@pytest.mark.slow
 def test_what_an_append_adds_changes_nothing(out: str) -> None:
     everyone = (READERS | GRAPHS).values()
     readers, before = [read(out) for read in everyone], [sorted(read(out)) for read in everyone]
@@ -212,6 +218,7 @@ def test_what_an_append_adds_changes_nothing(out: str) -> None:
 # --------------------------------------------------------------------------- a name that is gone
 
 
+@pytest.mark.slow
 def test_a_shard_that_was_removed_is_named(out: str) -> None:
     readers = [read(out) for read in (READERS | GRAPHS).values()]
     tfrecorder.compact(out, num_shards=2, **QUIET)
@@ -233,6 +240,7 @@ def test_what_is_open_is_read_to_its_end_after_a_rewrite(out: str) -> None:
 # ------------------------------------------------------------------------------------- following
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [InBatches, InGraph])
 def test_a_follower_of_what_was_taken_back_is_told(out: str, read: Any) -> None:
     reader = read(out, follow=True)
@@ -254,6 +262,7 @@ def test_a_follower_that_did_not_see_it_goes_on(out: str, read: Any) -> None:
     assert sorted(reader) == OLD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [InBatches, InGraph])
 def test_a_follower_goes_on_with_corrected_values(out: str, read: Any) -> None:
     reader = read(out, follow=True)
@@ -313,6 +322,7 @@ def test_a_position_of_before_a_new_numbering_is_refused(out: str, is_removal: b
 # ---------------------------------------------------------------------------- TensorFlow's graph
 
 
+@pytest.mark.slow
 def test_an_iterator_of_tensorflow_can_be_saved(out: str) -> None:
     data = tfrecorder.load(out, "TRAIN", shuffle=False, **ALL).map(
         lambda one: one["image/class/text"]

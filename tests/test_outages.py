@@ -117,6 +117,7 @@ def test_a_share_of_failures_does_not_hold_up_the_others(
     assert done.index("gs://bkt/7") > 300, "while one request pauses, the others go on"
 
 
+@pytest.mark.slow
 def test_one_object_that_always_fails_is_given_up_though_others_are_answered(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_credentials_that_end_are_no_property_of_an_image(
     assert not (tmp_path / "out/dataset_info.json").exists()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_and_recovers_loses_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten_pauses(monkeypatch, 1 / 6)
     frame = make_images(Path("images"), OPENED_ROWS + 50)

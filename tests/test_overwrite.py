@@ -79,6 +79,7 @@ def test_an_overwrite_that_fails_leaves_the_old_dataset(old, broken) -> None:
     assert len(list(tfrecorder.load("out", split="TRAIN", batch_size=None))) == 52
 
 
+@pytest.mark.slow
 def test_the_same_overwrite_goes_on_where_it_stopped(old, broken) -> None:
     fail(broken)
     done = {path.name: path.stat().st_ino for path in WAITING.glob("*.tfrecord")}
@@ -104,6 +105,7 @@ def test_the_bar_comes_to_its_end(old, frame, capfd) -> None:
     assert "100%" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_over_a_finished_dataset_the_same_overwrite_begins_anew(frame) -> None:
     tfrecorder.convert(frame, "out", **NEW)
     before = Path("out/dataset_info.json").stat().st_ino
@@ -127,6 +129,7 @@ def test_an_unfinished_one_is_left_alone_by_whatever_is_another(old, broken, fra
     assert tfrecorder.convert(frame, "out", **OLD).was_finished
 
 
+@pytest.mark.slow
 def test_status_shows_an_unfinished_overwrite(old, broken) -> None:
     assert not tfrecorder.status("out").overwrites
     words = fail(broken)
@@ -146,6 +149,7 @@ def test_status_shows_an_unfinished_overwrite(old, broken) -> None:
 # ----------------------------------------------------------------------------- nothing stands there
 
 
+@pytest.mark.slow
 def test_into_a_new_directory_it_writes_directly(broken) -> None:
     fail(broken)
     assert not list(WAITING.glob("*.tfrecord"))
@@ -157,6 +161,7 @@ def test_into_a_new_directory_it_writes_directly(broken) -> None:
     assert len(kept) == 1, "it went on, and did not begin anew"
 
 
+@pytest.mark.slow
 def test_an_unfinished_conversion_gives_way_to_another(broken, frame) -> None:
     fail(broken)
     overwrite(frame, num_shards=4)

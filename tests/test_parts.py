@@ -136,6 +136,7 @@ def merge(out: str, **options: Any) -> Any:
     return tfrecorder.compact(out, num_shards=2, progress=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", [more, merge])
 def test_an_append_and_a_compaction_in_parts_are_those_of_one_call(operation: Any) -> None:
     grown("out")
@@ -162,6 +163,7 @@ def test_an_append_and_a_compaction_in_parts_are_those_of_one_call(operation: An
     assert tfrecorder.verify("out").ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["append", "compact"])
 def test_the_command_stages_them_too(verb: str) -> None:
     grown("out")
@@ -339,6 +341,7 @@ def test_a_mistake_in_the_shell_is_one_line(
     assert words in ended.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(gcs: Gcs) -> None:
     gcs.put("gs://bkt/one.jpg", PHOTOS[0].read_bytes())
     Path("table.csv").write_text("split,image_uri\n" + "TRAIN,gs://bkt/one.jpg\n" * 9)

@@ -15,6 +15,7 @@ import tfrecorder
 LONG = "x" * 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [4, 60])
 def test_a_long_label_is_cut_in_every_message(rows: int) -> None:
     frame = photo_frame(rows)

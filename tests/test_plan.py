@@ -80,6 +80,7 @@ def shard_rows(directory: str, group: int) -> list:
 # Where each row goes.
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     splits=st.lists(st.sampled_from([*SPLITS, None]), min_size=1, max_size=40),
@@ -390,6 +391,7 @@ def test_staged_rows_are_read_back(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_large_shard_come_in_blocks_and_in_order(tmp_path):
     uris = [f"{number}.jpg" for number in range(20_000)]
     frame = pd.DataFrame({"image_uri": uris, "split": "TRAIN"})

@@ -234,6 +234,7 @@ def test_blurred_images_are_found_in_the_sample() -> None:
     assert {*re.findall(r"TRAIN row (\d+)", found)} == {"20", "21", "22"}
 
 
+@pytest.mark.slow
 def test_what_differs_between_splits_is_named_with_both_shares() -> None:
     rows = [("TRAIN", made(f"{n}.jpg", 90 + n), "b" if n % 4 else "a") for n in range(60)]
     others = [made(f"t{n}.jpg", 170 + n % 40, size=(40, 60)) for n in range(60)]
@@ -249,6 +250,7 @@ def test_what_differs_between_splits_is_named_with_both_shares() -> None:
     assert not [one for one in tfrecorder.preview("same").findings if "of those of" in one]
 
 
+@pytest.mark.slow
 def test_what_differs_in_the_newest_generation_is_named() -> None:
     rows = [("TRAIN", made(f"{n}.jpg", 90 + n * 37 % 60), "ab"[n % 2]) for n in range(60)]
     convert(rows[:40])
@@ -329,6 +331,7 @@ def test_a_dataset_without_any_record(tmp_path: Path) -> None:
     assert not page.all("img")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [None, [7] * 9, [f"class {n}" for n in range(50)]])
 def test_labels_of_every_kind(labels: list[Any] | None) -> None:
     frame = photo_frame(len(labels or PHOTOS)).drop(columns="label")

@@ -16,7 +16,10 @@ from support import PHOTOS, SAMPLES
 
 import tfrecorder
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 

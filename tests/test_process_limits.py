@@ -264,6 +264,7 @@ def test_the_default_ram_budget_is_of_the_least_memory_that_a_group_above_allows
     assert memory_limit(tmp_path / "nowhere") == machine
 
 
+@pytest.mark.slow
 def test_the_budget_is_right_in_trees_of_groups_as_nobody_expects_them(tmp_path: Path) -> None:
     (count,) = control_groups.entangle(tmp_path / "groups", 60)
     assert count.times == 60
@@ -367,6 +368,7 @@ def test_the_processes_of_a_machine_divide_its_memory(monkeypatch: pytest.Monkey
 # ------------------------------------------------------------------------------ pools of threads
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     delays=st.lists(st.sampled_from([0, 0, 0.001]), max_size=20),
@@ -621,6 +623,7 @@ def taken_while(work: Callable[[], object]) -> float:
     return sum(looks) / len(looks)
 
 
+@pytest.mark.slow
 def test_the_looks_tell_a_thread_that_has_the_lock_from_one_that_has_not() -> None:
     assert taken_while(lambda: sum(range(1000))) > 0.8
     # A busy machine may wake up who looks as late as a taken lock does; not for ever.

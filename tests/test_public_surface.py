@@ -34,11 +34,13 @@ def test_every_public_name_is_there(name):
     assert getattr(tfrecorder, name) is not None
 
 
+@pytest.mark.slow
 def test_what_a_fresh_import_shows_is_the_list():
     code = "import tfrecorder; print(*dir(tfrecorder))"
     assert run("-c", code).stdout.split() == tfrecorder.__all__
 
 
+@pytest.mark.slow
 def test_nothing_is_public_beside_the_list():
     code = """
 import types, tfrecorder
@@ -59,6 +61,7 @@ STAR = "from tfrecorder import *; "
 FRAMEWORKS = (*TENSORFLOW, *BEAM, "torch", "click")
 
 
+@pytest.mark.slow
 def test_a_star_import_loads_no_framework_and_hides_none():
     assert (
         attempts_of(STAR + "assert 'torch' not in vars() and 'keras' not in vars()", FRAMEWORKS)
@@ -75,6 +78,7 @@ def test_the_proof_for_a_star_import_can_fail(use, package):
     assert attempts_of(STAR + use, FRAMEWORKS) == [package]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["schema.Image", "parts.stage", "errors.OptionError", "streaming.Unusable", "torch.batches"],

@@ -118,6 +118,7 @@ def test_tfds_reads_what_we_wrote_as_we_do(out: str) -> None:
         assert label == their_label
 
 
+@pytest.mark.slow
 def test_bare_files(out: str, tmp_path: Path) -> None:
     for path in Path(out).glob("*.tfrecord"):
         shutil.copy(path, tmp_path)
@@ -140,6 +141,7 @@ def test_one_bare_file_by_its_path(out: str, tmp_path: Path) -> None:
         tfrecorder.load(tmp_path / "none.tfrecord")
 
 
+@pytest.mark.slow
 def test_bare_files_with_few_keys(tmp_path: Path) -> None:
     data = (SAMPLES / "mixed/cat_rgb.png").read_bytes()
     feature = {"image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))}

@@ -61,6 +61,7 @@ def test_the_sequence_is_that_of_batches(out: str, options: dict[str, Any]) -> N
         assert of_load(out, start=(0, step), **EXACT, **options) == expected[step:]
 
 
+@pytest.mark.slow
 def test_each_iteration_is_the_next_epoch(out: str) -> None:
     dataset = tfrecorder.load(out, "TRAIN", inputs="all", decode=False, **EXACT)
     epochs = [ids(dataset) for _ in range(3)]

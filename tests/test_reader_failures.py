@@ -58,6 +58,7 @@ def test_a_directory_that_is_not_whole(out: Path, damage, words: str, read) -> N
     assert "tfrecorder repair" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train-00004.tfrecord", "train-r2-00000.tfrecord"])
 def test_a_shard_that_the_dataset_does_not_list_is_not_read(out: Path, name: str) -> None:
     shutil.copy(out / SHARD, out / name)
@@ -104,6 +105,7 @@ def test_numbers_of_records_that_cannot_be(out: Path, value: Any, words: str) ->
             read(out)
 
 
+@pytest.mark.slow
 def test_a_misspelt_split(kept: str) -> None:
     with pytest.raises(DatasetError, match=r"has no split 'trian'; did you mean 'TRAIN'"):
         tfrecorder.load(kept, "trian")
@@ -181,6 +183,7 @@ def test_wrong_options_are_named_with_a_remedy(
         tfrecorder.load(kept, "TRAIN", **options)
 
 
+@pytest.mark.slow
 def test_numpy_values_are_taken_as_numbers(kept: str) -> None:
     sizes = {"batch_size": np.int64(4), "image_size": np.int32(9), "seed": np.uint32(3)}
     assert len(tfrecorder.load(kept, "TRAIN", **sizes)) == 9

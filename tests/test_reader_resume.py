@@ -106,6 +106,7 @@ def test_a_start_leaves_out_exactly_the_steps_before_it(out: str, more: dict[str
             np.testing.assert_array_equal(one["image/encoded"], same["image/encoded"])
 
 
+@pytest.mark.slow
 def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
     def order(epoch: int) -> list[int]:
         return ids(tfrecorder.load(out, "TRAIN", inputs="all", seed=3, start=(epoch, 0)))
@@ -115,6 +116,7 @@ def test_each_epoch_has_an_order_of_its_own(out: str) -> None:
     assert order(2) == orders[2]
 
 
+@pytest.mark.slow
 def test_every_iteration_gives_the_epoch_asked_for(out: str) -> None:
     """Keras makes iterators that it never reads, and people look at a batch before training."""
     options = {"image_size": 9, "batch_size": 36, "augment": True, "inputs": "all"}

@@ -81,6 +81,7 @@ def test_rows_that_gave_no_record_are_not_counted() -> None:
     check_labels("out")
 
 
+@pytest.mark.slow
 def test_a_dataset_that_grew_and_was_corrected(tmp_path: Path) -> None:
     frame = copied_photos(tmp_path).assign(split="TRAIN")
     tfrecorder.convert(frame[:20], "out", num_shards=3, **QUIET)
@@ -155,6 +156,7 @@ def test_without_classes() -> None:
         tfrecorder.Records("out", "TRAIN").labels()
 
 
+@pytest.mark.slow
 def test_a_condition_of_remove_names_the_columns_of_the_frame(tmp_path: Path) -> None:
     frame = copied_photos(tmp_path).rename(columns={"image_uri": "photo"})
     schema = Schema(split=Split(), photo=Image(), label=Label())

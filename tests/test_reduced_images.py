@@ -83,6 +83,7 @@ def frame(of: dict[str, list[bytes]]) -> pd.DataFrame:
     return pd.DataFrame({"split": "TRAIN", "image_uri": cells, "label": "a"})
 
 
+@pytest.mark.slow
 def test_each_kind_is_counted_with_its_remedy_and_none_is_suspect() -> None:
     cases = files()
     counts = {kind: len(images) for kind, images in cases.items() if kind}
@@ -103,6 +104,7 @@ def test_each_kind_is_counted_with_its_remedy_and_none_is_suspect() -> None:
     assert tfrecorder.info("out").reduced == {**counts, "cmyk": 3}
 
 
+@pytest.mark.slow
 def test_copies_and_changes_keep_the_counts() -> None:
     cases = {kind: images[:1] for kind, images in files().items()}
     table = frame(cases)
@@ -155,6 +157,7 @@ def test_a_dataset_without_any_has_the_same_tables_as_before() -> None:
     assert "tfrecorder.record/reduced" not in pq.read_schema(table).names
 
 
+@pytest.mark.slow
 def test_heic_is_read_with_its_package_and_named_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -181,6 +184,7 @@ def test_heic_is_read_with_its_package_and_named_without(
     assert 'pip install "tfrecorder-images[heif]"' in rejects("without").reason[0]
 
 
+@pytest.mark.slow
 def test_heic_of_10_bits_is_read_as_8_and_counted() -> None:
     pillow_heif = pytest.importorskip("pillow_heif")
     pixels = np.random.default_rng(0).integers(0, 2**16, (48, 64, 3), np.uint16)

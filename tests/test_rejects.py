@@ -83,6 +83,7 @@ def test_bad_images_are_listed_with_their_reasons_and_the_run_goes_on() -> None:
     assert "see out/rejects.csv" in str(result)
 
 
+@pytest.mark.slow
 def test_reasons_are_the_same_every_time_and_name_no_machine() -> None:
     make_bad_images()
     frame = with_photos([*BAD])
@@ -137,6 +138,7 @@ def test_too_many_rejects_commit_nothing_and_count_the_reasons() -> None:
     assert "dataset_info.json" not in public_files("out")
 
 
+@pytest.mark.slow
 def test_after_mending_the_images_the_same_call_completes() -> None:
     for name in ("a.jpg", "b.jpg"):
         Path(name).write_bytes(GOOD[:3000])
@@ -149,6 +151,7 @@ def test_after_mending_the_images_the_same_call_completes() -> None:
     assert public_files("out") == public_files("fresh")
 
 
+@pytest.mark.slow
 def test_a_higher_fraction_commits_what_is_there_without_writing_it_again() -> None:
     Path("cut.jpg").write_bytes(GOOD[:3000])
     frame = with_photos(["cut.jpg"], photos=4)
@@ -240,6 +243,7 @@ def test_a_disk_that_was_half_there_does_not_poison_the_rerun(disk: Path) -> Non
     assert rejects("out").empty
 
 
+@pytest.mark.slow
 def test_rejects_of_a_finished_dataset_are_tried_again_on_request(disk: Path) -> None:
     (disk / "07.jpg").rename("away.jpg")
     (disk / "09.jpg").write_bytes(b"no image")

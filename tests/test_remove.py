@@ -42,6 +42,7 @@ def builder() -> tfds.core.DatasetBuilder:
     return tfds.builder_from_directory("out")
 
 
+@pytest.mark.slow
 def test_by_uri_nothing_of_it_is_left_and_it_does_not_come_back(photos: pd.DataFrame) -> None:
     gone = photos.loc[[2, 3, 44]]
     before = tfrecorder.to_frame("out", images="bytes").image_uri
@@ -155,6 +156,7 @@ def test_a_row_with_several_classes_has_each_of_them() -> None:
     assert sorted(tfrecorder.to_frame("out").index) == [0, 3, 4]
 
 
+@pytest.mark.slow
 def test_rows_of_values_alone_are_removed_too() -> None:
     kinds = tfrecorder.schema
     columns = kinds.Schema(split=kinds.Split(), size=kinds.Number(dtype="int64"), name=kinds.Text())

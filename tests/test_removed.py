@@ -51,6 +51,7 @@ def marks(out: str) -> list[Path]:
     return sorted(Path(out, "_tfrecorder/removed").glob("*"))
 
 
+@pytest.mark.slow
 def test_append_leaves_out_what_was_removed_and_says_so() -> None:
     out = without_two()
     drawn("img", 7, (9, 9))
@@ -78,6 +79,7 @@ def test_a_removed_image_is_known_by_its_bytes_wherever_it_lies() -> None:
     assert uris(out) == [f"img/{n}.png" for n in "0145"]
 
 
+@pytest.mark.slow
 def test_a_row_of_several_images_is_known_by_all_of_them() -> None:
     pairs = Schema(split=Split(), left_uri=Image(), right_uri=Image())
 
@@ -101,6 +103,7 @@ def test_images_that_came_as_bytes_are_known_again() -> None:
     assert tfrecorder.append(table, "out", **QUIET).removed == 1
 
 
+@pytest.mark.slow
 def test_no_name_and_no_byte_of_it_is_kept() -> None:
     tfrecorder.compact(without_two(), "elsewhere", **QUIET)
     for out in ("out", "elsewhere"):
@@ -115,6 +118,7 @@ def test_no_name_and_no_byte_of_it_is_kept() -> None:
     assert not {*kept["places"]} & {*json.loads(marks("other")[0].read_text())["places"]}
 
 
+@pytest.mark.slow
 def test_readmit_lets_it_in_for_good() -> None:
     out = without_two()
     result = tfrecorder.append(frame(*"0123"), out, readmit=True, **QUIET)
@@ -127,6 +131,7 @@ def test_readmit_lets_it_in_for_good() -> None:
     assert uris(out) == sorted(f"img/{n}.png" for n in "123459")
 
 
+@pytest.mark.slow
 def test_a_readmission_that_is_abandoned_leaves_the_marks() -> None:
     out = without_two()
     before = marks(out)
@@ -137,6 +142,7 @@ def test_a_readmission_that_is_abandoned_leaves_the_marks() -> None:
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
 
 
+@pytest.mark.slow
 def test_a_readmission_that_is_taken_back_leaves_the_marks_even_after_an_update() -> None:
     out = without_two()
     tfrecorder.update(frame(*"0145").assign(split=["TEST", *["TRAIN"] * 3]), out, **QUIET)
@@ -146,6 +152,7 @@ def test_a_readmission_that_is_taken_back_leaves_the_marks_even_after_an_update(
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
 
 
+@pytest.mark.slow
 def test_overwrites_and_compactions_keep_the_marks() -> None:
     out = without_two()
     result = tfrecorder.convert(frame(*"01234"), out, overwrite=True, **QUIET)
@@ -158,6 +165,7 @@ def test_overwrites_and_compactions_keep_the_marks() -> None:
     assert uris(out) == [f"img/{n}.png" for n in "0145"]
 
 
+@pytest.mark.slow
 def test_damaged_marks_let_nothing_in() -> None:
     out = without_two()
     file = marks(out)[0]
@@ -190,6 +198,7 @@ def test_a_stream_passes_over_what_was_removed() -> None:
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 def test_on_the_command_line() -> None:
     without_two()
     frame(*"23").to_csv("two.csv", index=False)
@@ -244,6 +253,7 @@ def test_verify_searches_for_a_list_of_uris_on_the_command_line() -> None:
     assert "named: it names 'img/0.png', which must be absent" in bad.output
 
 
+@pytest.mark.slow
 def test_undo_of_a_readmission_takes_the_rows_out_again_for_good() -> None:
     out = without_two()
     tfrecorder.append(frame(*"23"), out, readmit=True, **QUIET)
@@ -253,6 +263,7 @@ def test_undo_of_a_readmission_takes_the_rows_out_again_for_good() -> None:
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
 
 
+@pytest.mark.slow
 def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
     tfrecorder.convert(frame(*"012"), "gs://bkt/out", **QUIET)
     assert not tfrecorder.compact("gs://bkt/out", drop=["img/0.png"], **QUIET).notes
@@ -269,6 +280,7 @@ def test_a_bucket_that_keeps_what_is_removed_is_named(gcs: Gcs) -> None:
     assert tfrecorder.verify("gs://bkt/out", absent=["img/0.png"], progress=False).ok
 
 
+@pytest.mark.slow
 def test_remove_leaves_nothing_that_names_the_rows_and_marks_them() -> None:
     tfrecorder.convert(frame(*"012345"), "out", num_shards=2, **QUIET)
     tfrecorder.append(frame(*"01234"), "out", duplicates="keep", **QUIET)
@@ -287,6 +299,7 @@ def test_remove_leaves_nothing_that_names_the_rows_and_marks_them() -> None:
     assert tfrecorder.append(frame(*"239"), "out", **QUIET).removed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("add", [tfrecorder.append, tfrecorder.update])
 @pytest.mark.parametrize("boxes", [0, 2])
 @pytest.mark.parametrize(
@@ -311,6 +324,7 @@ def test_classes_of_rows_that_stay_out_do_not_come_either(
     assert tfrecorder.info("out").class_names == ("cat",)
 
 
+@pytest.mark.slow
 def test_images_that_come_as_bytes_stay_out_of_an_update_too() -> None:
     """Whether they have names or not."""
     for name in ({"path": "2.png"}, {}):
@@ -326,6 +340,7 @@ def test_images_that_come_as_bytes_stay_out_of_an_update_too() -> None:
         assert (result.records, result.removed, result.class_names) == (3, 1, ("cat",))
 
 
+@pytest.mark.slow
 def test_what_update_removes_as_missing_comes_back() -> None:
     tfrecorder.convert(frame(*"0123"), "out", **QUIET)
     tfrecorder.update(frame(*"01"), "out", missing="remove", **QUIET)
@@ -333,6 +348,7 @@ def test_what_update_removes_as_missing_comes_back() -> None:
     assert (result.records, result.removed) == (2, 0)
 
 
+@pytest.mark.slow
 def test_undo_of_an_update_that_readmits_takes_the_rows_out_again() -> None:
     out = without_two()
     tfrecorder.update(frame(*"0123"), out, readmit=True, **QUIET)
@@ -342,6 +358,7 @@ def test_undo_of_an_update_that_readmits_takes_the_rows_out_again() -> None:
     assert tfrecorder.append(frame(*"23"), out, **QUIET).removed == 2
 
 
+@pytest.mark.slow
 def test_a_removal_that_empties_a_shard_writes_nothing_and_commits() -> None:
     tfrecorder.convert(frame(*"01"), "out", **QUIET)
     tfrecorder.append(frame(*"23"), "out", **QUIET)
@@ -351,6 +368,7 @@ def test_a_removal_that_empties_a_shard_writes_nothing_and_commits() -> None:
     assert tfrecorder.verify("out", absent=["img/2.png"], progress=False).ok
 
 
+@pytest.mark.slow
 def test_overwrite_all_begins_anew_and_says_so() -> None:
     would = dry_run(frame(*"0123"), without_two(), overwrite="all")
     result = tfrecorder.convert(frame(*"0123"), "out", overwrite="all", **QUIET)
@@ -361,6 +379,7 @@ def test_overwrite_all_begins_anew_and_says_so() -> None:
     assert tfrecorder.append(frame(*"23"), "out", duplicates="keep", **QUIET).records == 2
 
 
+@pytest.mark.slow
 def test_repair_of_a_manifest_keeps_the_marks() -> None:
     Path(without_two(), "_tfrecorder/commits/00001.json").unlink()
     tfrecorder.repair("out", progress=False)

@@ -87,6 +87,7 @@ def test_where_all_is_well_it_says_so_and_writes_nothing(out: Path) -> None:
     assert after == before
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(
     harms=st.lists(

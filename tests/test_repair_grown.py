@@ -54,6 +54,7 @@ def abandoned() -> None:
     tfrecorder.undo(OUT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [compacted, compacted_but_for_large_shards, overwritten, abandoned]
 )

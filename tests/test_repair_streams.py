@@ -89,6 +89,7 @@ def test_a_folder_whose_table_was_lost_is_refused_in_one_line(folder: Path) -> N
     assert tfrecorder.verify(folder).ok
 
 
+@pytest.mark.slow
 def test_the_mark_of_a_lost_position_stays(folder: Path) -> None:
     lose(next(folder.glob("_tfrecorder/tables/train-00000.parquet")))
     tfrecorder.append(table(20, 2), folder, **QUIET)

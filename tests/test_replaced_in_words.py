@@ -43,6 +43,7 @@ def dry_run(*arguments: str) -> Changes:
 HOLDS = "23 records in 3 generations, 4 of them appended, 7 of them streamed from numbered"
 
 
+@pytest.mark.slow
 def test_what_was_appended_and_streamed_is_replaced_only_by_its_name(out: str) -> None:
     words = error_of(OutputError, table(0, 6), overwrite=True, **QUIET)
     assert f"`overwrite=True` would replace {HOLDS}." in words
@@ -132,6 +133,7 @@ def test_a_compaction_says_before_and_after_what_it_rewrites(out: str) -> None:
     assert "23 records in 1 generation, 4 of them appended, 7 of them streamed from num" in words
 
 
+@pytest.mark.slow
 def test_a_compaction_names_the_shards_that_stay_and_the_records_that_go(out: str) -> None:
     for number in (40, 41):
         tfrecorder.append(table(number, 1), out, **QUIET)
@@ -146,6 +148,7 @@ def test_a_compaction_names_the_shards_that_stay_and_the_records_that_go(out: st
     assert tfrecorder.verify(out, progress=False).ok
 
 
+@pytest.mark.slow
 def test_the_first_call_again_after_a_correction_says_that_there_was_one(out: str) -> None:
     corrected = table(0, 12)
     corrected.loc[3, "label"] = "cat"

@@ -112,6 +112,7 @@ def test_ctrl_c_while_workers_start_ends_them_too() -> None:
     assert resume().records == ROWS
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_nothing_goes_on_in_the_background() -> None:
     """In a notebook the process lives on after an interrupt."""
     code = CONVERT % {}

@@ -188,6 +188,7 @@ class _Ended(PipelineResult):
         return self.state
 
 
+@pytest.mark.slow
 def test_an_end_without_the_commit_is_an_error(frame: pd.DataFrame) -> None:
     message = error_of(RunnerError, frame, runner=f"{__name__}.IdleRunner")
     assert "IdleRunner ended without the commit" in message
@@ -196,6 +197,7 @@ def test_an_end_without_the_commit_is_an_error(frame: pd.DataFrame) -> None:
     assert "IdleRunner ended without the commit" in message
 
 
+@pytest.mark.slow
 def test_a_runner_that_fails_is_told_in_a_line_and_old_notes_are_not_read(frame) -> None:
     message = error_of(RunnerError, frame, runner=f"{__name__}.FailingRunner")
     assert "failed: ConnectionError … the cluster is gone … and stays away. " in message

@@ -178,6 +178,7 @@ def test_nothing_to_infer_is_an_error() -> None:
 # What it decides.
 
 
+@pytest.mark.slow
 def test_the_default_columns_in_a_schema_give_the_same_bytes_as_without() -> None:
     frame = photo_frame(20)
     convert(frame, "default")
@@ -210,6 +211,7 @@ def test_a_column_without_a_place_in_the_schema_is_reported_and_one_to_ignore_is
     assert report[report.code == "column_left_out"].column.tolist() == ["note"]
 
 
+@pytest.mark.slow
 def test_rows_without_images_are_assigned_to_splits_by_what_they_hold() -> None:
     frame = pd.DataFrame({"x": np.arange(200.0), "label": ["a", "b"] * 100})
     schema = Schema(x=Number(), label=Label())

@@ -74,6 +74,7 @@ NUMBERS = st.integers() | st.floats() | st.booleans()
 CELLS = st.one_of(NUMBERS, st.text(alphabet="01e+-. xé", max_size=6), st.lists(NUMBERS, max_size=3))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_printed_schema_fits_any_frame(data: st.DataObject) -> None:

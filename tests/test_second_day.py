@@ -12,6 +12,7 @@ from torture import second_day
 import tfrecorder
 
 
+@pytest.mark.slow
 def test_any_call_after_any_other_killed_or_not(tmp_path: Path) -> None:
     assert second_day.live(tmp_path, 12, seed=3, steps=6).times >= 12
 

@@ -127,6 +127,7 @@ def test_of_several_images_each_has_its_size_and_checksum() -> None:
     assert rows[OF_IMAGE.bytes].tolist() == [PHOTOS[0].stat().st_size]
 
 
+@pytest.mark.slow
 def test_a_compaction_keeps_what_is_known_of_the_sources() -> None:
     with_faults("photos")
     tfrecorder.convert("photos/all.csv", "out", **ALL)
@@ -144,6 +145,7 @@ def test_a_compaction_keeps_what_is_known_of_the_sources() -> None:
 # The public lists.
 
 
+@pytest.mark.slow
 def test_lists_grow_with_the_dataset_and_lose_what_is_won() -> None:
     frame = with_faults("photos")
     tfrecorder.convert("photos/all.csv", "out", **ALL)
@@ -164,6 +166,7 @@ def test_lists_grow_with_the_dataset_and_lose_what_is_won() -> None:
         assert public_files("compacted")[name] == public_files("out")[name]
 
 
+@pytest.mark.slow
 def test_lists_are_the_same_however_often_they_are_made() -> None:
     frame = with_faults("photos")
     tfrecorder.convert("photos/all.csv", "out", **ALL)
@@ -178,6 +181,7 @@ def test_lists_are_the_same_however_often_they_are_made() -> None:
     assert lists_of(plan, done, "out") == {layout.REJECTS: Path("out", layout.REJECTS).read_bytes()}
 
 
+@pytest.mark.slow
 def test_a_batch_without_rejects_reads_no_list() -> None:
     tfrecorder.convert(table(0, 3), "out", **QUIET)
     tfrecorder.append(table(3, 3), "out", **QUIET)
@@ -193,6 +197,7 @@ def test_a_batch_without_rejects_reads_no_list() -> None:
 # Rows that are known.
 
 
+@pytest.mark.slow
 def test_each_of_several_rejects_of_one_image_keeps_its_number() -> None:
     Path("photos").mkdir()
     uris = ["a.jpg", "b.jpg", "a.jpg"]
@@ -208,6 +213,7 @@ def test_each_of_several_rejects_of_one_image_keeps_its_number() -> None:
     assert sorted(tfrecorder.to_frame("out").index) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_boxes_of_a_reject_that_are_rows_keep_one_number() -> None:
     boxes = pd.DataFrame({"split": "TRAIN", "image_uri": ["a.jpg"] * 2 + ["b.jpg"] * 3})
     boxes = boxes.assign(x_min=0.1, y_min=0.1, x_max=[0.2, 0.3, 0.4, 0.5, 0.6], y_max=0.7)
@@ -289,6 +295,7 @@ def test_merged_rows_that_are_gone_or_damaged_are_merged_again(copied: Path, har
     assert pq.ParquetFile(copied / layout.ROWS).metadata.num_rows == 34
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_merged_rows_changes_nothing(copied: Path) -> None:
     rows = copied / layout.ROWS
     newest, data = newest_commit(str(copied)), rows.read_bytes()

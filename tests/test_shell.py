@@ -81,6 +81,7 @@ def test_lines_of_a_pipe_are_counted_as_those_of_a_file(
     assert list(Path("spool").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_open_file_is_a_source_in_python_too() -> None:
     with open(CSV, "rb") as file:
         tfrecorder.convert(file, "bytes", base=SAMPLES)
@@ -473,6 +474,7 @@ raise ImportError("tensorflow")
 """
 
 
+@pytest.mark.slow
 def test_an_import_that_fails_is_shown_with_its_lines(dataset: Path) -> None:
     Path("tensorflow").mkdir()
     Path("tensorflow/__init__.py").write_text(BROKEN)

@@ -135,6 +135,7 @@ def test_all_images_of_a_group_are_in_one_split(tmp_path, stratify):
     assert (by_patient.nunique() == 1).all()
 
 
+@pytest.mark.slow
 def test_a_group_keeps_its_split_when_others_come(tmp_path):
     frame = of_patients()
     before = splits_of(frame.iloc[:18], tmp_path / "few", split_by="patient")

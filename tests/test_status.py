@@ -50,6 +50,7 @@ def test_a_finished_one_is_all_there(dataset: Path) -> None:
     assert [*found.splits] == ["TRAIN", "VALIDATION", "TEST"]
 
 
+@pytest.mark.slow
 def test_a_finished_one_that_lost_a_shard_says_so(frame: pd.DataFrame) -> None:
     tfrecorder.convert(frame, "out", num_shards=4)
     whole = tfrecorder.status("out")
@@ -114,6 +115,7 @@ def test_rows_are_seen_to_go_through_while_it_runs() -> None:
     assert tfrecorder.status("out").committed
 
 
+@pytest.mark.slow
 def test_what_stopped_it_is_told_until_it_goes_on(frame: pd.DataFrame) -> None:
     broken = frame.assign(image_uri=frame["image_uri"].where(frame.index != 3, "nowhere.jpg"))
     words = error_of(RejectedError, broken, max_reject_fraction=0)
@@ -234,6 +236,7 @@ def places(value: object, above: tuple = ()) -> list[tuple]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [

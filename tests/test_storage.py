@@ -111,6 +111,7 @@ def fetched(system, folder):
     }
 
 
+@pytest.mark.slow
 def test_a_dataset_made_elsewhere_is_that_made_here_byte_for_byte(memory):
     tfrecorder.convert(CSV, "out")
     result = tfrecorder.convert("memory://in/photos.csv", "memory://out")
@@ -335,6 +336,7 @@ def test_paths_are_resolved_by_their_scheme():
     assert storage.absolute("gs://bucket/out/") == "gs://bucket/out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nowhere", ["gs://", "gs:///"])
 def test_a_uri_without_a_bucket_is_no_folder_here(nowhere, tmp_path, monkeypatch):
     """What the shell makes of gs://$BUCKET where the variable is not set."""
@@ -386,6 +388,7 @@ storage.publish_bytes(out, "a", b"last")
 WHOLE = {"old": b"old", "made/out/a": b"new" * 1000, "made/out/b/c": b"other"}
 
 
+@pytest.mark.slow
 @in_power_cuts
 def test_what_was_synced_survives_a_power_cut(tmp_path: Path) -> None:
     disk = filled(tmp_path)
@@ -401,6 +404,7 @@ def test_what_was_synced_survives_a_power_cut(tmp_path: Path) -> None:
     assert left(recording, unsynced=["all"])[-1] == contents(disk) == last
 
 
+@pytest.mark.slow
 @in_power_cuts
 def test_what_was_not_synced_is_lost_in_one(tmp_path: Path) -> None:
     disk = filled(tmp_path)

@@ -183,6 +183,7 @@ def test_a_connection_is_used_again(server: Counting) -> None:
     assert server.connections == 1
 
 
+@pytest.mark.slow
 def test_threads_share_connections(server: Counting) -> None:
     send = connections.sender(server.url, TIMEOUT)
     paths = [f"/{number}" for number in range(200)]
@@ -396,6 +397,7 @@ def test_a_page_as_long_as_the_range_is_not_taken_for_it(gcs: Gcs) -> None:
     assert opened("gs://bkt/a") == DATA[: len(PAGE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["page", "empty", "flip", "bare"])
 def test_a_gateway_makes_no_reject_and_no_wrong_byte(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -424,6 +426,7 @@ storage.publish_bytes("gs://bkt", "b", b"x")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["page", "empty"])
 def test_a_token_server_behind_a_login_page_is_waited_for(
     gcs: Gcs, tls: TlsProxy, kind: str

@@ -178,6 +178,7 @@ def test_a_move_whose_answer_is_lost_is_ended(gcs: Gcs, operation: str) -> None:
     assert gcs.names("gs://bkt/") == ["a/to"]
 
 
+@pytest.mark.slow
 def test_a_move_takes_away_what_it_has_copied_and_nothing_newer(gcs: Gcs) -> None:
     gcs.put("gs://bkt/a/from", b"first")
     gcs.inject("stall", operation="delete", seconds=0.5, times=1)
@@ -336,6 +337,7 @@ def test_without_credentials_the_remedy_is_told(gcs: Gcs, tls: TlsProxy, tmp_pat
     assert "gcloud auth application-default login" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_key_file_that_is_not_there_is_not_the_same_as_none(tmp_path: Path) -> None:
     code = "from tfrecorder import storage\nstorage.read_bytes('gs://bkt/a')"
     env = {key: value for key, value in os.environ.items() if key != "STORAGE_EMULATOR_HOST"}
@@ -345,6 +347,7 @@ def test_a_key_file_that_is_not_there_is_not_the_same_as_none(tmp_path: Path) ->
     assert "not found" in found.stderr
 
 
+@pytest.mark.slow
 def test_local_files_need_no_client(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom tfrecorder import storage\n"

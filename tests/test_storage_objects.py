@@ -215,6 +215,7 @@ def test_a_fork_of_a_process_that_has_read_refuses_at_once(s3: S3) -> None:
     assert "'spawn'" in after
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_server_that_stalls(s3: S3) -> None:
     s3.inject("stall", seconds=300, method="GET")
     process = start("from tfrecorder import storage; storage.read_bytes('s3://bkt/a')")
@@ -222,6 +223,7 @@ def test_ctrl_c_does_not_wait_for_a_server_that_stalls(s3: S3) -> None:
     assert "KeyboardInterrupt" in end_by_ctrl_c(process)
 
 
+@pytest.mark.slow
 def test_spawned_processes_read(s3: S3) -> None:
     s3.put("s3://bkt/a", b"data")
     assert _length("s3://bkt/a") == 4
@@ -229,6 +231,7 @@ def test_spawned_processes_read(s3: S3) -> None:
         assert pool.map(_length, ["s3://bkt/a"] * 2) == [4, 4]
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named_with_the_command_that_installs_it() -> None:
     code = (
         "import sys; sys.modules['obstore'] = None\n"
@@ -242,6 +245,7 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it() -> None:
     assert found == [f'{command}[{extra}]"`.' for extra in ("s3", "az")]
 
 
+@pytest.mark.slow
 def test_nothing_of_obstore_is_loaded_without_need() -> None:
     code = "import sys, tfrecorder.storage; print('obstore' in sys.modules)"
     assert run("-c", code).stdout.strip() == "False"

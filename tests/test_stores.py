@@ -162,6 +162,7 @@ def test_a_file_without_bytes(place: str) -> None:
         assert file.read() == b""
 
 
+@pytest.mark.slow
 def test_an_open_file_is_read_from_anywhere(place: str) -> None:
     data = os.urandom(3_000_000)
     storage.publish_bytes(place, "a", data)
@@ -619,6 +620,7 @@ def test_what_is_forbidden_is_asked_for_once(place: str, fail: Fail, name: str) 
     REQUESTS[name](place)
 
 
+@pytest.mark.slow
 @on_demand
 def test_retries_are_counted(place: str, fail: Fail, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(place, "a/b")

@@ -89,6 +89,7 @@ def test_two_messages_with_one_uri_are_two_records() -> None:
     assert names_in("out") == {str(photo(0)): 2}
 
 
+@pytest.mark.slow
 def test_a_stream_adds_to_a_finished_dataset_with_its_options() -> None:
     tfrecorder.convert(photo_frame(10), "out", image_size=(32, 32), progress=False)
     rows = [image(3, "brick"), image(4, "a new class"), image(5, "brick", split="test")]
@@ -99,6 +100,7 @@ def test_a_stream_adds_to_a_finished_dataset_with_its_options() -> None:
     assert tfrecorder.load("out", "TEST", batch_size=1).element_spec[0].shape == (None, 32, 32, 3)
 
 
+@pytest.mark.slow
 def test_sources_of_two_names_take_turns() -> None:
     for rows in (10, 20, 30):
         for name in ("left", "right"):
@@ -110,6 +112,7 @@ def test_sources_of_two_names_take_turns() -> None:
     assert tfrecorder.status("out").streams == {"left": 30, "right": 30}
 
 
+@pytest.mark.slow
 def test_an_append_in_between_and_a_compaction_keep_the_position() -> None:
     tfrecorder.stream(Numbered(20), "out", every_rows=10, **TO_ITS_END)
     tfrecorder.append(photo_frame(3).assign(label="a"), "out", duplicates="keep", progress=False)
@@ -122,6 +125,7 @@ def test_an_append_in_between_and_a_compaction_keep_the_position() -> None:
     assert sum(names_in("compacted").values()) == 43
 
 
+@pytest.mark.slow
 def test_what_happens_between_two_batches_keeps_positions_and_rows(tmp_path: Path) -> None:
     out, options = tmp_path / "out", {"source_options": {"settle": 0}, **TO_ITS_END}
     for step in range(4):
@@ -142,6 +146,7 @@ def test_what_happens_between_two_batches_keeps_positions_and_rows(tmp_path: Pat
     assert tfrecorder.verify(out, progress=False).ok
 
 
+@pytest.mark.slow
 def test_a_stream_finishes_what_an_append_left_behind_its_commit(tmp_path: Path) -> None:
     out, table = tmp_path / "out", tmp_path / "table.csv"
     tfrecorder.stream(Numbered(10), out, **TO_ITS_END)
@@ -154,6 +159,7 @@ def test_a_stream_finishes_what_an_append_left_behind_its_commit(tmp_path: Path)
     assert sum(names_in(out).values()) == 23
 
 
+@pytest.mark.slow
 def test_the_60th_batch_opens_and_lists_what_the_20th_did() -> None:
     counts: list[Counter[str]] = []
 
@@ -280,6 +286,7 @@ def test_a_stream_that_is_killed_goes_on(tmp_path: Path, spared: int) -> None:
     assert streams.kill_stream(Moment(spared), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_a_staged_batch_is_completed_without_its_source(tmp_path: Path) -> None:
     """Its images lie in the spool, and its rows in the plan."""
     out = tmp_path / "out"
@@ -293,6 +300,7 @@ def test_a_staged_batch_is_completed_without_its_source(tmp_path: Path) -> None:
     streams.check_whole(out, 20)
 
 
+@pytest.mark.slow
 def test_a_staged_batch_whose_spool_is_gone_is_read_again(tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [Numbered(20), str(out), "stream"]
@@ -312,6 +320,7 @@ tfrecorder.stream(Numbered(35), "out", every_rows=10, progress=False)
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_is_committed_and_loses_nothing() -> None:
     process = start(ENDLESS.format(tests=str(Path(__file__).parent)))
     wait_for(Path("out/_tfrecorder/commits/00001.json").exists)
@@ -355,6 +364,7 @@ def test_a_source_that_fails_ends_the_stream_and_the_same_call_goes_on() -> None
 # ------------------------------------------------------------------------------------- two at once
 
 
+@pytest.mark.slow
 def test_two_streams_into_one_dataset_are_refused() -> None:
     process = start(ENDLESS.format(tests=str(Path(__file__).parent)))
     wait_for(Path("out/_tfrecorder/commits/00002.json").exists)

@@ -190,6 +190,7 @@ def test_a_reader_that_stops_in_the_midst_goes_on_where_it_stood(mock: Cluster, 
     source.close()
 
 
+@pytest.mark.slow
 def test_a_position_of_before_is_read_again(mock: Cluster, topic: str) -> None:
     mock.send(topic, numbered(20))
     source = open_kafka(mock.url(topic))
@@ -233,6 +234,7 @@ def test_what_is_behind_is_counted(mock: Cluster, topic: str) -> None:
     source.close()
 
 
+@pytest.mark.slow
 def test_a_slow_producer_is_waited_for(mock: Cluster, topic: str) -> None:
     mock.send(topic, numbered(4))
     source = open_kafka(mock.url(topic))
@@ -251,6 +253,7 @@ def test_a_slow_producer_is_waited_for(mock: Cluster, topic: str) -> None:
     source.close()
 
 
+@pytest.mark.slow
 def test_a_slow_consumer_keeps_its_place(mock: Cluster, topic: str) -> None:
     mock.send(topic, numbered(8))
     settings = {"max.poll.interval.ms": "1000", "session.timeout.ms": "1000"}
@@ -309,6 +312,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(
 # What is lost is never a gap.
 
 
+@pytest.mark.slow
 def test_an_offset_that_the_broker_has_lost_is_an_error_with_both_numbers(
     mock: Cluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -456,6 +460,7 @@ def test_every_message_counts_once_while_reader_and_broker_are_killed(tmp_path: 
     assert topics.read_and_kill(tmp_path / "killed", 2000, 3, 1) == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_topic_of_image_files_becomes_a_dataset_in_the_shell(mock: Cluster, topic: str) -> None:
     labels = [path.parent.name for path in PHOTOS[:6]]
     mock.send(

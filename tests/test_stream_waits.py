@@ -53,6 +53,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
 # -------------------------------------------------------------------------------- until it is idle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settle", [0, 0.7])
 def test_all_files_that_are_there_are_taken_before_it_ends(settle: float) -> None:
     for number in range(3):
@@ -68,6 +69,7 @@ def test_a_file_that_comes_during_the_last_look_is_taken(looks: Any) -> None:
     assert result.records == 2
 
 
+@pytest.mark.slow
 def test_a_file_that_goes_before_it_settles_is_not_waited_for(looks: Any) -> None:
     def fail() -> None:
         raise AssertionError("it looks again")
@@ -78,6 +80,7 @@ def test_a_file_that_goes_before_it_settles_is_not_waited_for(looks: Any) -> Non
     assert tfrecorder.stream("in", "out", **options).rows == 0
 
 
+@pytest.mark.slow
 def test_rows_that_a_source_expects_are_waited_for() -> None:
     class Slow(Numbered):
         """Its rows can be read only some time after it knows of them."""
@@ -97,6 +100,7 @@ def test_rows_that_a_source_expects_are_waited_for() -> None:
 # ----------------------------------------------------------------------- looks at a large folder
 
 
+@pytest.mark.slow
 def test_looks_take_a_twentieth_of_the_time(looks: Any) -> None:
     put("0.jpg")
     tfrecorder.stream("in", "out", until_idle=0, **AT_ONCE)
@@ -105,6 +109,7 @@ def test_looks_take_a_twentieth_of_the_time(looks: Any) -> None:
     assert len(times) == 2, "the first, and one before it ends"
 
 
+@pytest.mark.slow
 def test_what_came_since_the_last_look_is_found_before_it_ends(looks: Any) -> None:
     Path("in").mkdir()
     looks(0.1, lambda: put("0.jpg"))
@@ -195,6 +200,7 @@ def test_an_outage_right_behind_a_commit_is_waited_for(gcs: Gcs, warned: list[st
     assert not [name for name in gcs.names(f"{OUT}/") if "/spool/" in name]
 
 
+@pytest.mark.slow
 def test_an_outage_at_the_start_ends_it_with_one_line(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

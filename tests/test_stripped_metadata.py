@@ -8,6 +8,7 @@ from pathlib import Path
 import image_cases
 import numpy as np
 import pandas as pd
+import pytest
 from PIL import Image, PngImagePlugin
 from support import records
 
@@ -69,6 +70,7 @@ def stored(files: dict[str, bytes], out: str) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_pixels_and_orientation_stay_and_the_rest_goes() -> None:
     stripped = stored(CASES, "out")
     for case, data in CASES.items():
@@ -83,6 +85,7 @@ def test_pixels_and_orientation_stay_and_the_rest_goes() -> None:
     assert stored(stripped, "again") == stripped
 
 
+@pytest.mark.slow
 def test_a_colour_profile_stays() -> None:
     profile = b"profile" * 20_000  # which takes three segments of a JPEG
     photo = image_cases.photo()
@@ -90,6 +93,7 @@ def test_a_colour_profile_stays() -> None:
     assert stored(files, "out") == files
 
 
+@pytest.mark.slow
 def test_a_dataset_has_none_of_it() -> None:
     for name, data in CASES.items():
         Path(f"{name}.x").write_bytes(data)

@@ -85,6 +85,7 @@ def test_a_folder_as_hugging_face_has_it_gives_bytes_classes_and_splits() -> Non
     assert tfrecorder.info("out").class_names == tuple(NAMES)
 
 
+@pytest.mark.slow
 def test_what_datasets_itself_writes_is_what_it_reads() -> None:
     datasets = pytest.importorskip("datasets")
     features = {"image": datasets.Image(), "label": datasets.ClassLabel(names=NAMES)}
@@ -110,6 +111,7 @@ def test_uris_in_several_files_of_different_types() -> None:
     assert wrong(several) == [1]
 
 
+@pytest.mark.slow
 def test_a_schema_names_its_columns_and_one_is_inferred() -> None:
     hugging_face("a.parquet", 0, 4)
     assert str(tfrecorder.infer_schema("a.parquet")) == (
@@ -165,6 +167,7 @@ def metadata(folder: str, ending: str, **more: Any) -> None:
         frame.to_parquet(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_a_table_in_a_folder_says_what_its_images_are(ending: str) -> None:
     metadata("set", ending, text="seen", number=[3, 4, 5])

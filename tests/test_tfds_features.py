@@ -84,6 +84,7 @@ def test_features_json_is_what_tfds_itself_would_write() -> None:
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_tfds_draws_the_boxes() -> None:
     path, edges = marked((200, 120))
     row = ("TRAIN", str(path), *edges, "x")
@@ -170,6 +171,7 @@ def test_tfds_shows_the_classes_of_a_mask_in_colours() -> None:
     assert contrast(convert(classes_in_quarters(), "out", schema=MASKS)) > 30
 
 
+@pytest.mark.slow
 def test_as_supervised_gives_the_image_and_its_mask() -> None:
     out = convert(masked(3), "out", schema=MASKS)
     dataset, info = read(out, as_supervised=True)

@@ -46,6 +46,7 @@ def test_the_result_shows_a_call_that_works() -> None:
     assert (plain.tfds_call, "TFDS" in str(plain)) == (None, False)
 
 
+@pytest.mark.slow
 def test_versions_stand_side_by_side_and_tfds_takes_the_newest() -> None:
     tfrecorder.convert(photo_frame(4), "data", **NAMED)
     tfrecorder.convert(photo_frame(6), "data", name="flowers:1.10.0", progress=False)

@@ -180,6 +180,7 @@ def pets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(folder, features, rows, ("image", "label"))
 
 
+@pytest.mark.slow
 def test_classes_a_single_box_and_a_mask(pets: Path) -> None:
     for (loaded, found), their in zip(both(pets), _theirs(pets), strict=True):
         alike(loaded, found)

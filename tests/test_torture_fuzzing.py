@@ -59,6 +59,7 @@ def test_a_breach_of_the_law_is_found_and_kept_as_a_file(tmp_path: Path, monkeyp
     assert (tmp_path / "broken/000").read_bytes() == data
 
 
+@pytest.mark.slow
 def test_a_reason_that_is_not_true_is_noticed() -> None:
     sound = mutations.sources()
     for code in ("empty", "not_an_image", "too_large", "damaged", "truncated", "invented"):

@@ -17,12 +17,14 @@ def changes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, growing.Chang
     return growing.make_changes(tmp_path_factory.mktemp("changes") / "material")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_that_is_killed_just_before_its_commit(changes, name, tmp_path) -> None:
     moment = Moment(0, "dataset_info.json")
     assert growing.end(changes[name], moment, tmp_path / "out") == "before"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_that_is_killed_just_after_its_commit(changes, name, tmp_path) -> None:
     moment = Moment(1, "dataset_info.json")

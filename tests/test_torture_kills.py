@@ -10,6 +10,7 @@ from torture import kills
 from torture.counts import BrokenError
 
 
+@pytest.mark.slow
 def test_an_append_that_is_killed_before_any_change(tmp_path: Path) -> None:
     count = kills.attack("append", kills.Disk(tmp_path), tmp_path / "append", (2, 5, 9))
     assert count.note.startswith("commits found: ")
@@ -36,6 +37,7 @@ def test_what_is_killed_in_a_bucket(tmp_path: Path, name: str) -> None:
         some_states(name, place, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_state_that_is_neither_old_nor_new_is_noticed(tmp_path: Path) -> None:
     disk = kills.Disk(tmp_path)
     attacked = kills.Attacked(kills.OPERATIONS["append"], disk, tmp_path)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from torture import trainings
 
 
+@pytest.mark.slow
 def test_trainings_are_tortured(tmp_path: Path) -> None:
     counts = trainings.interrupt(12, tmp_path, by_lightning=0)
     assert [one.lost for one in counts] == [0, 0, 0]

@@ -26,6 +26,7 @@ def test_a_trainer_reads_without_tensorflow(cases: str, tmp_path: Path) -> None:
     pass_cases(cases, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_threads_or_any_number_of_workers(tmp_path: Path) -> None:
     skip_without("torch")
     pass_cases("worker", tmp_path, "-k", "goes_on_with_any_number", TFRECORDER_EXAMPLES="3")

@@ -46,6 +46,7 @@ def reader(request: pytest.FixtureRequest, out: str) -> Reader:
 # ------------------------------------------------------------------------- how long an epoch is
 
 
+@pytest.mark.slow
 @given(
     before=st.tuples(st.integers(1, 9), st.integers(0, 40)),
     batch_size=st.integers(1, 9),
@@ -160,6 +161,7 @@ def test_a_loop_does_not_go_on_over_a_position_that_was_loaded(out: str) -> None
     assert [batch.tolist() for batch in loop] == epoch
 
 
+@pytest.mark.slow
 @given(moves=st.lists(st.tuples(st.integers(0, 3), st.sampled_from("nnnnci")), max_size=40))
 @law
 def test_whatever_loops_do_the_records_come_in_order_and_once(
@@ -182,6 +184,7 @@ wrong = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(field=st.sampled_from(FIELDS), value=wrong)
 @law
 def test_a_field_of_a_position_is_right_or_refused(reader: Reader, field: str, value: Any) -> None:
@@ -227,6 +230,7 @@ def test_numbers_of_numpy_are_numbers(reader: Reader) -> None:
     assert json.loads(json.dumps(loop.state_dict())) == state
 
 
+@pytest.mark.slow
 def test_a_position_of_before_an_append_names_its_generation(tmp_path: Path) -> None:
     rows = pd.read_csv(PHOTOS_CSV)
     rows["image_uri"] = [str(PHOTOS_CSV.parent / uri) for uri in rows["image_uri"]]

@@ -59,6 +59,7 @@ def test_the_short_side_shrinks_and_small_images_stay_byte_for_byte() -> None:
     check_records("out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fit", "size"),
     [("stretch", (96, 64)), ("crop", (96, 64)), ("pad", (96, 64)), ("fit", (64, 64))],
@@ -111,6 +112,7 @@ def test_pixels_are_turned_upright(orientation: int) -> None:
     assert done.oriented == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["WEBP", "TIFF"])
 def test_pixels_of_other_formats_are_turned_too(kind: str) -> None:
     exif = Pictures.Exif()
@@ -195,6 +197,7 @@ def test_raw_pixels_are_resized_and_cut_as_others_are(options: dict[str, Any]) -
     assert difference(image, other) <= (1 if options.get("dtype") != "float32" else 1e-6)
 
 
+@pytest.mark.slow
 def test_tfds_reads_raw_pixels() -> None:
     convert(photo_frame(4), "raw", **RAW)
     builder = tfds.builder_from_directory("raw")

@@ -79,6 +79,7 @@ def check_is_old(out: str, before: dict[str, bytes]) -> None:
     assert tfrecorder.verify(out, progress=False).ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", BEGUN)
 @pytest.mark.parametrize("parts", range(3))
 def test_what_was_begun_is_abandoned_wherever_it_stopped(operation: str, parts: int) -> None:
@@ -142,6 +143,7 @@ def refuse_late(out: str) -> None:
         tfrecorder.parts.commit(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", BEGUN)
 def test_who_wakes_up_late_commits_nothing(operation: str) -> None:
     """As a job that was detached, or a process that slept, with all its files still there."""
@@ -163,6 +165,7 @@ def test_where_there_is_nothing_nothing_is_made() -> None:
     assert not Path("nowhere").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", ["undo", "append"])
 def test_an_undo_that_was_killed_is_completed(again: str) -> None:
     """It had committed that the append is abandoned, and not removed anything."""
@@ -247,6 +250,7 @@ def test_in_a_bucket(gcs: Gcs, operation: str) -> None:
     assert tfrecorder.verify(OUT, progress=False).ok
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_abandoned() -> None:
     old("out")
     append("out")
@@ -270,6 +274,7 @@ def test_the_command_says_what_it_abandoned() -> None:
     }
 
 
+@pytest.mark.slow
 def test_another_operation_names_it() -> None:
     old("out")
     append("out")

@@ -55,6 +55,7 @@ def append(out: str) -> None:
 TOLERANT: dict[str, Any] = {"max_reject_fraction": 0.5, **QUIET}
 
 
+@pytest.mark.slow
 def test_an_append_is_taken_back_with_all_that_it_brought() -> None:
     old("out")
     before, content = files("out"), agree("out")
@@ -78,6 +79,7 @@ def test_an_append_is_taken_back_with_all_that_it_brought() -> None:
     assert tfrecorder.status("out").committed
 
 
+@pytest.mark.slow
 def test_a_generation_that_was_taken_back_cannot_be_read() -> None:
     old("out")
     append("out")
@@ -91,6 +93,7 @@ def test_a_generation_that_was_taken_back_cannot_be_read() -> None:
     assert tfrecorder.info("out", at=0).records == 6
 
 
+@pytest.mark.slow
 def test_what_is_added_again_is_as_if_nothing_had_been_taken_back() -> None:
     for out in ("out", "never"):
         old(out)
@@ -104,6 +107,7 @@ def test_what_is_added_again_is_as_if_nothing_had_been_taken_back() -> None:
     assert tfrecorder.info("out", at=3).records == 12
 
 
+@pytest.mark.slow
 def test_each_further_undo_takes_back_the_addition_before() -> None:
     contents = []
     tfrecorder.convert(table(0, 6), "out", num_shards=1, **QUIET)
@@ -134,6 +138,7 @@ REWRITES: dict[str, Callable[[], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REWRITES)
 def test_what_replaced_the_dataset_is_not_taken_back(kind: str) -> None:
     tfrecorder.convert(table(0, 6), "out", num_shards=2, **QUIET)
@@ -148,6 +153,7 @@ def test_what_replaced_the_dataset_is_not_taken_back(kind: str) -> None:
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 def test_rejects_that_were_won_are_rejects_again() -> None:
     rows = table(0, 6)
     late = Path("late.jpg").absolute()
@@ -186,6 +192,7 @@ def test_a_stream_goes_on_with_the_rows_of_the_batch_that_was_taken_back() -> No
     assert tfrecorder.verify("out", progress=False).ok
 
 
+@pytest.mark.slow
 def test_a_watched_folder_gives_its_files_again() -> None:
     """A source without an order: what it gave stands in the tables, which are merged before."""
     Path("in").mkdir()
@@ -200,6 +207,7 @@ def test_a_watched_folder_gives_its_files_again() -> None:
     assert (result.records, contents_of("out")) == (3, content)
 
 
+@pytest.mark.slow
 def test_merged_rows_of_what_was_taken_back_are_not_believed() -> None:
     tfrecorder.convert(table(0, 3), "out", num_shards=1, **QUIET)
     rows = table(3, 40)
@@ -210,6 +218,7 @@ def test_merged_rows_of_what_was_taken_back_are_not_believed() -> None:
     assert tfrecorder.append(rows, "out", num_shards=1, **QUIET).records == 40
 
 
+@pytest.mark.slow
 def test_the_command_takes_back_and_says_so_before() -> None:
     old("out")
     append("out")
@@ -227,6 +236,7 @@ def test_the_command_takes_back_and_says_so_before() -> None:
         tfrecorder.undo("out", dry_run=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [[1], [2], [3], [4], [0, 1, 2, 3, 4]])
 def test_lost_manifests_are_made_again(lost: list[int]) -> None:
     """0, 1; 2 was taken back by 3; 4 was added then."""

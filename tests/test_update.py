@@ -55,6 +55,7 @@ def check_all(frame: pd.DataFrame) -> None:
     assert seen == wanted(frame)
 
 
+@pytest.mark.slow
 def test_an_update_that_changes_nothing_describes_the_whole(photos: pd.DataFrame) -> None:
     write(photos[:30])
     tfrecorder.append(photos[30:], "out", progress=False)
@@ -92,6 +93,7 @@ def test_labels_are_corrected_and_rows_added_in_one_commit(photos: pd.DataFrame)
     assert again.changes.words == "nothing changes"
 
 
+@pytest.mark.slow
 def test_a_correction_needs_no_source_and_keeps_numbers_positions_and_generations(
     photos: pd.DataFrame,
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_correction_needs_no_source_and_keeps_numbers_positions_and_generation
         np.testing.assert_array_equal(one[0], other[0])
 
 
+@pytest.mark.slow
 def test_only_what_the_newest_update_replaced_is_kept_for_undo(photos: pd.DataFrame) -> None:
     write(photos)
     for row, label in ((1, "moss"), (2, "sand"), (40, "moss")):
@@ -130,6 +133,7 @@ def test_only_what_the_newest_update_replaced_is_kept_for_undo(photos: pd.DataFr
     assert not list(Path("out/_tfrecorder/before").iterdir())
 
 
+@pytest.mark.slow
 def test_rows_that_are_gone_are_removed_only_if_asked(photos: pd.DataFrame) -> None:
     write(photos)
     fewer = photos.drop(index=[0, 9, 20])
@@ -145,6 +149,7 @@ def test_rows_that_are_gone_are_removed_only_if_asked(photos: pd.DataFrame) -> N
     check_all(photos)
 
 
+@pytest.mark.slow
 def test_a_row_keeps_its_split_unless_the_table_states_another(photos: pd.DataFrame) -> None:
     write(photos)
     unknown = photos.drop(columns="split")
@@ -156,6 +161,7 @@ def test_a_row_keeps_its_split_unless_the_table_states_another(photos: pd.DataFr
     check_all(photos)
 
 
+@pytest.mark.slow
 def test_only_rows_that_are_new_are_said_to_be_assigned_a_split(photos: pd.DataFrame) -> None:
     write(photos[:51])
     table = photos.drop(columns="split").assign(label=lambda rows: rows.label.replace("cat", "dog"))
@@ -169,6 +175,7 @@ def test_only_rows_that_are_new_are_said_to_be_assigned_a_split(photos: pd.DataF
             assert ("splits: assigned" in said) == bool(words)
 
 
+@pytest.mark.slow
 def test_whoever_commits_an_update_says_what_it_changed(photos: pd.DataFrame) -> None:
     write(photos[:-2])
     row = photos.index[photos.split == "TRAIN"][4]
@@ -184,6 +191,7 @@ def test_whoever_commits_an_update_says_what_it_changed(photos: pd.DataFrame) ->
     check_all(photos)
 
 
+@pytest.mark.slow
 def test_an_image_that_was_replaced_is_read_again_if_asked(photos: pd.DataFrame) -> None:
     write(photos)
     path = Path(photos.image_uri[2])
@@ -228,6 +236,7 @@ def test_boxes_and_masks_are_corrected(options: dict[str, int]) -> None:
     assert masks == [0, 5, 2]
 
 
+@pytest.mark.slow
 def test_the_frame_of_a_dataset_corrects_it_also_where_images_came_as_bytes(
     photos: pd.DataFrame,
 ) -> None:
@@ -259,6 +268,7 @@ def test_what_cannot_be_an_update_is_refused(photos: pd.DataFrame) -> None:
     assert public_files("out") == before
 
 
+@pytest.mark.slow
 def test_a_frame_corrects_a_dataset_by_its_accessor(photos: pd.DataFrame) -> None:
     write(photos)
     photos.loc[1, "label"] = "moss"

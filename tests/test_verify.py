@@ -230,6 +230,7 @@ def test_exchanged_files_are_found(bench, files) -> None:
         restore(bench, files)
 
 
+@pytest.mark.slow
 def test_files_of_another_conversion_of_the_same_rows_are_found(clean, bench, files) -> None:
     shards = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}
     source = clean.parent / "images" / "images.csv"
@@ -409,6 +410,7 @@ def test_where_the_manifest_is_gone_the_rest_is_checked_all_the_same(out: Path) 
 # -------------------------------------------------------------------------------------- decoding
 
 
+@pytest.mark.slow
 def test_with_decode_an_image_that_training_could_not_read_is_found() -> None:
     """Images of one size: then the graph knows the shape before it decodes anything."""
     photo = PHOTOS[0].read_bytes()
@@ -537,6 +539,7 @@ def test_memory_holds_no_shard(large: Path) -> None:
     assert peak < 3e6
 
 
+@pytest.mark.slow
 def test_neither_tensorflow_nor_beam_is_loaded(clean: Path) -> None:
     code = f"import tfrecorder; assert tfrecorder.verify({str(clean)!r}).ok"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []

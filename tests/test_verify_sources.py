@@ -105,6 +105,7 @@ def test_a_file_with_its_size_and_time_is_not_read(photos: pd.DataFrame) -> None
     assert others() == {}
 
 
+@pytest.mark.slow
 def test_a_dataset_that_was_copied_or_compacted_or_appended_to_knows_its_sources(
     photos: pd.DataFrame,
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_dataset_that_was_copied_or_compacted_or_appended_to_knows_its_sources
         assert tfrecorder.verify(out, sources=True, **QUIET).sources["compared"] == 15
 
 
+@pytest.mark.slow
 def test_an_update_keeps_what_is_known_and_reads_again_if_asked(photos: pd.DataFrame) -> None:
     shutil.copy(PHOTOS[30], "photos/3.jpg")
     Path("photos/4.jpg").unlink()
@@ -246,6 +248,7 @@ def test_of_a_bucket_nothing_is_read_but_what_changed(
     assert gcs.count("download", outcome="200") == 2
 
 
+@pytest.mark.slow
 def test_a_folder_that_may_not_be_listed_is_asked_file_by_file(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,20 +34,24 @@ CONTRACT = (
 CONVERT = f"import tfrecorder; tfrecorder.convert({str(CSV)!r}, 'out', progress=False)"
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_heavy():
     assert attempts_of("import tfrecorder; tfrecorder.schema.Image", (*HEAVY, "click")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["'--help'", "'convert', '--help'", "'validate', '--help'"])
 def test_help_loads_nothing_heavy(arguments):
     assert attempts_of(COMMAND.format(arguments), HEAVY) == []
 
 
+@pytest.mark.slow
 def test_validation_loads_neither_tensorflow_nor_beam():
     code = f"import tfrecorder; tfrecorder.validate({str(CSV)!r}, check_images=True)"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
 
 
+@pytest.mark.slow
 def test_a_conversion_goes_through_without_tensorflow():
     assert attempts_of(CONVERT, TENSORFLOW) == []
     assert Path("out/dataset_info.json").exists()
@@ -59,6 +63,7 @@ def test_reading_goes_through_without_beam(dataset):
     assert attempts_of(code, BEAM) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     ["tfrecorder.Records(out, 'TRAIN')[3]", "list(tfrecorder.batches(out, 'TEST', image_size=32))"],
@@ -68,12 +73,14 @@ def test_reading_by_number_takes_neither(dataset, code):
     assert attempts_of(whole, (*TENSORFLOW, *BEAM)) == []
 
 
+@pytest.mark.slow
 def test_numbers_for_a_loader_of_pytorch_take_nothing_heavy(dataset):
     code = f"import tfrecorder.torch as ours; out = {str(dataset)!r}; "
     code += "list(ours.BatchSampler(ours.Records(out, 'TRAIN')))"
     assert attempts_of(code, (*TENSORFLOW, *BEAM, "torch")) == []
 
 
+@pytest.mark.slow
 def test_the_status_of_a_conversion_takes_neither(dataset):
     code = f"import tfrecorder; tfrecorder.status({str(dataset)!r})"
     assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []

@@ -121,6 +121,7 @@ def test_each_row_is_a_record_or_a_reject_whatever_its_server_answers(
     assert {record["image/encoded"] for record in records("out")} >= {picture(5)}
 
 
+@pytest.mark.slow
 def test_a_server_is_asked_again_when_it_said(
     web: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_server_is_asked_again_when_it_said(
     assert second - first >= 1
 
 
+@pytest.mark.slow
 def test_a_host_has_four_connections_that_are_used_again(web: WebServer) -> None:
     uris = [web.uri(f"pictures/{number}") for number in range(40)]
     tfrecorder.convert(table(*uris), "out", private_hosts=True, num_shards=1, num_threads=16)
@@ -176,6 +178,7 @@ def test_private_addresses_are_not_asked(web: WebServer) -> None:
     assert [*report.code] == ["few_images"]
 
 
+@pytest.mark.slow
 def test_a_redirect_does_not_lead_to_a_private_address(
     web: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +192,7 @@ def test_a_redirect_does_not_lead_to_a_private_address(
     assert "127.0.0.2" not in web.most
 
 
+@pytest.mark.slow
 def test_a_host_is_asked_at_the_address_that_was_checked_under_its_own_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +220,7 @@ def test_a_table_given_for_a_directory_is_not_printed() -> None:
         tfrecorder.append("out", table("a.png"))  # type: ignore[call-overload]
 
 
+@pytest.mark.slow
 def test_a_signature_stands_nowhere(web: WebServer, caplog: pytest.LogCaptureFixture) -> None:
     web.signed = "SECRET"
     signed = enumerate(SIGNATURES)
@@ -279,6 +284,7 @@ def test_tables_of_each_form_lose_their_signatures(web: WebServer, form: str) ->
         assert "SECRET" not in text
 
 
+@pytest.mark.slow
 def test_a_new_signature_is_of_the_same_image(web: WebServer) -> None:
     def source(secret: str) -> pd.DataFrame:
         query = AMAZON.replace("SECRET", secret)
@@ -301,6 +307,7 @@ def test_a_new_signature_is_of_the_same_image(web: WebServer) -> None:
     assert "NEW" not in everything_in("out")
 
 
+@pytest.mark.slow
 def test_worker_processes_have_the_signatures(web: WebServer) -> None:
     web.signed = "SECRET"
     source = table(*(web.uri(f"signed/{number}?{AMAZON}") for number in range(8)))
@@ -333,6 +340,7 @@ print(tfrecorder.stream(Rows(), "out", until_idle=0, every_rows=3, progress=Fals
 """
 
 
+@pytest.mark.slow
 def test_a_stream_reads_them_and_reads_a_batch_again_that_was_killed(web: WebServer) -> None:
     web.signed = "SECRET"
     rows = table(*(web.uri(f"signed/{number}?{AMAZON}") for number in range(6))).to_dict("records")

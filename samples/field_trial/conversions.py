@@ -248,7 +248,7 @@ def kill(table: pd.DataFrame, whole: Path, out: str) -> Steps:
     table.to_csv(source, index=False)
     command = [sys.executable, "-m", "tfrecorder", "convert", str(source), out]
     command += ["--num-shards", str(SHARDS)]
-    begun, done = time.perf_counter(), 0
+    begun = time.perf_counter()
     # A session of its own, so that no process of its runner lives on.
     with subprocess.Popen(
         command,
@@ -258,10 +258,14 @@ def kill(table: pd.DataFrame, whole: Path, out: str) -> Steps:
         start_new_session=True,
     ) as process:
         try:
-            while process.poll() is None and done < SHARDS:  # of three splits
+            while process.poll() is None:
                 time.sleep(SHARDS_LOOK_SECONDS)
+                # A small one would end while somebody looks at a bucket.
+                os.killpg(process.pid, signal.SIGSTOP)
                 with contextlib.suppress(tfrecorder.errors.DatasetError):  # it has not begun yet
-                    done = tfrecorder.status(out).shards_done
+                    if tfrecorder.status(out).shards_done >= SHARDS:  # of three splits
+                        break
+                os.killpg(process.pid, signal.SIGCONT)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
