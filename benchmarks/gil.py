@@ -51,7 +51,7 @@ SIZE, BATCH = 224, 64
 CHECKS, TIMES = ("header", "decode"), 4
 
 #: The readers of which the page says what eight ranks get, on how many cores.
-OF_RANKS = ("batches, 1 thread", "batches, float32", "batches, raw", "Records", "load", "load, raw")
+OF_RANKS = ("batches, 1 thread", "batches, raw", "load", "load, raw")
 RANKS, CORES = 8, (16, 32, 64, 128)
 
 #: Looks a second, and how many of these may fail.

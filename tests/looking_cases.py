@@ -10,8 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from PIL import Image
 from support import encoded, framed
+
+import tfrecorder
+
+#: A name that a page must not take for markup.
+EVIL = "<script>alert(1)</script>\"'&"
 
 #: Elements without an end tag.
 _VOID = {"img", "input", "meta", "link", "br", "hr"}
@@ -85,3 +91,23 @@ class ReadPage(HTMLParser):
             data = attributes["src"].removeprefix("data:image/jpeg;base64,")
             found[attributes["alt"]] = Image.open(io.BytesIO(base64.b64decode(data)))
         return found
+
+
+def page_of(directory: Any, **options: Any) -> ReadPage:
+    return ReadPage(tfrecorder.preview(directory, **options).page)
+
+
+def convert(rows: list[tuple[str, Any, str]], **options: Any) -> str:
+    """A dataset of (split, file, label)."""
+    frame = pd.DataFrame(rows, columns=["split", "image_uri", "label"]).astype(str)
+    tfrecorder.convert(frame, "out", progress=False, **{"max_reject_fraction": 1.0} | options)
+    return "out"
+
+
+def annotated(**features: Any) -> dict[str, Any]:
+    """A grey image with two boxes."""
+    sides = {"xmin": [0.1, 0.5], "ymin": [0.2, 0.0], "xmax": [0.6, 1.5], "ymax": [0.8, 0.25]}
+    boxes = {f"image/object/bbox/{k}": np.array(v, np.float32) for k, v in sides.items()}
+    names = {"image/object/class/text": [b"eye", b"<b>ear"]}
+    grey = np.full((90, 120, 3), 128, np.uint8)
+    return {"image/encoded": png(grey), **boxes, **names, **features}

@@ -65,6 +65,14 @@ def photo(number: int) -> Path:
     return PHOTOS[number % len(PHOTOS)]
 
 
+def put(name: str, number: int) -> Path:
+    """A photograph as a file of the folder `in`."""
+    path = Path("in", name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(photo(number).read_bytes())
+    return path
+
+
 def names_in(out: str | Path) -> Counter[str]:
     """How often each image is in a dataset, as a record or as a reject."""
     records = tfrecorder.to_frame(out)["image_uri"] if tfrecorder.info(out).records else ()

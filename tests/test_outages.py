@@ -324,7 +324,7 @@ def test_too_few_open_files_are_waited_for_by_reads_and_writes() -> None:
         "from tfrecorder import storage\n"
         "soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "def limit(number): resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))\n"
-        "folders = storage.KnownFolders()\n"
+        "folders = storage.FoldersRead()\n"
         f"storage.read_source({str(PHOTOS[0])!r}, folders)\n"
         "storage.publish_bytes('out', 'a', b'old')\n"
         "for act in (lambda: len(storage.read_source(" + repr(str(PHOTOS[0])) + ", folders)[0]),\n"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-import os
 import re
 import shutil
 import zlib
@@ -14,39 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from looking_cases import ReadPage, noise, png, write_records
+from looking_cases import ReadPage, annotated, convert, noise, page_of, png, write_records
 from PIL import Image, ImageFilter
-from support import CSV, PHOTOS, SAMPLES, invoke, photo_frame, run
-from terminal_cases import in_terminal
-from wall_cases import BEAM, TENSORFLOW, attempts_of
+from support import PHOTOS, SAMPLES, photo_frame
 
 import tfrecorder
-
-EVIL = "<script>alert(1)</script>\"'&"
-
-
-def page_of(directory: Any, **options: Any) -> ReadPage:
-    return ReadPage(tfrecorder.preview(directory, **options).page)
-
-
-def convert(rows: list[tuple[str, Any, str]], **options: Any) -> str:
-    """A dataset of (split, file, label)."""
-    frame = pd.DataFrame(rows, columns=["split", "image_uri", "label"]).astype(str)
-    tfrecorder.convert(frame, "out", progress=False, **{"max_reject_fraction": 1.0} | options)
-    return "out"
 
 
 @pytest.fixture(scope="module")
 def page(dataset: Path) -> ReadPage:
     return page_of(dataset)
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled photographs, converted once."""
-    out = tmp_path_factory.mktemp("photos") / "out"
-    tfrecorder.convert(CSV, out, progress=False)
-    return out
 
 
 # ---------------------------------------------------------------------------------------------
@@ -178,6 +152,14 @@ def test_near_constant_images_are_found() -> None:
     text = ReadPage(found.page).text
     assert "1 of 10 images is near-constant: their grey levels vary by less than" in text
     assert re.search("Near-constant .{0,70} empty TRAIN · row 9", text)
+
+
+def test_what_was_not_compared_is_not_called_well() -> None:
+    out = convert([("TRAIN", photo, "a") for photo in PHOTOS[:3]], check="header")
+    found = tfrecorder.preview(out)
+    (unknown,) = (one for one in found.findings if one.startswith("unknown: "))
+    assert "what 3 images look like was not noted when converted" in unknown
+    assert re.search(r"Not compared: [^>]*>\?<.{0,20}Near copies: what 3", found.page, re.DOTALL)
 
 
 def made(name: str, level: float, spread: float = 30, size: tuple[int, int] = (60, 80)) -> str:
@@ -352,15 +334,6 @@ def test_labels_of_every_kind(labels: list[Any] | None) -> None:
 # Boxes and masks.
 
 
-def annotated(**features: Any) -> dict[str, Any]:
-    """A grey image with two boxes."""
-    sides = {"xmin": [0.1, 0.5], "ymin": [0.2, 0.0], "xmax": [0.6, 1.5], "ymax": [0.8, 0.25]}
-    boxes = {f"image/object/bbox/{k}": np.array(v, np.float32) for k, v in sides.items()}
-    names = {"image/object/class/text": [b"eye", b"<b>ear"]}
-    grey = np.full((90, 120, 3), 128, np.uint8)
-    return {"image/encoded": png(grey), **boxes, **names, **features}
-
-
 def test_boxes_are_drawn_where_they_are(tmp_path: Path) -> None:
     page = page_of(write_records(tmp_path / "in", [annotated()]))
     drawn = {
@@ -402,359 +375,3 @@ def test_a_record_that_cannot_be_drawn_says_why(
     page = page_of(write_records(tmp_path / "in", [annotated(**broken)]))
     assert words in page.text
     assert "0x" not in page.text  # no address of an object
-
-
-# ---------------------------------------------------------------------------------------------
-# Safe to open, and to pass on.
-
-
-def evil_dataset(tmp_path: Path) -> str:
-    """Records whose every text is an attack."""
-    record = {
-        "image/encoded": png(noise(0)),
-        "image/class/text": EVIL,
-        "image/filename": f"../../{EVIL}.jpg",
-        "image/source_id": EVIL,
-        "image/format": EVIL,
-        **{f"image/object/bbox/{side}min": np.array([0.1], np.float32) for side in "xy"},
-        **{f"image/object/bbox/{side}max": np.array([0.9], np.float32) for side in "xy"},
-        "image/object/class/text": [EVIL.encode()],
-    }
-    out = write_records(tmp_path / EVIL.replace("/", ""), [record, record])
-    return write_records(Path(out), [record], "test-00000.tfrecord")
-
-
-def test_no_text_of_the_data_becomes_markup(tmp_path: Path) -> None:
-    page = page_of(evil_dataset(tmp_path))
-    assert page.text.count(EVIL) > 10
-    assert not page.all("script")
-    allowed = {"html", "head", "meta", "link", "title", "style", "body", "header", "div", "h1"}
-    allowed |= {"h2", "h3", "p", "dl", "dt", "dd", "nav", "ul", "li", "a", "main", "section"}
-    allowed |= {"span", "bdi", "table", "thead", "tbody", "tr", "th", "td", "figure", "img", "svg"}
-    allowed |= {
-        "figcaption",
-        "rect",
-        "g",
-        "path",
-        "line",
-        "text",
-        "footer",
-        "i",
-        "strong",
-        "input",
-        "label",
-    }
-    assert {tag for tag, _ in page.elements} <= allowed
-    names = {name for _, attributes in page.elements for name in attributes}
-    assert not [name for name in names if name.startswith("on")]
-
-
-@pytest.mark.parametrize("text", ["a\0b", "a\u202eb", "\ud800", "line\nbreak", "é漢🙂", " "])
-def test_texts_of_every_kind_give_a_page_in_utf8(tmp_path: Path, text: str) -> None:
-    stored = text.encode(errors="surrogatepass")
-    keys = ("class/text", "filename", "source_id", "format")
-    record = annotated(**{f"image/{key}": stored for key in keys})
-    record["image/object/class/text"] = [stored, stored]
-    broken = record | {"image/encoded": b"no image"}
-    out = write_records(tmp_path / "in", [record, record, broken])  # a repeat, and a fault
-    tfrecorder.preview(out, html="page.html")
-    page = Path("page.html").read_bytes().decode()
-    assert not re.search("[\0\x01-\x08\ud800-\udfff]", page)
-    assert ("\u202e" in page) == ("\u202e" in text)
-    assert_direction_kept(page)
-
-
-def assert_direction_kept(page: str) -> None:
-    """What turns the direction of writing stays within its own element."""
-    assert "\u202e" not in re.sub('<bdi>.*?</bdi>|="[^"]*"', "", page)
-
-
-def test_rejects_and_class_names_of_a_conversion_stay_text() -> None:
-    evil = f"{EVIL}\u202e{{{{ 7 * 7 }}}}"
-    rows = [("TRAIN", photo, evil) for photo in PHOTOS[:9]]
-    found = tfrecorder.preview(convert([*rows, ("TRAIN", f"{evil}\x07.jpg", evil)]))
-    page = ReadPage(found.page)
-    assert f"9 {evil}␇.jpg read not_found" in page.text
-    assert f"{evil} 9 9 100.0%" in page.text
-    assert not page.all("script")
-    assert_direction_kept(found.page)
-
-
-@pytest.mark.parametrize("form", ["dataset", "frame"])
-def test_texts_beyond_all_length_are_cut(tmp_path: Path, form: str) -> None:
-    text = "x" * 100_000
-    if form == "frame":
-        frame = pd.DataFrame({"image_uri": ["gone.jpg"], "split": "TRAIN", "label": text})
-        read = ReadPage(frame.tensorflow.preview()._repr_html_())
-    else:
-        keys = ("class/text", "filename", "source_id", "object/class/text")
-        record = annotated(**{f"image/{key}": text for key in keys})
-        read = page_of(write_records(tmp_path / "in", [record, record]))
-    assert "x" * 119 + "…" in read.text
-    assert "x" * 120 not in read.text
-
-
-def test_it_holds_all_it_shows(page: ReadPage) -> None:
-    for tag, attributes in page.elements:
-        for name in ("src", "href", "srcset", "data", "poster", "action"):
-            value = attributes.get(name, "#")
-            assert value.startswith(("data:", "#")), (tag, name, value[:50])
-        assert "url(" not in attributes.get("style", "")
-    policy = [one["content"] for one in page.all("meta") if "http-equiv" in one]
-    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
-
-
-def test_every_picture_and_plot_has_words(page: ReadPage) -> None:
-    assert all(one["alt"] for one in page.all("img"))
-    plots = [one for one in page.all("svg") if one.get("role") == "img"]
-    assert len(plots) == 6
-    assert all(len(one["aria-label"]) > 30 for one in plots)
-
-
-@pytest.mark.slow
-def test_its_size_does_not_grow_with_the_dataset(tmp_path: Path) -> None:
-    images = [png(noise(n)) for n in range(50)]
-    records = (
-        {"image/encoded": images[n % 50], "image/class/text": f"class {n % 3000}"}
-        for n in range(10_000)
-    )
-    found = tfrecorder.preview(write_records(tmp_path / "in", records), num_records=3000)
-    assert len(found.page) < 1_500_000
-    assert found.compared == 10_000
-    assert found.repeats == 50
-
-
-# ---------------------------------------------------------------------------------------------
-# Where it is written.
-
-
-def test_it_is_written_and_replaced(dataset: Path) -> None:
-    found = tfrecorder.preview(dataset, html="page.html", num_records=3, per_split=1)
-    assert Path("page.html").read_text() == found.page
-    again = tfrecorder.preview(dataset, html="page.html", num_records=3, per_split=2)
-    assert Path("page.html").read_text() == again.page != found.page
-    assert [path.name for path in Path().iterdir()] == ["page.html"]
-
-
-def test_no_other_file_is_replaced(dataset: Path) -> None:
-    Path("notes.html").write_text("<p>mine")
-    with pytest.raises(
-        tfrecorder.errors.OutputError, match=r"notes\.html already exists, and is no"
-    ):
-        tfrecorder.preview(dataset, html="notes.html")
-    assert Path("notes.html").read_text() == "<p>mine"
-
-
-@pytest.mark.parametrize(
-    ("html", "words"),
-    [
-        ("{dataset}/page.html", "inside the dataset"),
-        ("{dataset}/_tfrecorder/page.html", "inside the dataset"),
-        ("nowhere/page.html", "nowhere: there is no such folder"),
-        (".", "is a folder"),
-        ("gs://bucket/page.html", "give a local path"),
-        ("", "give a path"),
-    ],
-)
-def test_a_place_that_cannot_be_is_refused_before_any_work(
-    dataset: Path, html: str, words: str
-) -> None:
-    before = sorted(dataset.rglob("*"))
-    with pytest.raises(tfrecorder.TfrecorderError, match=words):
-        tfrecorder.preview(dataset, html=html.format(dataset=dataset))
-    assert sorted(dataset.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"num_records": 0}, {"per_split": 201}, {"seconds": -1}, {"seed": "x"}, {"progress": "x"}],
-)
-def test_a_wrong_number_is_named(dataset: Path, options: dict[str, Any]) -> None:
-    ((name, value),) = options.items()
-    with pytest.raises(tfrecorder.errors.OptionError, match=f"{name}={value!r}: give "):
-        tfrecorder.preview(dataset, **options)
-
-
-def test_a_damaged_dataset_is_named(dataset: Path, tmp_path: Path) -> None:
-    out = shutil.copytree(dataset, tmp_path / "out")
-    index = next(out.glob("_tfrecorder/index/train-*.idx"))
-    index.write_text(index.read_text()[:-5])
-    with pytest.raises(
-        tfrecorder.errors.DatasetError, match=rf"{index.name} is damaged.*tfrecorder ver"
-    ):
-        tfrecorder.preview(out)
-
-
-def test_a_damaged_record_is_named(dataset: Path, tmp_path: Path) -> None:
-    out = shutil.copytree(dataset, tmp_path / "out")
-    shard = next(out.glob("test-*.tfrecord"))
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 1
-    shard.write_bytes(data)
-    with pytest.raises(
-        tfrecorder.errors.DatasetError, match=rf"{shard.name} is damaged: of the record"
-    ):
-        tfrecorder.preview(out)
-
-
-# ---------------------------------------------------------------------------------------------
-# Directories that other tools wrote, and other stores.
-
-
-def test_a_tfds_directory_has_its_own_keys_and_names(tmp_path: Path) -> None:
-    records = [{"image": png(noise(n)), "label": n % 2, "file_name": f"{n}.png"} for n in range(6)]
-    out = Path(write_records(tmp_path / "1.0.0", records, "birds-train.tfrecord-00000-of-00001"))
-    kind = "tensorflow_datasets.core.features"
-    forms = {
-        "image": {"pythonClassName": f"{kind}.image_feature.Image"},
-        "label": {"pythonClassName": f"{kind}.class_label_feature.ClassLabel"},
-        "file_name": {"pythonClassName": f"{kind}.text_feature.Text"},
-    }
-    (out / "features.json").write_text(json.dumps({"featuresDict": {"features": forms}}))
-    splits = [{"name": "train", "shardLengths": ["6"]}]
-    (out / "dataset_info.json").write_text(json.dumps({"name": "birds", "splits": splits}))
-    (out / "label.labels.txt").write_text("heron\nwren\n")
-    page = page_of(out)
-    assert "Counts cover the records looked at" in page.text
-    assert "heron 3 3 50.0% wren 3 3 50.0%" in page.text
-    assert "TRAIN record 1: wren" in [one["alt"] for one in page.all("img")]
-    assert "5.png" in page.text
-    assert not [one for one in page.all("section") if one.get("id") in ("rejects", "options")]
-
-
-def test_a_dataset_on_another_store_is_read_from_there(dataset: Path) -> None:
-    store = pytest.importorskip("fsspec").filesystem("memory")
-    for path in filter(Path.is_file, dataset.rglob("*")):
-        store.pipe(f"/preview/{path.relative_to(dataset)}", path.read_bytes())
-    try:
-        there = ReadPage(tfrecorder.preview("memory://preview").page)
-        assert there.all("img") == page_of(dataset).all("img")
-        table = tfrecorder.inspect("memory://preview", "TEST", 3)
-        pd.testing.assert_frame_equal(table, tfrecorder.inspect(dataset, "TEST", 3))
-    finally:
-        store.rm("/preview", recursive=True)
-
-
-# ---------------------------------------------------------------------------------------------
-# From a shell, and in a notebook.
-
-
-def test_the_command_says_what_it_made(dataset: Path) -> None:
-    arguments = ["preview", str(dataset), "--html", "page.html", "--num-records", "30"]
-    result = invoke(*arguments)
-    assert result.exit_code == 0
-    assert re.match(r"page\.html \(\d+\.\d KiB\)\n\nSampled: ", result.output)
-    assert "note: No image appears twice among all 52 records." in result.output
-
-
-@pytest.mark.slow
-def test_in_a_terminal_a_bar_counts_the_records(dataset: Path) -> None:
-    command = ["-m", "tfrecorder", "preview", str(dataset), "--html", "page.html"]
-    shown = in_terminal(*command)
-    for stage in ("decoding", "comparing", "drawing"):
-        assert re.search(rf"{stage}: 100%\|[^|]*\| \d+/\d+ \[[^]]+ records/s\]", shown), stage
-    quiet = in_terminal(*command, "--no-progress")
-    assert "records/s" not in quiet
-    assert quiet.startswith("page.html (")
-
-
-def test_elsewhere_there_is_a_bar_only_where_it_is_asked_for(dataset: Path) -> None:
-    command = ["preview", str(dataset), "--html", "page.html"]
-    assert invoke(*command).stderr == ""
-    asked = invoke(*command, "--progress").stderr
-    assert "comparing: 100%" in asked
-
-
-def test_the_command_fails_in_one_line() -> None:
-    result = invoke("preview", "nowhere", "--html", "page.html")
-    assert (result.exit_code, result.output.count("\n")) == (1, 1)
-    assert "nowhere: there is no such directory" in result.output
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("given", [[], ["--html", "page.html"]], ids=["temporary", "named"])
-def test_open_shows_the_page_in_the_browser(dataset: Path, given: list[str]) -> None:
-    Path("browser").write_text('#!/bin/sh\nprintf "%s" "$1" > opened\n')
-    Path("browser").chmod(0o755)
-    environment = {**os.environ, "BROWSER": f"{Path('browser').resolve()} %s"}
-    ended = run("-m", "tfrecorder", "preview", dataset, "--open", *given, env=environment)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    written = ended.stdout.partition(" (")[0]
-    assert Path("opened").read_text() == Path(written).resolve().as_uri()
-    assert Path(written).read_text().startswith("<!doctype html>")
-    assert not given or written == "page.html"
-    environment["BROWSER"] = "/nowhere/browser %s"
-    environment["PATH"] = "/nowhere"
-    ended = run("-m", "tfrecorder", "preview", dataset, "--open", *given, env=environment)
-    assert ended.returncode == 0
-    assert re.fullmatch(r"warning: no browser could be started; open .+ yourself\.\n", ended.stderr)
-
-
-def test_a_page_without_a_name_is_named_for_its_dataset(dataset: Path) -> None:
-    for words in ([str(dataset)], [f"{dataset}/*.tfrecord"]):
-        ended = invoke("preview", *words, "--num-records", "3")
-        assert ended.exit_code == 0, ended.output
-        written = ended.stdout.partition(" (")[0]
-        assert Path(written).read_text().startswith("<!doctype html>")
-        assert Path(written).parent.resolve() == Path.cwd()
-    assert {path.name for path in Path().iterdir()} == {
-        f"{dataset.name}-preview.html",
-        "tfrecord-preview.html",
-    }
-
-
-def test_in_a_notebook_it_is_a_frame_apart(dataset: Path) -> None:
-    found = tfrecorder.preview(dataset, num_records=3, per_split=1)
-    shown = ReadPage(found._repr_html_())
-    (inner,) = shown.all("iframe")
-    assert inner["srcdoc"] == found.page
-    assert inner["sandbox"] == ""
-
-
-@pytest.mark.slow
-def test_it_needs_neither_tensorflow_nor_beam(dataset: Path) -> None:
-    code = f"import tfrecorder; tfrecorder.preview({str(dataset)!r}, html='page.html')"
-    assert attempts_of(code, (*TENSORFLOW, *BEAM)) == []
-    assert Path("page.html").exists()
-
-
-# ---------------------------------------------------------------------------------------------
-# A frame before it is converted.
-
-
-def test_a_frame_shows_its_images() -> None:
-    frame = photo_frame(30).assign(label=EVIL)
-    found = frame.tensorflow.preview(5)
-    page = ReadPage(found._repr_html_())
-    assert "5 of 30 rows, drawn at random" in page.text
-    assert len(page.all("img")) == 5
-    assert page.text.count(EVIL) == 5
-    assert not page.all("script")
-    assert frame.tensorflow.preview(5, seed=0) == found != frame.tensorflow.preview(5, seed=3)
-
-
-def test_a_frame_shows_why_an_image_cannot_be_shown() -> None:
-    Path("cut.png").write_bytes((SAMPLES / "mixed/cat_rgb.png").read_bytes()[:20])
-    uris = [str(SAMPLES / "mixed/coffee.webp"), "gone.jpg", None, "cut.png", 7]
-    found = pd.DataFrame({"image_uri": uris}).tensorflow.preview()
-    assert [one.fault.partition(":")[0] for one in found.rows] == [
-        *("", "not_found", "the image is missing", "truncated", "not_found"),
-    ]
-    printed = str(found)
-    assert printed.startswith("all 5 rows")
-    assert "240 x 180" in printed or re.search(r"\d+ x \d+", printed)
-
-
-def test_a_frame_without_images_is_told_to_rename_their_column() -> None:
-    frame = photo_frame(3).rename(columns={"image_uri": "path"})
-    words = r"no column 'image_uri'.*`frame.rename\(columns={'path': 'image_uri'}\)`"
-    with pytest.raises(tfrecorder.errors.SourceError, match=words):
-        frame.tensorflow.preview()
-
-
-def test_a_frame_is_left_as_it_is() -> None:
-    frame = photo_frame(3)
-    before = frame.copy()
-    frame.tensorflow.preview()
-    pd.testing.assert_frame_equal(frame, before)
-    assert not list(itertools.chain(Path().iterdir()))

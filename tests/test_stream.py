@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 from streaming_cases import (
     TO_ITS_END,
-    Folder,
     Numbered,
-    contents_of,
     digest,
     names_in,
     photo,
+    put,
     rejects_of,
 )
 from support import (
@@ -129,7 +128,7 @@ def test_an_append_in_between_and_a_compaction_keep_the_position() -> None:
 def test_what_happens_between_two_batches_keeps_positions_and_rows(tmp_path: Path) -> None:
     out, options = tmp_path / "out", {"source_options": {"settle": 0}, **TO_ITS_END}
     for step in range(4):
-        _put(f"a/{step}.jpg", step)
+        put(f"a/{step}.jpg", step)
         assert tfrecorder.stream("in", out, **options).rows == 1
         moment = Moment(1, "_tfrecorder/plan.json")
         rows, every = Numbered(10 * (step + 1)), {"every_rows": 10, "until_idle": 0}
@@ -514,83 +513,12 @@ def test_a_position_that_cannot_be_saved_is_an_error() -> None:
         tfrecorder.stream(Odd(), "out", **TO_ITS_END)
 
 
-# --------------------------------------------------------------------------------------- a folder
-
-
-def test_a_folder_is_taken_as_it_lies_and_grows() -> None:
-    for number, name in enumerate(("train/a/0.jpg", "test/b/1.jpg")):
-        _put(name, number)
-    options = {"source_options": {"settle": 0}, **TO_ITS_END}
-    tfrecorder.stream("in", "out", **options)
-    _put("train/b/2.jpg", 2)
-    _put("a/b/c/d.jpg", 2)
-    _put("a/.hidden.jpg", 2)
-    _put("a/notes.txt", 2)
-    result = tfrecorder.stream("in", "out", **options)
-    assert (result.records, result.rejects) == (1, {"row/bad_place": 1})
-    assert contents_of("out") == {
-        name: digest(photo(number).read_bytes())
-        for number, name in enumerate(("train/a/0.jpg", "test/b/1.jpg", "train/b/2.jpg"))
-    }
-    assert tfrecorder.info("out").class_names == ("a", "b")
-    assert tfrecorder.stream("in", "out", **options).rows == 0
-
-
-def test_a_file_that_is_written_anew_is_another_row() -> None:
-    _put("a.jpg", 0)
-    options = {"source_options": {"settle": 0}, **TO_ITS_END}
-    tfrecorder.stream("in", "out", **options)
-    _put("a.jpg", 1)
-    assert tfrecorder.stream("in", "out", **options).records == 1
-    assert names_in("out") == {"a.jpg": 2}
-
-
-@pytest.mark.slow
-def test_a_file_that_still_grows_is_waited_for() -> None:
-    """Until its size and time rest, whatever it holds by then."""
-    data = photo(0).read_bytes()
-    path = Path("in/a.jpg")
-    path.parent.mkdir()
-
-    class Growing(Folder):
-        """The folder, whose file grows by a piece with each look at it."""
-
-        pieces = iter([data[:500], data[500:900], data[900:]])
-
-        def wait(self, seconds: float) -> None:
-            time.sleep(0.05)
-            with path.open("ab") as file:
-                file.write(next(self.pieces, b""))
-
-    options = {"until_idle": 2.5, "every_seconds": 0, "progress": False}
-    result = tfrecorder.stream(Growing("in", settle=0.5), "out", **options)
-    assert (result.records, result.rejects) == (1, {})
-    assert contents_of("out") == {"a.jpg": digest(data)}
-
-
-def test_an_output_within_the_watched_folder_is_refused() -> None:
-    Path("in").mkdir()
-    with pytest.raises(OptionError, match="is inside the watched folder"):
-        tfrecorder.stream("in", "in/out", **TO_ITS_END)
-
-
-@pytest.mark.slow
-def test_a_watcher_that_is_killed_takes_every_file_once(tmp_path: Path) -> None:
-    assert streams.watch_and_kill(tmp_path, files=150, kills=3) > 0
-
-
-def _put(name: str, number: int) -> None:
-    path = Path("in", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(photo(number).read_bytes())
-
-
 # -------------------------------------------------------------------------------------- the shell
 
 
 @pytest.mark.slow
 def test_the_command_writes_and_says_what_it_did() -> None:
-    _put("a/0.jpg", 0)
+    put("a/0.jpg", 0)
     ended = run(
         *("-m", "tfrecorder", "stream", "in", "out", "--until-idle", "0"),
         *("--source-option", "settle=0", "--image-size", "24"),

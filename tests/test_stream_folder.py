@@ -1,4 +1,4 @@
-"""A watched folder: files that are replaced, links that lead nowhere; and sources without order."""
+"""A watched folder: its files as they come, are replaced or lost; and sources without order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streaming_cases import TO_ITS_END, Folder, contents_of, digest, names_in, photo
+from streaming_cases import TO_ITS_END, Folder, contents_of, digest, names_in, photo, put
 from torture import streams
 
 import tfrecorder
+from tfrecorder.errors import OptionError
 
 AT_ONCE: dict[str, Any] = {"source_options": {"settle": 0}, **TO_ITS_END}
-
-
-def _put(name: str, number: int) -> Path:
-    path = Path("in", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(photo(number).read_bytes())
-    return path
 
 
 class Meanwhile(Folder):
@@ -36,10 +30,72 @@ class Meanwhile(Folder):
         happens()
 
 
+def test_a_folder_is_taken_as_it_lies_and_grows() -> None:
+    for number, name in enumerate(("train/a/0.jpg", "test/b/1.jpg")):
+        put(name, number)
+    options = {"source_options": {"settle": 0}, **TO_ITS_END}
+    tfrecorder.stream("in", "out", **options)
+    put("train/b/2.jpg", 2)
+    put("a/b/c/d.jpg", 2)
+    put("a/.hidden.jpg", 2)
+    put("a/notes.txt", 2)
+    result = tfrecorder.stream("in", "out", **options)
+    assert (result.records, result.rejects) == (1, {"row/bad_place": 1})
+    assert contents_of("out") == {
+        name: digest(photo(number).read_bytes())
+        for number, name in enumerate(("train/a/0.jpg", "test/b/1.jpg", "train/b/2.jpg"))
+    }
+    assert tfrecorder.info("out").class_names == ("a", "b")
+    assert tfrecorder.stream("in", "out", **options).rows == 0
+
+
+def test_a_file_that_is_written_anew_is_another_row() -> None:
+    put("a.jpg", 0)
+    options = {"source_options": {"settle": 0}, **TO_ITS_END}
+    tfrecorder.stream("in", "out", **options)
+    put("a.jpg", 1)
+    assert tfrecorder.stream("in", "out", **options).records == 1
+    assert names_in("out") == {"a.jpg": 2}
+
+
+@pytest.mark.slow
+def test_a_file_that_still_grows_is_waited_for() -> None:
+    """Until its size and time rest, whatever it holds by then."""
+    data = photo(0).read_bytes()
+    path = Path("in/a.jpg")
+    path.parent.mkdir()
+
+    class Growing(Folder):
+        """The folder, whose file grows by a piece with each look at it."""
+
+        pieces = iter([data[:500], data[500:900], data[900:]])
+
+        def wait(self, seconds: float) -> None:
+            time.sleep(0.05)
+            with path.open("ab") as file:
+                file.write(next(self.pieces, b""))
+
+    options = {"until_idle": 2.5, "every_seconds": 0, "progress": False}
+    result = tfrecorder.stream(Growing("in", settle=0.5), "out", **options)
+    assert (result.records, result.rejects) == (1, {})
+    assert contents_of("out") == {"a.jpg": digest(data)}
+
+
+def test_an_output_within_the_watched_folder_is_refused() -> None:
+    Path("in").mkdir()
+    with pytest.raises(OptionError, match="is inside the watched folder"):
+        tfrecorder.stream("in", "in/out", **TO_ITS_END)
+
+
+@pytest.mark.slow
+def test_a_watcher_that_is_killed_takes_every_file_once(tmp_path: Path) -> None:
+    assert streams.watch_and_kill(tmp_path, files=150, kills=3) > 0
+
+
 def test_a_file_that_is_replaced_while_it_is_written_is_one_record_of_a_later_batch() -> None:
     for number in range(3):
-        _put(f"a/{number}.jpg", number)
-    meanwhile = Meanwhile(lambda: _put("a/1.jpg", 4))
+        put(f"a/{number}.jpg", number)
+    meanwhile = Meanwhile(lambda: put("a/1.jpg", 4))
     with pytest.warns(UserWarning, match=r"1 file changed while .* such as 'a/1.jpg'; it takes"):
         first = tfrecorder.stream(meanwhile, "out", **TO_ITS_END)
     assert (first.records, first.rejects) == (3, {})
@@ -50,15 +106,15 @@ def test_a_file_that_is_replaced_while_it_is_written_is_one_record_of_a_later_ba
 
 
 def test_a_batch_of_which_all_files_are_replaced_gives_way_to_the_next() -> None:
-    _put("a/0.jpg", 0)
+    put("a/0.jpg", 0)
     with pytest.warns(UserWarning, match="1 file changed"):
-        result = tfrecorder.stream(Meanwhile(lambda: _put("a/0.jpg", 1)), "out", **TO_ITS_END)
+        result = tfrecorder.stream(Meanwhile(lambda: put("a/0.jpg", 1)), "out", **TO_ITS_END)
     assert (result.generations, result.newest, result.records) == (1, 0, 1)
 
 
 def test_a_file_that_is_removed_while_it_is_written_is_a_reject() -> None:
-    _put("a/0.jpg", 0)
-    last = _put("a/1.jpg", 1)
+    put("a/0.jpg", 0)
+    last = put("a/1.jpg", 1)
     meanwhile = Meanwhile(lambda: last.unlink())
     result = tfrecorder.stream(meanwhile, "out", **TO_ITS_END)
     assert (result.records, result.rejects) == (1, {"read/not_found": 1})
@@ -70,7 +126,7 @@ def test_files_that_are_replaced_all_the_time_are_neither_lost_nor_doubled(tmp_p
 
 
 def test_a_link_that_leads_nowhere_is_left_out_and_taken_when_its_target_is_there() -> None:
-    _put("a/0.jpg", 0)
+    put("a/0.jpg", 0)
     targets = {"a/1.jpg": "elsewhere.jpg", "a/2.jpg": "nowhere.jpg", "b": "elsewhere"}
     for link, target in targets.items():
         Path("in", link).symlink_to(Path(target).absolute())

@@ -85,7 +85,7 @@ def read_image(
     uri: str,
     base: str,
     note_retry: Callable[[], None] = lambda: None,
-    folders: storage.KnownFolders | None = None,
+    folders: storage.FoldersRead | None = None,
     file: File | None = None,
 ) -> tuple[bytes, int | None]:
     """The bytes of an image's file, and when it had last been written, as `storage.read_source`.
@@ -106,7 +106,7 @@ def read_image(
     if file is not None and storage.is_local(path):
         refuse_large(storage.size_or_none(path) or 0, file)
     try:
-        return storage.read_source(path, folders or storage.KnownFolders(), note_retry)
+        return storage.read_source(path, folders or storage.FoldersRead(), note_retry)
     except storage.UnreadableError as error:
         if error.code in storage.OF_THE_READER:
             raise UnreachableError(f"{path} cannot be read: {error.detail}.") from error

@@ -27,7 +27,7 @@ NAME = "\0"
 #: Characters of a finding in a terminal.
 _MOST_TEXT = 1000
 
-SEVERITIES = ("error", "warning", "note")
+SEVERITIES = ("error", "warning", "unknown", "note")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Remark:
         words: the sentence; each name from the data is between two `NAME`.
         section: the section of the page that shows more.
         severity: one of `SEVERITIES`: an error makes an evaluation worthless, a warning should be
-            looked at, a note says that all is well.
+            looked at, unknown is what was not compared, a note says that all is well.
     """
 
     words: str
@@ -127,7 +127,7 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
         words = f"{groups} near copies; `tfrecorder.duplicates(…)` lists them."
         yield Remark(words, "duplicates")
     for note in near.notes:
-        yield Remark(f"Near copies: {note}", "duplicates", "note")
+        yield Remark(f"Near copies: {note}", "duplicates", "unknown")
     for words in near.damaged:
         yield Remark(words, "duplicates", "error")
 

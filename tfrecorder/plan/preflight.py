@@ -84,7 +84,7 @@ def before_the_launch() -> Iterator[None]:
 
 def _fault(path: str) -> str | None:
     try:
-        storage.read_source(path, storage.KnownFolders())
+        storage.read_source(path, storage.FoldersRead())
     except storage.UnreadableError as error:
         return f"{path}: {error.detail}{storage.backslash_hint(path)}"
     return None

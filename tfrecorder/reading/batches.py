@@ -18,7 +18,6 @@ from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
-from tfrecorder.reading.ahead import AheadReader, WindowReader
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, collate
 from tfrecorder.reading.dataset import StoredDataset
@@ -27,6 +26,7 @@ from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
+from tfrecorder.reading.prefetch import PrefetchReader, WindowReader
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 
@@ -97,7 +97,7 @@ class Batches:
             )
         self._position = Position("", found.split, found.mode(options.shuffle), seed)
         self._loop: object = None
-        self._ahead: tuple[AheadReader, Position, RecordReader, Share, int] | None = None
+        self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
         self._read_from(found)
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
@@ -240,14 +240,14 @@ class Batches:
         order = self._order(position)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
-            reader: RecordReader | WindowReader | AheadReader = self._reader
+            reader: RecordReader | WindowReader | PrefetchReader = self._reader
             if self._reader.is_all_kept():
                 pass
             elif position.mode == "blocks":
                 requests = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
                 reader = WindowReader(self._reader, order, requests)
             elif position.mode == "exact":
-                reader = stack.enter_context(self._reading_ahead(position, share, order.block))
+                reader = stack.enter_context(self._prefetched(position, share, order.block))
             pool = stack.enter_context(ThreadPool(threads, _BATCHES))
 
             def make(task: _Task) -> tuple[_Task, list[Any]]:
@@ -268,14 +268,14 @@ class Batches:
         return self._records.order(position.mode, position.seed, position.epoch)
 
     @contextlib.contextmanager
-    def _reading_ahead(self, position: Position, share: Share, block: int) -> Iterator[AheadReader]:
+    def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
         (ahead, *left), self._ahead = self._ahead or (None,), None
         now = (self._reader, share, os.getpid())
         if ahead is None or left != [position, *now]:
             if ahead is not None:
                 ahead.close()
-            ahead = AheadReader(self._reader, self._coming(position, share), 2 * WINDOW * block)
+            ahead = PrefetchReader(self._reader, self._coming(position, share), 2 * WINDOW * block)
         try:
             yield ahead
         except BaseException:
@@ -293,7 +293,7 @@ class Batches:
     def _tasks(
         self,
         order: Order,
-        reader: RecordReader | WindowReader | AheadReader,
+        reader: RecordReader | WindowReader | PrefetchReader,
         start: int,
         share: Share,
         part: int,
@@ -302,7 +302,7 @@ class Batches:
         for step in steps_of(order, share, start):
             if isinstance(reader, WindowReader):
                 reader.fetch(step.start)
-            elif isinstance(reader, AheadReader):
+            elif isinstance(reader, PrefetchReader):
                 reader.fetch(len(step.numbers))
             pixels = self._elements.arrays(len(step.numbers), memory)
             for begin in range(0, len(step.numbers), part):

@@ -1,6 +1,7 @@
 """Directories written by other tools: TFDS's, and TFRecord files without metadata.
 
-This module finds the files and what their records are; `known_keys.py` decides what the keys mean.
+This module finds the files and what their records are; `foreign_keys.py` decides what the keys
+mean.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tfrecorder.reading.dataset_files import (
     nothing_begun,
 )
 from tfrecorder.reading.first_records import features_of, take_samples
-from tfrecorder.reading.known_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
+from tfrecorder.reading.foreign_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
 from tfrecorder.schema.splits import SPELLINGS, SPLITS, UNASSIGNED
 

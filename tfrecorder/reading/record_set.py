@@ -18,7 +18,7 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.choice import choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import class_column, labels_of, table_of
-from tfrecorder.reading.joined import LEFT_OUT, joined, renamed
+from tfrecorder.reading.joined_datasets import LEFT_OUT, joined, renamed
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.sampling import SampledOrder, Sampling, checked, sampled, weights_of

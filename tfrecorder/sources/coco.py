@@ -21,14 +21,14 @@ from tfrecorder.sources.coco_files import (
     read_file,
     start_of,
 )
-from tfrecorder.sources.located import (
-    Located,
+from tfrecorder.sources.objects import MASKS, Objects, as_numbers, joined, object_columns
+from tfrecorder.sources.path_source import (
+    PathSource,
     common_folder,
     refuse_table_options,
     split_in,
     uri_below,
 )
-from tfrecorder.sources.objects import MASKS, Objects, as_numbers, joined, object_columns
 from tfrecorder.sources.table import Fault, RawTable, in_lists
 
 #: How far, in pixels, a box may be beyond its image: tools round differently.
@@ -45,7 +45,7 @@ class _Images(NamedTuple):
 
 def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     """COCO's JSON: a file, several, or a folder that has them."""
-    if not isinstance(source, Located):
+    if not isinstance(source, PathSource):
         return None
     paths = source.files or tuple(files_in(source.folder))
     if not paths or not all(path.lower().endswith(".json") for path in paths):

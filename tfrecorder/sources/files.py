@@ -26,7 +26,7 @@ from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.automl import read_headerless, read_json_lines, wide_fields
 from tfrecorder.sources.cells import is_data_uri
-from tfrecorder.sources.located import Located, refuse_form, with_named_splits
+from tfrecorder.sources.path_source import PathSource, refuse_form, with_named_splits
 from tfrecorder.sources.table import RawTable, Source, TextFile
 
 #: Files in a folder with these extensions are its images; all other files are skipped and counted.
@@ -39,7 +39,7 @@ IMAGE_ENDINGS = (
 
 def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
     """A CSV, or JSON Lines; or several, one after the other."""
-    if not isinstance(source, Located) or not source.files:
+    if not isinstance(source, PathSource) or not source.files:
         return None
     if len(source.files) > 1:
         return _joined(source.files, options)
@@ -59,7 +59,7 @@ def _joined(files: Sequence[str], options: ConvertOptions) -> RawTable:
     Raises:
         SourceError: their columns differ, or they are in several folders and `base` is not given.
     """
-    tables = [*filter(None, (read_files(Located(file, (file,)), options) for file in files))]
+    tables = [*filter(None, (read_files(PathSource(file, (file,)), options) for file in files))]
     first, *others = tables
     for file, table in zip(files[1:], others, strict=True):
         if list(table.frame.columns) != list(first.frame.columns) or table.schema != first.schema:

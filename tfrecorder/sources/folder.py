@@ -17,17 +17,17 @@ from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.beside import with_files_beside
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.located import Located, refuse_table_options
 from tfrecorder.sources.metadata import TABLES, read_metadata
 from tfrecorder.sources.parquet import read_parquet
+from tfrecorder.sources.path_source import PathSource, refuse_table_options
+from tfrecorder.sources.sidecar_files import with_sidecar_files
 from tfrecorder.sources.table import Fault, RawTable
 
 
 def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     """A folder of images, perhaps with a table of them; or of Parquet files."""
-    if not isinstance(source, Located) or not source.folder:
+    if not isinstance(source, PathSource) or not source.folder:
         return None
     if storage.exists(os.path.join(source.folder, layout.COMMIT)):
         raise SourceError(
@@ -46,14 +46,14 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             return raw
     if tables and not files:
         paths = tuple(f"{folder}/{name}" for name in tables if name.lower().endswith(".parquet"))
-        if raw := read_parquet(Located(source.path, paths), options):
+        if raw := read_parquet(PathSource(source.path, paths), options):
             return raw
     refuse_table_options(options, "a folder")
     passed_over["not images"] += len(tables)
     frame = _images_in(source.folder, files, passed_over)
     faults: Sequence[Fault] = ()
     if options.schema is not None:
-        frame, read, faults = with_files_beside(frame, source.folder, options.schema)
+        frame, read, faults = with_sidecar_files(frame, source.folder, options.schema)
         passed_over["not images"] -= read
     return RawTable(
         frame, source.folder, options.schema, {}, passed_over=passed_over, faults=faults

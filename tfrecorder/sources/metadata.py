@@ -13,8 +13,8 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import read_files
-from tfrecorder.sources.located import Located, uri_below
 from tfrecorder.sources.parquet import read_parquet
+from tfrecorder.sources.path_source import PathSource, uri_below
 from tfrecorder.sources.table import RawTable
 
 #: The names of such tables.
@@ -37,7 +37,7 @@ def read_metadata(
     found = list[RawTable]()
     for name in tables:
         path = f"{folder}/{name}"
-        raw = _read(Located(path, (path,)), options)
+        raw = _read(PathSource(path, (path,)), options)
         if raw is not None:
             start = name.removesuffix(name.rpartition("/")[2])
             files = raw.frame[FILE_NAME].map(partial(uri_below, start), na_action="ignore")
@@ -60,7 +60,7 @@ def read_metadata(
     )
 
 
-def _read(table: Located, options: ConvertOptions) -> RawTable | None:
+def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
     """A table; None if another tool's, of which nothing is read."""
     (path,) = table.files
     if not path.endswith(".parquet"):

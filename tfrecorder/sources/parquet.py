@@ -19,7 +19,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
 from tfrecorder.sources.hugging_face import PIECE, class_texts, columns_by_type
-from tfrecorder.sources.located import Located, common_folder, refuse_form, with_named_splits
+from tfrecorder.sources.path_source import PathSource, common_folder, refuse_form, with_named_splits
 from tfrecorder.sources.table import RawTable
 
 #: The fields of an image as Hugging Face stores it.
@@ -36,7 +36,7 @@ class _Group(NamedTuple):
 
 def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     """One file, or several of one form; with a schema, only its columns are read."""
-    paths = source.files if isinstance(source, Located) else ()
+    paths = source.files if isinstance(source, PathSource) else ()
     if not paths or not all(path.lower().endswith(".parquet") for path in paths):
         return None
     refuse_form(options.text_form, "Parquet has its own form")

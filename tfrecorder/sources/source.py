@@ -25,10 +25,10 @@ from tfrecorder.sources.content_names import with_contents, without_signatures
 from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
-from tfrecorder.sources.grouped import grouped
+from tfrecorder.sources.grouped_rows import grouped
 from tfrecorder.sources.hugging_face import read_dataset
-from tfrecorder.sources.located import Located, located
 from tfrecorder.sources.parquet import read_parquet
+from tfrecorder.sources.path_source import PathSource, path_source
 from tfrecorder.sources.table import RawTable, Source
 from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import read_yolo
@@ -108,8 +108,8 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     Raises:
         OptionError, SourceError: as for `read_table`.
     """
-    given = located(source) or source
-    with storage.failing_as(SourceError, given.path if isinstance(given, Located) else ""):
+    given = path_source(source) or source
+    with storage.failing_as(SourceError, given.path if isinstance(given, PathSource) else ""):
         for read in FORMS:
             if (table := read(given, options)) is not None:
                 return table

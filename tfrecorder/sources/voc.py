@@ -14,8 +14,8 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.default_schema import MASK_COLUMN
-from tfrecorder.sources.located import Located, refuse_table_options
 from tfrecorder.sources.objects import Objects, as_numbers, object_columns, texts_of
+from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.table import Fault, RawTable
 
 #: Where the images may be.
@@ -42,7 +42,7 @@ _SLACK = 1.0
 
 def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
     """A folder with `Annotations`; with a mask in the schema, the images that have one."""
-    if not isinstance(source, Located) or not source.folder:
+    if not isinstance(source, PathSource) or not source.folder:
         return None
     root = source.folder
     listed = storage.names(f"{root}/Annotations")

@@ -16,8 +16,8 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.located import Located, refuse_table_options
 from tfrecorder.sources.objects import MASKS, Objects, object_columns, texts_of
+from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.table import Fault, RawTable
 
 #: The names of the file that says what is where; the last is of Label Studio, the classes alone.
@@ -31,12 +31,12 @@ _SLACK = 1e-3
 
 def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     """A `data.yaml`, or a folder with one."""
-    path = _config_of(source) if isinstance(source, Located) else None
+    path = _config_of(source) if isinstance(source, PathSource) else None
     if path is None:
         return None
     config = _read_config(path)
     if "names" not in config:
-        if isinstance(source, Located) and source.folder:
+        if isinstance(source, PathSource) and source.folder:
             return None
         raise SourceError(f"{path} is not YOLO's: it has no `names` of classes.")
     refuse_table_options(options, "a folder of YOLO's form")
@@ -70,7 +70,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     )
 
 
-def _config_of(source: Located) -> str | None:
+def _config_of(source: PathSource) -> str | None:
     """The path of the file that says what is where; None if the source is of another form."""
     if source.folder:
         paths = (f"{source.folder}/{name}" for name in _CONFIGS)

@@ -33,7 +33,7 @@ from tfrecorder.storage.files import (
     sums,
     version,
 )
-from tfrecorder.storage.known_folders import KnownFolders
+from tfrecorder.storage.folders_read import FoldersRead
 from tfrecorder.storage.local import check_locale, failing_writes
 from tfrecorder.storage.retry import impatient, retried, waits
 from tfrecorder.storage.signatures import SIGNED, put_aside, unsigned

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
-from tfrecorder.storage.known_folders import KnownFolders
+from tfrecorder.storage.folders_read import FoldersRead
 from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import (
@@ -56,7 +56,7 @@ def read_versioned(path: str) -> tuple[bytes, str]:
 
 
 def read_source(
-    path: str, folders: KnownFolders, note_retry: Callable[[], None] = lambda: None
+    path: str, folders: FoldersRead, note_retry: Callable[[], None] = lambda: None
 ) -> tuple[bytes, int | None]:
     """`read_bytes` for a file named by a source; and when it had last been written before that.
 

@@ -99,7 +99,7 @@ def other_sources(
         UnreachableError: a store or a disk is away, which says nothing about its files.
     """
     counts = Counter() if counts is None else counts
-    files, folders = _files(directory, shards, fields, counts), storage.KnownFolders()
+    files, folders = _files(directory, shards, fields, counts), storage.FoldersRead()
     while batch := [*itertools.islice(files, _BATCH)]:
         compare = functools.partial(_difference, describing(map(_path, batch)), folders)
         found = in_threads(compare, batch, _path)
@@ -140,7 +140,7 @@ def _path(file: SourceFile) -> str:
 
 def _difference(
     describe: Callable[[str], storage.Description | None],
-    folders: storage.KnownFolders,
+    folders: storage.FoldersRead,
     file: SourceFile,
 ) -> tuple[str, str]:
     """The code of what became of a file, and why in words; "" of one that is what it was."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -98,6 +98,50 @@ _OF_IMAGE = ("encoded", "format", "height", "width", "channels")
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
 
 
+class _Files:
+    """The files of a row, each read and judged: what is known of them, and how often it was tried.
+
+    Args:
+        read: as for `row_loader`.
+        first: the column whose file the list of rejects names.
+    """
+
+    def __init__(self, read: Read, first: Field | None) -> None:
+        self._read, self._first = read, first
+        self.retries = 0
+        self.sources: dict[str, OfFile] = {}
+
+    def accepted(self, field: Field, uri: str, file: str, judge: Callable[[bytes], T]) -> T:
+        """What `judge` makes of a file's bytes.
+
+        Raises:
+            Reject: it cannot be read, or `judge` refuses it.
+        """
+        kind = field.kind if isinstance(field.kind, File) else None
+        try:
+            data, modified = self._read(uri, file, self._note_retry, kind)
+            of_file = OfFile(len(data), google_crc32c.value(data), modified)
+            self.sources[field.key] = of_file
+            judged = judge(data)
+            if isinstance(judged, CheckedImage):
+                self.sources[field.key] = of_file._replace(
+                    height=judged.height, width=judged.width, look=judged.look
+                )
+            return judged
+        except Reject as reject:
+            if field is self._first:
+                raise
+            detail = f"{field.column} {uri!r}: {reject.detail}"
+            raise Reject(reject.stage, reject.code, detail) from None
+
+    def _note_retry(self) -> None:
+        self.retries += 1
+
+
+#: What adds the features of some columns to those of a row, from its files; it raises Reject.
+_Step = Callable[[dict[str, Any], _Files, dict[str, Placed]], None]
+
+
 def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     """The function that does all the work of a row, in a thread of the pool.
 
@@ -108,90 +152,29 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
         read: reads an image, as `write_shard` does.
     """
     fields = plan.fields
-    images = [
-        (field, (field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in _OF_IMAGE)))
-        for field in fields
-        if isinstance(field.kind, Image)
-    ]
-    masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
-    files = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
-    boxes = [field for field in fields if isinstance(field.kind, Boxes)]
-    beside = [field.key for field in fields if field.of_boxes and field not in boxes]
-    beside += filter(None, (field.masks_key for field in boxes))
     arrays = array_dtypes(fields)
-    check, max_pixels = plan.options["check"], plan.options["max_pixels"]
-    fingerprints = plan.options.get("fingerprints", False)
-    transform = transform_of(plan.options)
     first = primary_file(fields)
-
-    strips = plan.options.get("strip_metadata", False)
-
-    def of_image(data: bytes, depth: int = 8) -> CheckedImage:
-        image = check_image(data, check, max_pixels, room, fingerprints, depth)
-        return without_metadata(image) if strips else image
+    judge = _judge_of_images(plan, room)
+    of_kinds = (
+        _images_step(fields, plan, room, judge),
+        _masks_step(fields, room, judge),
+        _files_step(fields),
+        _boxes_step(fields, room),
+    )
+    steps: list[_Step] = [*filter(None, of_kinds)]
 
     def load(row: PlannedRow) -> Loaded | Rejected:
-        retried: list[None] = []
-        sources: dict[str, OfFile] = {}
-
-        def accepted(field: Field, uri: str, file: str, judge: Callable[[bytes], T]) -> T:
-            kind = field.kind if isinstance(field.kind, File) else None
-            try:
-                data, modified = read(uri, file, lambda: retried.append(None), kind)
-                of_file = OfFile(len(data), google_crc32c.value(data), modified)
-                sources[field.key] = of_file
-                judged = judge(data)
-                if isinstance(judged, CheckedImage):
-                    sources[field.key] = of_file._replace(
-                        height=judged.height, width=judged.width, look=judged.look
-                    )
-                return judged
-            except Reject as reject:
-                if field is first:
-                    raise
-                # The list of rejects names the row's first file.
-                detail = f"{field.column} {uri!r}: {reject.detail}"
-                raise Reject(reject.stage, reject.code, detail) from None
-
+        files = _Files(read, first)
         features = dict(row.values)
         features[keys.SOURCE_ID] = str(row.row)
         for key, dtype in arrays.items():
             features[key] = np.asarray(features[key], dtype)
         placed: dict[str, Placed] = {}
         try:
-            for field, (uri, spool, encoded, kind, height, width, channels) in images:
-                file = features.pop(spool, "")
-                judge = partial(of_image, depth=field.depth)
-                source = image = accepted(field, features[uri], file, judge)
-                geometry = None
-                if transform is not None:
-                    image, geometry = transform_image(source, transform, room)
-                placed[field.key] = Placed(source, image, geometry)
-                features[encoded] = image.data
-                features[kind] = image.format
-                features[height] = image.height
-                features[width] = image.width
-                features[channels] = image.channels
-                if field.depth == 16:
-                    features[f"{field.key}/depth"] = 16
-            for field, of in masks:
-                file = features.pop(field.spool_key, "")
-                mask = accepted(field, features[field.uri_key], file, of_image)
-                features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
-                features[f"{field.key}/format"] = "png"
-            for field, of_file in files:
-                uri, spool = features[field.uri_key], features.pop(field.spool_key, "")
-                data = accepted(field, uri, spool, partial(check_file, field.column, of_file))
-                features[field.encoded_key] = data
-                features[f"{field.key}/format"] = format_of(uri, data)
-            for field in boxes:
-                primary = placed[images[0][0].key]
-                features |= placed_boxes(field, features, primary.source, primary.geometry, beside)
-                if (masks_key := field.masks_key) is not None:
-                    drawn = stored_object_masks(field, features[masks_key], primary, room)
-                    features[masks_key] = drawn
+            for step in steps:
+                step(features, files, placed)
         except Reject as reject:
-            return Rejected(row, reject, len(retried), sources)
+            return Rejected(row, reject, files.retries, files.sources)
         except MemoryError as error:
             raise RunnerError(
                 f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
@@ -204,12 +187,101 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             images=_stored(placed),
             parts=parts,
             size=sum(map(len, parts)),
-            input_bytes=sum(size or 0 for size, *_ in sources.values()),
-            retries=len(retried),
-            sources=sources,
+            input_bytes=sum(size or 0 for size, *_ in files.sources.values()),
+            retries=files.retries,
+            sources=files.sources,
         )
 
     return load
+
+
+def _judge_of_images(plan: Plan, room: Room) -> Callable[..., CheckedImage]:
+    """What checks the bytes of an image, and the bits of a channel that its column declares."""
+    check, max_pixels = plan.options["check"], plan.options["max_pixels"]
+    fingerprints = plan.options.get("fingerprints", False)
+    strips = plan.options.get("strip_metadata", False)
+
+    def judge(data: bytes, depth: int = 8) -> CheckedImage:
+        image = check_image(data, check, max_pixels, room, fingerprints, depth)
+        return without_metadata(image) if strips else image
+
+    return judge
+
+
+def _images_step(
+    fields: Sequence[Field], plan: Plan, room: Room, judge: Callable[..., CheckedImage]
+) -> _Step | None:
+    images = [
+        (field, (field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in _OF_IMAGE)))
+        for field in fields
+        if isinstance(field.kind, Image)
+    ]
+    transform = transform_of(plan.options)
+
+    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+        for field, (uri, spool, encoded, kind, height, width, channels) in images:
+            file = features.pop(spool, "")
+            source = image = files.accepted(
+                field, features[uri], file, partial(judge, depth=field.depth)
+            )
+            geometry = None
+            if transform is not None:
+                image, geometry = transform_image(source, transform, room)
+            placed[field.key] = Placed(source, image, geometry)
+            features[encoded] = image.data
+            features[kind] = image.format
+            features[height] = image.height
+            features[width] = image.width
+            features[channels] = image.channels
+            if field.depth == 16:
+                features[f"{field.key}/depth"] = 16
+
+    return add if images else None
+
+
+def _masks_step(
+    fields: Sequence[Field], room: Room, judge: Callable[..., CheckedImage]
+) -> _Step | None:
+    masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
+
+    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+        for field, of in masks:
+            file = features.pop(field.spool_key, "")
+            mask = files.accepted(field, features[field.uri_key], file, judge)
+            features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
+            features[f"{field.key}/format"] = "png"
+
+    return add if masks else None
+
+
+def _files_step(fields: Sequence[Field]) -> _Step | None:
+    of_kind = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
+
+    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+        for field, kind in of_kind:
+            uri, spool = features[field.uri_key], features.pop(field.spool_key, "")
+            data = files.accepted(field, uri, spool, partial(check_file, field.column, kind))
+            features[field.encoded_key] = data
+            features[f"{field.key}/format"] = format_of(uri, data)
+
+    return add if of_kind else None
+
+
+def _boxes_step(fields: Sequence[Field], room: Room) -> _Step | None:
+    boxes = [field for field in fields if isinstance(field.kind, Boxes)]
+    beside = [field.key for field in fields if field.of_boxes and field not in boxes]
+    beside += filter(None, (field.masks_key for field in boxes))
+    of = next((field.key for field in fields if isinstance(field.kind, Image)), "")
+
+    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+        primary = placed[of]
+        for field in boxes:
+            features |= placed_boxes(field, features, primary.source, primary.geometry, beside)
+            if (masks_key := field.masks_key) is not None:
+                drawn = stored_object_masks(field, features[masks_key], primary, room)
+                features[masks_key] = drawn
+
+    return add if boxes else None
 
 
 def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:

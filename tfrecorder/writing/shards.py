@@ -75,7 +75,7 @@ class Pool:
 
     executor: Executor
     threads: int
-    folders: storage.KnownFolders = field(default_factory=storage.KnownFolders)
+    folders: storage.FoldersRead = field(default_factory=storage.FoldersRead)
     places: Semaphore = field(default_factory=lambda: Semaphore(SIDE_BY_SIDE))
     budget: Budget = field(default_factory=lambda: Budget(spare_bytes(DECODING_BYTES)))
 

@@ -84,7 +84,7 @@ class Worker:
                 )
         threads = task.threads or default_threads(self._plan)
         base = self._plan.base if storage.is_local(self._plan.base) else None
-        self._pool = shared(lambda: Pool(ThreadPool(threads), threads, storage.KnownFolders(base)))
+        self._pool = shared(lambda: Pool(ThreadPool(threads), threads, storage.FoldersRead(base)))
 
     def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:
         """Write the shards of these numbers that are not done; return what is noted of all."""

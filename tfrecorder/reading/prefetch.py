@@ -21,7 +21,7 @@ from tfrecorder.reading.record_bytes import RecordReader
 T = TypeVar("T")
 
 
-class AheadReader:
+class PrefetchReader:
     """The records of an order, by number.
 
     Those that a local cache keeps are fetched up to an epoch ahead; of the others, some wait in

@@ -24,7 +24,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
-class Located:
+class PathSource:
     """Where a source is.
 
     Attributes:
@@ -38,18 +38,18 @@ class Located:
     folder: str = ""
 
 
-def located(source: Any) -> Located | None:
+def path_source(source: Any) -> PathSource | None:
     """Where a path, a pattern or a list of these leads; None for any other source.
 
     Raises:
         SourceError: there is no such file or folder.
     """
     if isinstance(source, (list, tuple)) and source:
-        every = [located(path) for path in source]
+        every = [path_source(path) for path in source]
         if any(one is None or not one.files for one in every):
             raise SourceError(f"source {source!r} is a list; give the paths of files in it.")
         files = [file for one in every if one is not None for file in one.files]
-        return Located(f"{source[0]}, …" if len(source) > 1 else str(source[0]), tuple(files))
+        return PathSource(f"{source[0]}, …" if len(source) > 1 else str(source[0]), tuple(files))
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = storage.given_path(source)
@@ -61,16 +61,16 @@ def located(source: Any) -> Located | None:
         return _look(path)
 
 
-def _look(path: str) -> Located:
+def _look(path: str) -> PathSource:
     whole = storage.absolute(path)
     # On a bucket, one name may be both an object and a folder: a name ending in .csv is the object.
     is_file = not storage.is_local(whole) and storage.size(whole) is not None
     if path and not is_file and storage.is_folder(whole):
-        return Located(path, folder=whole)
+        return PathSource(path, folder=whole)
     if is_file or os.path.isfile(whole):
-        return Located(path, (whole,))
+        return PathSource(path, (whole,))
     if _PATTERN.search(path) and (files := _matching(whole)):
-        return Located(path, tuple(files))
+        return PathSource(path, tuple(files))
     looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
     hint = storage.backslash_hint(path)
     raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 
-class KnownFolders:
+class FoldersRead:
     """The folders that one conversion has seen, and all folders above them.
 
     Args:

@@ -14,7 +14,7 @@ from tfrecorder.sources.objects import texts_of
 from tfrecorder.sources.table import Fault
 
 
-def with_files_beside(
+def with_sidecar_files(
     frame: pd.DataFrame, folder: str, schema: Schema
 ) -> tuple[pd.DataFrame, int, list[Fault]]:
     """A folder's images with the columns of the schema that its paths do not give.
