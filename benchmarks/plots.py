@@ -97,7 +97,7 @@ def reading(record: Record) -> Any:
     for name, rounds in measured(record).items():
         plain = name.endswith("plain") or name == "image_dataset_from_directory"
         kind = others_plain if plain else others
-        if "load" in name:
+        if name.startswith(("tfrecorder.", "load(")):
             kind = ours_plain if "antialias=False" in name else ours
         bars.append(Bar(name, kind, (median(rounds, "images/CPU s"), median(rounds, "images/s"))))
     titles = ("images for each CPU second", "images a second")
