@@ -235,6 +235,13 @@ def measures(job: DataflowJob) -> dict[str, float]:
     return found
 
 
+def signal_all(process: subprocess.Popen[str], number: int) -> None:
+    """Send a signal to a process of its own session and to all that it started, if any is left."""
+    # macOS refuses to signal what has ended and was not waited for.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
 def kill(table: pd.DataFrame, whole: Path, out: str) -> Steps:
     """SIGKILL a conversion when a third of its shards are done, and run the same call again.
 
@@ -261,14 +268,13 @@ def kill(table: pd.DataFrame, whole: Path, out: str) -> Steps:
             while process.poll() is None:
                 time.sleep(SHARDS_LOOK_SECONDS)
                 # A small one would end while somebody looks at a bucket.
-                os.killpg(process.pid, signal.SIGSTOP)
+                signal_all(process, signal.SIGSTOP)
                 with contextlib.suppress(tfrecorder.errors.DatasetError):  # it has not begun yet
                     if tfrecorder.status(out).shards_done >= SHARDS:  # of three splits
                         break
-                os.killpg(process.pid, signal.SIGCONT)
+                signal_all(process, signal.SIGCONT)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            signal_all(process, signal.SIGKILL)
         said = process.communicate()[1]
     if process.returncode > 0:
         raise RuntimeError(f"the conversion failed: {said}")
