@@ -211,6 +211,7 @@ def _judge_of_images(plan: Plan, room: Room) -> Callable[..., CheckedImage]:
 def _images_step(
     fields: Sequence[Field], plan: Plan, room: Room, judge: Callable[..., CheckedImage]
 ) -> _Step | None:
+    """Images are read, checked and transformed; None if there are none."""
     images = [
         (field, (field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in _OF_IMAGE)))
         for field in fields
@@ -242,6 +243,7 @@ def _images_step(
 def _masks_step(
     fields: Sequence[Field], room: Room, judge: Callable[..., CheckedImage]
 ) -> _Step | None:
+    """Masks are read and placed on their images; None if there are none."""
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
 
     def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
@@ -255,6 +257,7 @@ def _masks_step(
 
 
 def _files_step(fields: Sequence[Field]) -> _Step | None:
+    """Other files are read, and validated by their columns; None if there are none."""
     of_kind = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
 
     def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
@@ -268,20 +271,25 @@ def _files_step(fields: Sequence[Field]) -> _Step | None:
 
 
 def _boxes_step(fields: Sequence[Field], room: Room) -> _Step | None:
+    """Boxes, and masks of objects, are placed on the first image; None if there are none."""
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
-    beside = [field.key for field in fields if field.of_boxes and field not in boxes]
-    beside += filter(None, (field.masks_key for field in boxes))
-    of = next((field.key for field in fields if isinstance(field.kind, Image)), "")
+    if not boxes:
+        return None
+    image = image_of(boxes[0], fields)
+    of_each_box = [field.key for field in fields if field.of_boxes and field not in boxes]
+    of_each_box += [field.masks_key for field in boxes if field.masks_key]
 
     def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
-        primary = placed[of]
+        primary = placed[image.key]
         for field in boxes:
-            features |= placed_boxes(field, features, primary.source, primary.geometry, beside)
+            features.update(
+                placed_boxes(field, features, primary.source, primary.geometry, of_each_box)
+            )
             if (masks_key := field.masks_key) is not None:
                 drawn = stored_object_masks(field, features[masks_key], primary, room)
                 features[masks_key] = drawn
 
-    return add if boxes else None
+    return add
 
 
 def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
