@@ -123,10 +123,8 @@ def _encode() -> Act:
     from tfrecorder.schema import keys
 
     row = {
-        keys.FORMAT: "jpeg",
         keys.HEIGHT: 375,
         keys.WIDTH: 500,
-        keys.CHANNELS: 3,
         keys.FILENAME: "train/class_1/0001/0001234.jpg",
         keys.SOURCE_ID: "1234",
         keys.LABEL: 1,

@@ -12,8 +12,7 @@ the client's.  With 16 threads each:
                     the server gives to any conversion
     our GET         each image by `tfrecorder.storage`: credentials, checksum, retries; nothing else
     our size        each image's size, likewise; a conversion asks for at most 1,000
-    none, header, decode
-                    `tfrecorder.convert` from gs:// to gs://, with this `check`
+    header, decode  `tfrecorder.convert` from gs:// to gs://, with this `check`
     …, emulator     the same against the package gcp-storage-emulator; skipped where that is not
                     installed
     …, 20 ms        the same where each request takes the server 20 ms, as a bucket in one's region
@@ -54,11 +53,11 @@ PLAIN, COPY = "plain GET", "plain copy"
 SLOW, EMULATOR = ", 20 ms", ", emulator"
 COPIED = 300
 SHARD = 1000
-SWIFT = (PLAIN, COPY, "our GET", "our size", "none", "header", "decode")
+SWIFT = (PLAIN, COPY, "our GET", "our size", "header", "decode")
 CASES = SWIFT + tuple(
     kind + server
     for server in (EMULATOR, SLOW)
-    for kind in (PLAIN, COPY, "none", "header", "decode")
+    for kind in (PLAIN, COPY, "header", "decode")
 )
 
 

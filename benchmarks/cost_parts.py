@@ -142,22 +142,14 @@ def our_wheels(folder: Path) -> list[str]:
 
 
 def tensorflow_wheels(folder: Path) -> list[str]:
-    """The wheels of TensorFlow and of what it needs on top of Beam's stock image, out of this
-    environment's packages.
-
-    Raises:
-        FileNotFoundError: one of them was not installed from a wheel.
-    """
-    from tfrecorder.runners.dataflow.wheels import rebuild_wheel
-
+    """The wheels of TensorFlow and of what it needs on top of Beam's stock image, downloaded."""
     folder = folder / f"tensorflow-{distribution('tensorflow').version}"
     done = folder / "done"
     if not done.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for found in beside_the_image("tensorflow"):
-            made = rebuild_wheel(found, str(folder))
-            # It takes the first of several tags; pip refuses those that are of Python 2 alone.
-            os.rename(made, made.replace("-py2-none-", "-py2.py3-none-"))
+        wanted = [f"{one.name}=={one.version}" for one in beside_the_image("tensorflow")]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--only-binary", ":all:", "--dest", str(folder), *wanted]
+        subprocess.run(command, check=True)
         done.touch()
     return sorted(str(path) for path in folder.glob("*.whl"))
 

@@ -138,7 +138,8 @@ def _put_shards(server: Any, plan: Any) -> None:
     from tfrecorder import storage
     from tfrecorder.output.done_records import DoneRecord
     from tfrecorder.output.staging import read_footer, read_row_group
-    from tfrecorder.writing.outcomes import Outcomes
+    from tfrecorder.schema.fields import file_fields
+    from tfrecorder.writing.outcomes import OfFile, Outcomes
 
     footer = read_footer(OUT)
 
@@ -148,10 +149,11 @@ def _put_shards(server: Any, plan: Any) -> None:
         rejects = rows // REJECTS
         records = rows - rejects
         data = bytes(RECORD * records)
-        sources = {"image": (88_000, 1)}
+        [image] = file_fields(plan.fields)
+        sources = {image.key: OfFile(88_000, 1)}
         outcomes = Outcomes(plan.fields)
         for number in range(records):
-            outcomes.add_record(RECORD * number, RECORD, "", sources)
+            outcomes.add_record(RECORD * number, RECORD, "", (), sources)
         for _ in range(rejects):
             outcomes.add_reject("read", "not_found: 404 Not Found", {})
         planned = read_row_group(OUT, at, footer)
@@ -171,7 +173,7 @@ def _put_shards(server: Any, plan: Any) -> None:
             bytes=len(data),
             crc32c=google_crc32c.value(data),
             formats={"jpeg": records},
-            shapes=[[375, 500, 3], [375, 500, 3]],
+            shapes={image.key: [[375, 500, 3], [375, 500, 3]]},
             sides=[[375, 500], [375, 500]],
             beside={name: google_crc32c.value(data) for name, data in files.items()},
         )
