@@ -48,6 +48,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --ignore-missing-imports benchmarks
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
 	$(BIN)/python scripts/word_count.py

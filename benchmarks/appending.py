@@ -78,7 +78,7 @@ def opened(dataset: str, by: str = "load") -> Timed:
     return run
 
 
-def rows(images: str, first: int, end: int):  # type: ignore[no-untyped-def]
+def rows(images: str, first: int, end: int) -> Any:
     """A frame: each path is that of one of 1,000 files, through one of many links."""
     import pandas as pd
 

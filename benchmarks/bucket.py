@@ -55,9 +55,7 @@ COPIED = 300
 SHARD = 1000
 SWIFT = (PLAIN, COPY, "our GET", "our size", "header", "decode")
 CASES = SWIFT + tuple(
-    kind + server
-    for server in (EMULATOR, SLOW)
-    for kind in (PLAIN, COPY, "header", "decode")
+    kind + server for server in (EMULATOR, SLOW) for kind in (PLAIN, COPY, "header", "decode")
 )
 
 

@@ -77,7 +77,7 @@ def measure(kind: str, client: str, requests: int) -> Timed:
 def _fsspec_store() -> Any:
     from tfrecorder.storage import fsspec_store
 
-    fsspec_store._WHOLE_UPLOADS |= {"s3"}  # type: ignore[misc]
+    fsspec_store._WHOLE_UPLOADS |= {"s3"}
     return fsspec_store.FsspecStore("s3")
 
 

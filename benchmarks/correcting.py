@@ -136,6 +136,7 @@ def correct(images: str, dataset: str, count: int, places: str) -> Timed:
         import tfrecorder
 
         changes = tfrecorder.update(frame, changed, progress=False).changes
+        assert changes is not None
         return {"shards": changes.shards, "mb": changes.bytes / 1e6}
 
     return run

@@ -300,7 +300,12 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     if chosen.again:
         print("\n" + harness.columns(rows))
         return True
-    kept = {"sizes": sizes, "bytes_in": bytes_in, "inputs": vars(given), "paper": paper}
+    kept: dict[str, Any] = {
+        "sizes": sizes,
+        "bytes_in": bytes_in,
+        "inputs": vars(given),
+        "paper": paper,
+    }
     return harness.report("cost", results, {"on paper": rows}, **kept)
 
 

@@ -11,6 +11,7 @@ one does (see `tests/gcs/server.py`); a conversion does not.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import http.server
 import logging
 import subprocess
@@ -18,6 +19,7 @@ import sys
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PACKAGE = "gcp_storage_emulator"
 
@@ -47,7 +49,7 @@ class Emulator:
 @contextlib.contextmanager
 def in_process() -> Iterator[Emulator]:
     """An emulator in its own process."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, Path(__file__)], text=True, **pipes)
     try:
         assert process.stdout is not None

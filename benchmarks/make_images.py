@@ -37,6 +37,10 @@ LOW, HIGH = 0.32, 0.64
 GRAINS = (0, 8, 14, 20, 28, 36, 48)
 SMALL = (32, 32)
 
+#: What the processes that make images have from the one that forks them.
+ARGUMENTS: argparse.Namespace
+PHOTOS: list[Image.Image]
+
 
 def find_photos(folder: Path, least: int = 400) -> list[Path]:
     """The image files in a folder that are large enough to cut from, sorted by name."""

@@ -108,7 +108,7 @@ def make_cases(
     skipped: dict[str, str] = {}
     for name, form in formats(count).items():
         where, reason = written(name, form, source, data, environment)
-        directory = {"directory": where}
+        directory: dict[str, Any] = {"directory": where}
         more = {
             "webdataset": [("webdataset, PyTorch", "webdataset", directory)],
             "mds": [(MDS, "mds", directory)],

@@ -124,9 +124,8 @@ def example(data: bytes, label: int) -> bytes:
 
 def tfds(source: str, out: str) -> Timed:
     """A builder of TFDS.  Its own ImageFolder writes nothing: it only reads files in folders."""
-    import tensorflow_datasets
+    from tensorflow_datasets import core, features
 
-    core, features = tensorflow_datasets.core, tensorflow_datasets.features
     labels = len({label for _, _, label in read_rows(source)})
 
     class Photographs(core.GeneratorBasedBuilder):

@@ -125,7 +125,12 @@ def of_classes(out: str, classes: int, rows: int, shards: int) -> Timed:
     )
 
     def run() -> Numbers:
-        options = {"num_shards": shards, "num_threads": 1, "check": "header", "progress": False}
+        options: Any = {
+            "num_shards": shards,
+            "num_threads": 1,
+            "check": "header",
+            "progress": False,
+        }
         return {"records": tfrecorder.convert(table, out, **options).records}
 
     return run

@@ -21,7 +21,7 @@ RESULTS = HERE / "results"
 OUT = HERE.parent / "docs" / "plots"
 
 #: Text stays text, in the reader's own fonts; white behind it, for dark pages too.
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "tfrecorder",
     "font.family": "sans-serif",
@@ -213,9 +213,9 @@ def panels(
 
     bars = sorted(bars, key=lambda bar: bar.values[0])
     height = 1.5 + 0.3 * len(bars)
-    figure = Figure(figsize=(9.6, height), layout="constrained")
+    figure = Figure(figsize=(9.6, height))
     # Fonts of other widths need some room at the edges.
-    figure.get_layout_engine().set(w_pad=0.12)
+    figure.set_layout_engine("constrained", w_pad=0.12)
     drawings = figure.subplots(1, len(titles), sharey=True)
     for at, axes in enumerate(drawings):
         drawn = axes.barh(

@@ -125,9 +125,10 @@ def generator(folder: str, size: int) -> Any:
         def __iter__(self) -> Any:
             random.shuffle(paths)
             for at in range(0, len(paths), BATCH):
+                opened = [Image.open(path).convert("RGB") for path in paths[at : at + BATCH]]
                 images = [
-                    np.asarray(Image.open(path).convert("RGB").resize((size, size), Image.BILINEAR))
-                    for path in paths[at : at + BATCH]
+                    np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+                    for image in opened
                 ]
                 yield np.stack(images), None
 

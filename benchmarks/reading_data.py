@@ -33,7 +33,7 @@ def make_small(photos: list[Path], out: Path, count: int, seed: int = 0) -> Path
         source = sources[label]
         side = rng.randint(128, min(source.size) // 2)
         x, y = rng.randint(0, source.width - side), rng.randint(0, source.height - side)
-        cut = source.resize((128, 128), Image.BILINEAR, box=(x, y, x + side, y + side))
+        cut = source.resize((128, 128), Image.Resampling.BILINEAR, box=(x, y, x + side, y + side))
         rows.append(_save(cut, out, label, number, quality=90))
     return _write_csv(rows, out)
 
@@ -49,7 +49,7 @@ def make_large(photos: list[Path], out: Path, count: int, target_bytes: int, see
         width = int(min(photo.width, photo.height * 4 / 3) * share)
         height = width * 3 // 4
         x, y = rng.randint(0, photo.width - width), rng.randint(0, photo.height - height)
-        cut = photo.resize(LARGE_SIZE, Image.BICUBIC, box=(x, y, x + width, y + height))
+        cut = photo.resize(LARGE_SIZE, Image.Resampling.BICUBIC, box=(x, y, x + width, y + height))
         rows.append(_save(_grained(cut, target_bytes, rng), out, label, number, quality=85))
     return _write_csv(rows, out)
 

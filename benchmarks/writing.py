@@ -23,6 +23,7 @@ import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import harness
 from harness import Bar, Case, Numbers, Result, Tables, Timed
@@ -73,7 +74,7 @@ def by_hand(source: str, out: str) -> Timed:
             image = Image.open(io.BytesIO(data))
             feature = {
                 "image/encoded": as_bytes(data),
-                "image/format": as_bytes(image.format.lower().encode()),
+                "image/format": as_bytes((image.format or "").lower().encode()),
                 "image/height": as_int(image.height),
                 "image/width": as_int(image.width),
                 "image/channels": as_int(len(image.getbands())),
@@ -122,7 +123,7 @@ def check(source: str, out: str | None = None) -> Timed:
     return run
 
 
-def convert(source: str, out: str, **options: object) -> Timed:
+def convert(source: str, out: str, **options: Any) -> Timed:
     """tfrecorder, through Beam."""
     import_writer()
     import tfrecorder
