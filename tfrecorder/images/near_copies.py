@@ -109,18 +109,16 @@ def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
         By the place of each image: `group` from 0; `first`, the place of the first of the group;
         and `distance`, in how many bits its hash differs from the first.
     """
-    parent: dict[int, int] = {}
-
-    def first_of(place: int) -> int:
-        while (above := parent.get(place, place)) != place:
-            parent[place] = place = parent.get(above, above)
-        return place
-
-    for one, other in pairs.tolist():
-        low, high = sorted((first_of(one), first_of(other)))
-        parent[high] = low
-    places: list[int] = np.unique(pairs).tolist()
-    groups = pd.DataFrame({"first": [first_of(place) for place in places]}, places, dtype=np.int64)
+    places, at = np.unique(pairs, return_inverse=True)
+    ends, first = at.reshape(pairs.shape).T, np.arange(len(places))
+    # All pairs at once, since a frame may have a million: each group takes the lowest of its
+    # neighbours' first images, until the two images of every pair have the same.
+    while not np.array_equal(*(firsts := first[ends])):
+        for of_end in firsts:
+            np.minimum.at(first, of_end, firsts.min(axis=0))
+        while not np.array_equal(first, above := first[first]):
+            first = above
+    groups = pd.DataFrame({"first": places[first]}, places)
     sizes = groups["first"].map(groups["first"].value_counts())
     groups = groups.assign(size=-sizes).sort_values(["size", "first"], kind="stable")
     groups["group"] = pd.factorize(groups["first"])[0]
