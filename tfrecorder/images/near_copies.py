@@ -108,6 +108,13 @@ def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
     Returns:
         By the place of each image: `group` from 0; `first`, the place of the first of the group;
         and `distance`, in how many bits its hash differs from the first.
+
+    >>> looks = pd.DataFrame({"hash": [5, 4, 6, 7]}, dtype="UInt64")
+    >>> groups_of(np.array([[0, 3], [1, 3]]), looks)
+       group  first  distance
+    0      0      0         0
+    1      0      0         1
+    3      0      0         1
     """
     places, at = np.unique(pairs, return_inverse=True)
     ends, first = at.reshape(pairs.shape).T, np.arange(len(places))
