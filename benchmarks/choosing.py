@@ -218,7 +218,9 @@ def main(arguments: list[str] | None = None) -> bool:
     print(harness.table(results, ["samples", "share", "off", "refused", "repeated", "lost"]) + "\n")
     ours = results[0]
     bars = [
-        Bar("records beside the exact share of a dataset", ours.median("off"), 1, at_least=False),
+        Bar(
+            "records more or fewer than the share asked for", ours.median("off"), 1, at_least=False
+        ),
         Bar("records repeated by a resume", ours.median("repeated"), 0, at_least=False),
         Bar("records lost by a resume", ours.median("lost"), 0, at_least=False),
     ]

@@ -166,12 +166,26 @@ def main(arguments: list[str] | None = None) -> bool:
     print(harness.table(results, ["seconds", "cpu", "peak_mb", "shards", "mb"]), "\n")
     small, few, large, _ = zip(results[::2], results[1::2], strict=True)
     bars = [
-        Bar(f"{of}, times a copy", times(large, of), RATIO_BAR, at_least=False)
+        Bar(
+            f"correcting records of 100 KB / a copy, {of}",
+            times(large, of),
+            RATIO_BAR,
+            at_least=False,
+        )
         for of in ("seconds", "cpu")
     ]
-    bars.append(Bar("peak MB", small[1].median("peak_mb"), MEMORY_BAR, at_least=False))
+    bars.append(
+        Bar(
+            "correcting 1,000 labels, peak MB",
+            small[1].median("peak_mb"),
+            MEMORY_BAR,
+            at_least=False,
+        )
+    )
     of_few = [one.median("shards") for one in few]
-    bars.append(Bar("shards written for few", of_few[1], of_few[0], at_least=False))
+    bars.append(
+        Bar("labels of 50 shards corrected: shards written", of_few[1], of_few[0], at_least=False)
+    )
     return harness.report("correcting", results, bars=bars)
 
 

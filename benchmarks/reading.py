@@ -121,16 +121,15 @@ def generator(folder: str, size: int) -> Any:
 
     paths = [str(path) for path in Path(folder).rglob("*.jpg")]
 
+    def picture(path: str) -> np.ndarray:
+        image = Image.open(path).convert("RGB")
+        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+
     class Batches:
         def __iter__(self) -> Any:
             random.shuffle(paths)
             for at in range(0, len(paths), BATCH):
-                opened = [Image.open(path).convert("RGB") for path in paths[at : at + BATCH]]
-                images = [
-                    np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
-                    for image in opened
-                ]
-                yield np.stack(images), None
+                yield np.stack([picture(path) for path in paths[at : at + BATCH]]), None
 
     return Batches()
 

@@ -201,7 +201,7 @@ def main(arguments: list[str] | None = None) -> bool:
     bars = []
     if ONE in done:
         bars += [
-            Bar("beside `batches` with 1 thread / alone, ms a step", stretch[ONE], 1.1, False),
+            Bar("a step beside `batches` with 1 thread / alone, ms", stretch[ONE], 1.1, False),
             Bar("`batches` with 1 thread, images/s", rate[ONE], 600, True),
         ]
     cores = min(2, harness.cores())
