@@ -10,6 +10,8 @@ import itertools
 import json
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -310,3 +312,23 @@ def test_a_stateful_loader_that_ended_its_epoch_goes_on_with_the_next(workers: i
     other = stateful(BatchSampler(records, 18, seed=3), records, workers)
     other.load_state_dict(state)
     assert [numbers_of(other), numbers_of(other)] == epochs[1:]
+
+
+LEAVES_A_LOOP = """
+import torch
+import tfrecorder.torch
+
+def endless():
+    while True:
+        yield from tfrecorder.torch.batches(OUT, "TRAIN", batch_size=2, image_size=30)
+
+loop = endless()
+for _ in range(5):
+    next(loop)
+"""
+
+
+def test_a_script_that_ends_within_a_loop_says_nothing() -> None:
+    script = f"OUT = {OUT!r}{LEAVES_A_LOOP}"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout + ended.stderr) == (0, "")

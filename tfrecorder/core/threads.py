@@ -51,7 +51,7 @@ class ThreadPool(Executor):
         self._lock = threading.Lock()
         self._started: list[threading.Thread] = []
         self._closed = False
-        weakref.finalize(self, self._tasks.put, None)  # ends the threads of a dropped pool
+        self._end = weakref.finalize(self, self._tasks.put, None)  # also if the pool is dropped
 
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         future: Future[R] = Future()
@@ -79,11 +79,12 @@ class ThreadPool(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         with self._lock:
             self._closed = True
-        if cancel_futures:
+        # At the exit of the process it has ended, and the modules of this one may be gone.
+        if cancel_futures and self._end.alive:
             with contextlib.suppress(queue.Empty):
                 while task := self._tasks.get_nowait():
                     task[0].cancel()
-        self._tasks.put(None)
+        self._end()
         if wait:
             for thread in self._started:
                 thread.join()
@@ -165,7 +166,9 @@ def map_ahead(
             yield result_of(under_way.popleft())
     finally:
         stop.set()
-        wait([future for future in under_way if not future.cancel()], timeout=patience)
+        left = [future for future in under_way if not future.cancel()]
+        if patience:  # at the exit of the process, `wait` may be gone
+            wait(left, timeout=patience)
 
 
 def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
