@@ -6,6 +6,7 @@ Only this file imports torch, and only when tensors are asked for.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
@@ -287,22 +288,22 @@ class BatchSampler:
 
     def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
         order = self._records.order(position.mode, position.seed, position.epoch)
-        start, steps = position.next, _steps(share, position.next)
-        for step in range(1, steps + 1):
-            numbers = order.numbers(np.array(share.places(start))).tolist()
+        steps = _steps(share, position.next)
+        drawn = itertools.islice(steps_of(order, share, position.next), steps)
+        for number, step in enumerate(drawn, 1):
             # What is dropped after the last step stays dropped, whatever steps come later.
-            start = share.after(start) if step < steps else share.records
-            self._drawn = replace(position, next=start)
-            if step == steps:  # Lightning does not ask for more than the last batch
+            after = share.after(step.start) if number < steps else share.records
+            self._drawn = replace(position, next=after)
+            if number == steps:  # Lightning does not ask for more than the last batch
                 self._begin = position.next_epoch()
-            yield [NumberInEpoch(one, position.epoch) for one in numbers]
+            yield [NumberInEpoch(one, step.epoch) for one in step.numbers]
         if not steps:
             self._begin = position.next_epoch()
 
 
 def _steps(share: Share, start: int) -> int:
     """The steps from a place to the end of the epoch in which every process has a record."""
-    last = (share.records - start) % (share.batch_size * share.world)
+    last = (share.records - start) % share.step
     some_have_none = not share.drop_remainder and 0 < last < share.world
     return share.steps(start) - some_have_none
 

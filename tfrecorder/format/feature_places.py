@@ -111,5 +111,7 @@ def _enter(message: bytes, at: int, tag: int = ONE) -> tuple[int, int]:
     """Where the content of the field at `at` begins, and its length; it may end beyond."""
     if message[at] != tag:
         raise ValueError(f"field {message[at]}")
-    size, at = read_varint(message, at + 1)
+    size, at = message[at + 1], at + 2
+    if size >= 0x80:
+        size, at = read_varint(message, at - 1)
     return at, size

@@ -107,15 +107,14 @@ class Elements:
         def make(framed: bytes, place: int) -> Any:
             if is_unwanted():
                 raise UnwantedError
-            slots = {key: array[begin + place] for key, array in images.items()}
             values, (drawn, member) = self._parse(framed), beside[place]
             for key in self.chosen:
                 texts = values[key]
                 values[key] = texts[int(picks[place] * len(texts))] if len(texts) else b""
-            filled = {
-                field.key: self._pixels(field, values, drawn, slots.get(field.key))
-                for field in self.spec.decoded
-            }
+            filled = {}
+            for field in self.spec.decoded:
+                slot = images[field.key][begin + place] if images else None
+                filled[field.key] = self._pixels(field, values, drawn, slot)
             return self.spec.element(values, filled, drawn, member, NUMPY)
 
         elements, function = reader.read(numbers, make), options.map_fn

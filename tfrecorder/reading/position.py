@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,7 +150,8 @@ class Share:
     drop_remainder: bool = False
 
     @property
-    def _step(self) -> int:
+    def step(self) -> int:
+        """Places of a whole step of all hosts."""
         return self.batch_size * self.world
 
     def steps(self, start: int) -> int:
@@ -159,7 +161,7 @@ class Share:
         4
         """
         left = self.records - start
-        return left // self._step if self.drop_remainder else -(-left // self._step)
+        return left // self.step if self.drop_remainder else -(-left // self.step)
 
     def places(self, start: int) -> range:
         """This host's places in the step that begins at a place.
@@ -170,7 +172,7 @@ class Share:
         [1, 1, 1, 1]
         """
         left = self.records - start
-        if left >= self._step:
+        if left >= self.step:
             first = start + self.rank * self.batch_size
             return range(first, first + self.batch_size)
         first, end = balanced_part(left, self.rank, self.world)
@@ -178,7 +180,11 @@ class Share:
 
     def after(self, start: int) -> int:
         """The place after the step that begins at a place."""
-        return min(start + self._step, self.records)
+        return min(start + self.step, self.records)
+
+
+#: Steps whose numbers are computed together: for one batch, NumPy's calls take ten times the work.
+_AT_ONCE = 16
 
 
 class Step(NamedTuple):
@@ -199,8 +205,10 @@ class Step(NamedTuple):
 
 def steps_of(order: Order, share: Share, start: int) -> Iterator[Step]:
     """The batches of this host, from a place to the end of the epoch."""
-    for _ in range(share.steps(start)):
-        places = share.places(start)
-        numbers = order.numbers(np.array(places or [0])).tolist()
-        yield Step(numbers, order.epoch, start, not places)
-        start = share.after(start)
+    starts = range(start, start + share.steps(start) * share.step, share.step)
+    for first in range(0, len(starts), _AT_ONCE):
+        shares = [(begin, share.places(begin)) for begin in starts[first : first + _AT_ONCE]]
+        places = np.array([place for _, some in shares for place in some or [0]])
+        numbers = iter(order.numbers(places).tolist())
+        for begin, some in shares:
+            yield Step([*islice(numbers, len(some) or 1)], order.epoch, begin, not some)
