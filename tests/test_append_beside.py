@@ -69,6 +69,15 @@ def test_the_same_bytes_in_another_split_are_leakage(out) -> None:
         add(copies(table(3, 1), "more").assign(split="TEST"), warnings=["same_bytes_leakage"])
 
 
+def test_of_splits_that_have_the_bytes_another_one_is_named(out) -> None:
+    with pytest.warns(UserWarning, match="leakage"):
+        add(copies(table(0, 1)).assign(split="TEST"))
+    for split, other in (("TRAIN", "TEST"), ("TEST", "TRAIN")):
+        rows = copies(table(0, 1), f"more in {split}").assign(split=split)
+        with pytest.warns(UserWarning, match=f"leakage, .* in {split} is .* in {other}"):
+            assert add(rows).warnings == {"same_bytes_leakage": 1}
+
+
 @pytest.mark.slow
 def test_an_update_names_the_same_bytes_too(out) -> None:
     """A folder that was copied or moved would otherwise double the dataset in silence."""

@@ -337,6 +337,18 @@ def test_the_result_counts_images_that_are_the_same_under_other_names(suffix: st
     assert (result.copies, result.leaks) == (1, 1)
 
 
+def test_images_whose_bytes_nobody_knows_are_no_copies_of_each_other() -> None:
+    frame = variants("photos", PHOTOS[3:27:8])
+    wholes = frame[frame["image_uri"].str.contains("whole")]
+    tfrecorder.convert(wholes.assign(split=["TRAIN", "TEST", "TEST"]), "out", **QUIET)
+    for path in (*Path("out/_tfrecorder/tables").iterdir(), *wholes["image_uri"]):
+        Path(path).unlink()
+    tfrecorder.repair("out", progress=False)
+    half = frame[frame["image_uri"].str.contains("0-half")].assign(split="TRAIN")
+    result = tfrecorder.append(half, "out", duplicates="keep", **QUIET)
+    assert (result.copies, result.leaks) == (1, 0)
+
+
 def test_copies_have_the_columns_of_a_dataset_but_for_those_of_their_own() -> None:
     frame = variants("photos", PHOTOS[3:4]).assign(group="g", distance=2.5, age=7)
     numbers = {"distance": tfrecorder.schema.Number(), "age": tfrecorder.schema.Number()}

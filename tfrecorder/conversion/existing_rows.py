@@ -36,7 +36,7 @@ from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import KEY, rows_with
-from tfrecorder.reading.shard_tables import columns_of, types_of
+from tfrecorder.reading.shard_tables import columns_of, joined, types_of
 from tfrecorder.reading.stored_records import read_numbered
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
@@ -168,7 +168,8 @@ def _known(
     of_keys = names_of_keys(files)
     columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types_of(directory, newest.shards[0])]
     of_rows = partial(keys_of, files=files, values=values, directory=directory)
-    rows = rows_with(directory, newest, [*dict.fromkeys(columns)], of_rows, key, of_keys)
+    columns = [*dict.fromkeys(columns)]
+    rows = joined([*rows_with(directory, newest, columns, of_rows, key, of_keys)])
     again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), adding.retry_rejects)
     sound = rows.filter(pc.invert(again))
     there = np.asarray(pc.is_in(key, value_set=sound.column(KEY), skip_nulls=True))

@@ -23,7 +23,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.plan_columns import BASE, REJECT_OF, SHARD_SPLIT, source_of
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import KEY, rows_with
-from tfrecorder.reading.shard_tables import columns_of
+from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
@@ -189,13 +189,17 @@ def same_bytes(
     """
     sums = [file_sums_of(table, field.column, web=False) for field in files]
     sizes, uri_key = total_sizes(sums), files[0].uri_key
-    columns = [REJECT_OF.reason, SHARD_SPLIT, uri_key]
-    columns += [name for field in files for name in source_of(field)[:2]]
+    of_bytes = [name for field in files for name in source_of(field)[:2]]
+    columns, found = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes], []
     sizes_of = partial(stored_total_sizes, files=files)
-    alike = rows_with(directory, newest, columns, sizes_of, pa.array(sizes[sizes >= 0]))
-    alike = alike.filter(pc.equal(alike.column(REJECT_OF.reason), ""))
-    if among is not None:
-        alike = alike.filter(pc.is_in(alike.column(uri_key), value_set=among))
+    for rows in rows_with(directory, newest, columns, sizes_of, pa.array(sizes[sizes >= 0])):
+        rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
+        if among is not None:
+            rows = rows.filter(pc.is_in(rows.column(uri_key), value_set=among))
+        # All rows may have the same bytes: one of each split is enough.
+        again = rows.select([*of_bytes, SHARD_SPLIT]).to_pandas().duplicated()
+        found.append(rows.filter(pa.array(~again)))
+    alike = joined(found)
     keys = content_keys(sums, np.isin(sizes, alike.column(KEY).to_numpy()))
     images = {
         KEY: stored_content_keys(alike, files),

@@ -117,14 +117,7 @@ def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
     3      0      0         1
     """
     places, at = np.unique(pairs, return_inverse=True)
-    ends, first = at.reshape(pairs.shape).T, np.arange(len(places))
-    # All pairs at once, since a frame may have a million: each group takes the lowest of its
-    # neighbours' first images, until the two images of every pair have the same.
-    while not np.array_equal(*(firsts := first[ends])):
-        for of_end in firsts:
-            np.minimum.at(first, of_end, firsts.min(axis=0))
-        while not np.array_equal(first, above := first[first]):
-            first = above
+    first = firsts_of(at.reshape(pairs.shape), len(places))
     groups = pd.DataFrame({"first": places[first]}, places)
     sizes = groups["first"].map(groups["first"].value_counts())
     groups = groups.assign(size=-sizes).sort_values(["size", "first"], kind="stable")
@@ -133,3 +126,16 @@ def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
     own, of_first = (hashes[of].to_numpy(np.uint64) for of in (groups.index, groups["first"]))
     groups["distance"] = bits_between(own, of_first).astype(np.int64)
     return groups[["group", "first", "distance"]]
+
+
+def firsts_of(pairs: np.ndarray, count: int) -> np.ndarray:
+    """For each of so many places, the first of those that pairs of places tie it to, or itself."""
+    first = np.arange(count)
+    # All pairs at once, since a frame may have a million: each group takes the lowest of its
+    # neighbours' first images, until the two images of every pair have the same.
+    while not np.array_equal(*(firsts := first[pairs.T])):
+        for of_end in firsts:
+            np.minimum.at(first, of_end, firsts.min(axis=0))
+        while not np.array_equal(first, above := first[first]):
+            first = above
+    return first

@@ -7,13 +7,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.format.plan_columns import REJECT_OF, SHARD_SPLIT, SourceOf, source_of
-from tfrecorder.images.near_copies import groups_of, likely_pairs
+from tfrecorder.format.plan_columns import REJECT_OF, SHARD_SPLIT, source_of
+from tfrecorder.images.fingerprint import Fingerprint
+from tfrecorder.images.near_copies import firsts_of, likely_pairs
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import known_rows
-from tfrecorder.reading.shard_tables import joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.splits import SPLITS
 
 
 def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) -> tuple[int, int]:
@@ -30,24 +31,26 @@ def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) 
     Raises:
         DatasetError: a table cannot be read.
     """
-    columns = [REJECT_OF.reason, SHARD_SPLIT, SOURCE_ID, *source_of(image)]
-    rows = joined([*known_rows(directory, newest, columns)])
+    of = source_of(image)
+    columns = [SOURCE_ID, of.bytes, of.crc32c, of.hash, of.mean, of.deviation]
+    tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
+    looks = pd.concat([*map(_numbers, tables)], ignore_index=True)
+    sums, pairs = looks.pop("sums"), likely_pairs(looks)
+    sums = sums.where(sums >= 0, -1 - looks.index)  # what was not read equals nothing
+    same = looks.index.to_series().groupby(sums).transform("min").to_numpy()
+    group = firsts_of(same[pairs], len(looks))[same]
+    is_copy = np.bincount(group)[group] > 1
+    groups = looks[is_copy].groupby(group[is_copy])
+    counts = groups["row"].max() >= since
+    leaks = groups["split"].min() < groups["split"].max()
+    return int(counts.sum()), int((counts & leaks).sum())
+
+
+def _numbers(rows: pa.Table) -> pd.DataFrame:
+    """What is compared of the records of some rows: numbers alone, -1 where one is not known."""
     rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
-    rows = rows.rename_columns(["reason", "split", "row", *SourceOf._fields])
-    looks = rows.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    pairs = np.concatenate([likely_pairs(looks), _same_bytes(looks)])
-    if not len(pairs):
-        return 0, 0
-    copies = looks.join(groups_of(pairs, looks), how="right")
-    groups = copies.groupby("group").agg({"split": "nunique", "row": "max"})
-    groups = groups[groups["row"] >= since]
-    return len(groups), int((groups["split"] > 1).sum())
-
-
-def _same_bytes(looks: pd.DataFrame) -> np.ndarray:
-    """The pairs of an image and the first one with the same size and CRC32C."""
-    known = looks[looks["bytes"].notna()]
-    again = known[known.duplicated(["bytes", "crc32c"], keep=False)]
-    places = pd.Series(again.index, again.index, np.int64)
-    first = places.groupby([again["bytes"], again["crc32c"]]).transform("first")
-    return np.stack([first, places], 1)[first != places]
+    split = pc.index_in(rows.column(SHARD_SPLIT), value_set=pa.array(SPLITS, pa.large_string()))
+    row, size, crc, *looks = (pc.fill_null(column, -1).to_numpy() for column in rows.columns[2:])
+    # No image in a record has 2**31 bytes.
+    numbers = {"sums": size << 32 | crc, "split": split.cast(pa.int8()).to_numpy(), "row": row}
+    return pd.DataFrame(numbers | dict(zip(Fingerprint._fields, looks, strict=True)))

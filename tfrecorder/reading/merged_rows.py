@@ -36,7 +36,7 @@ from tfrecorder.schema.keys import SOURCE_ID
 MOST_TABLES = 32
 
 #: Rows of merged tables that are in memory, and are read, together.
-_GROUP_ROWS = 2**18
+_GROUP_ROWS = 2**16
 
 #: The key under which merged rows name the commit whose shards they hold, and its plan's digest.
 _UPTO = b"tfrecorder.rows/upto"
@@ -93,7 +93,7 @@ def rows_with(
     keys_of: Callable[[pa.Table], pa.Array],
     wanted: pa.Array,
     left_out: Sequence[str] = (),
-) -> pa.Table:
+) -> Iterator[pa.Table]:
     """Those of `known_rows` whose keys are wanted, which are one more column.
 
     Args:
@@ -103,13 +103,11 @@ def rows_with(
     Raises:
         DatasetError: a table cannot be read.
     """
-    found = []
     for rows in known_rows(directory, newest, columns):
         keys = keys_of(rows)
         is_wanted = pc.is_in(keys, value_set=wanted, skip_nulls=True)
         rows = rows.append_column(KEY, keys).drop_columns([*left_out])
-        found.append(rows.filter(is_wanted))
-    return joined(found)
+        yield rows.filter(is_wanted)
 
 
 def merge_rows(directory: str, newest: Commit) -> None:

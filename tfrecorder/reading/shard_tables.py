@@ -19,7 +19,7 @@ from tfrecorder.format.plan_columns import BASE, value_columns
 #: Given the schema of all columns, the names of those to read; None to read none of the table.
 Chosen = Callable[["pa.Schema"], Sequence[str] | None]
 
-#: Tables that are in memory together while others are used.
+#: Tables that are read from a remote store at once, and are in memory together.
 _TOGETHER = 256
 
 
@@ -35,8 +35,9 @@ def each_table(
     def read(shard: Shard) -> pa.Table | None:
         return read_columns(directory, shard.table, chosen)
 
-    for start in range(0, len(shards), _TOGETHER):
-        some = shards[start : start + _TOGETHER]
+    together = 1 if storage.is_local(directory) else _TOGETHER
+    for start in range(0, len(shards), together):
+        some = shards[start : start + together]
         for shard, table in zip(some, storage.each(read, some, directory), strict=True):
             if table is not None:
                 yield shard, table
