@@ -21,7 +21,7 @@ from tfrecorder.sources.coco_files import (
     read_file,
     start_of,
 )
-from tfrecorder.sources.objects import MASKS, Objects, as_numbers, joined, object_columns
+from tfrecorder.sources.objects import MASKS, as_numbers, object_columns, objects_of
 from tfrecorder.sources.path_source import (
     PathSource,
     common_folder,
@@ -58,16 +58,17 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
     faults: list[Fault] = []
     names = _class_names(files, faults)
-    images, found, captions = _Images({}, [], []), list[Objects](), list[tuple[int, Any]]()
+    images, found, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
     for file, start in zip(files, starts, strict=True):
         of_ids, every = _add_images(images, file, start, faults), file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every.images], np.int64)
         objects = _objects(file, rows, names, masks)
         is_text = np.array([text is not None for text in every.captions], bool)
-        faults += _of_no_use(file, rows, (objects.labels == "") & ~is_text)
-        found.append(objects.only((rows >= 0) & (objects.labels != "") & ~is_text))
+        is_unclassed = (objects[LABEL_COLUMN] == "").to_numpy(dtype=bool)
+        faults += _of_no_use(file, rows, is_unclassed & ~is_text)
+        found.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
         captions += ((rows[n], every.captions[n]) for n in np.flatnonzero(is_text & (rows >= 0)))
-    columns, kinds = _columns(images, joined(found), captions, faults)
+    columns, kinds = _columns(images, pd.concat(found), captions, faults)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
     return RawTable(pd.DataFrame(columns), base, schema, {}, faults=faults, classes=classes)
@@ -107,7 +108,7 @@ def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) ->
     return of_ids
 
 
-def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> Objects:
+def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> pd.DataFrame:
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
     of_file = {one["id"]: str(one.get("name", one["id"])) for one in file.categories}
@@ -116,7 +117,7 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
     labels = np.array([*names, ""], dtype=object)
     boxes = as_numbers(every.boxes, 4)
     areas = as_numbers(every.areas)
-    return Objects(
+    return objects_of(
         rows=rows,
         labels=labels[np.array([codes.get(number, -1) for number in every.categories], np.int64)],
         edges=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1),
@@ -139,7 +140,7 @@ def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[
 
 
 def _columns(
-    images: _Images, objects: Objects, captions: list[tuple[int, Any]], faults: list[Fault]
+    images: _Images, objects: pd.DataFrame, captions: list[tuple[int, Any]], faults: list[Fault]
 ) -> tuple[dict[str, Any], dict[str, Kind]]:
     """The columns of all images, and the kinds of these."""
     splits, uris = [split for split, _ in images.rows], [uri for _, uri in images.rows]
@@ -155,7 +156,7 @@ def _columns(
         counts = np.bincount([row for row, _ in captions], minlength=len(uris))
         texts = np.array([*(text for _, text in captions), None], dtype=object)
         columns["caption"], kinds["caption"] = in_lists(texts, counts), Text(shape=(None,))
-    if len(objects.rows) or not captions:
+    if len(objects) or not captions:
         of_boxes, wrong = object_columns(objects, uris, as_numbers(images.sizes, 2), _SLACK)
         faults += wrong
         columns |= of_boxes
