@@ -71,7 +71,8 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     columns, kinds = _columns(images, pd.concat(found), captions, faults)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
-    return RawTable(pd.DataFrame(columns), base, schema, {}, faults=faults, classes=classes)
+    frame = pd.DataFrame(columns)
+    return RawTable(frame, base, faults=faults, schema=schema, classes=classes)
 
 
 def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:

@@ -130,8 +130,9 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
         ) from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
-    text, schema = TextFile(copy, json_lines, headed, form), options.schema or stated
-    return RawTable(frame, base, schema, columns, typed=stated is not None, text=text)
+    text, typed = TextFile(copy, json_lines, headed, form), stated is not None
+    schema = options.schema or stated
+    return RawTable(frame, base, text=text, typed=typed, schema=schema, columns=columns)
 
 
 def _read_headed(path: str, copy: str, header: list[str], form: TextForm) -> pd.DataFrame:

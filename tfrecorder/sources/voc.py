@@ -80,7 +80,7 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         of_boxes, wrong = object_columns(_objects(found), uris, known, _SLACK)
         columns |= of_boxes
         faults += wrong
-    return RawTable(pd.DataFrame(columns), root, schema, {}, faults=faults)
+    return RawTable(pd.DataFrame(columns), root, schema=schema, faults=faults)
 
 
 def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:

@@ -63,8 +63,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(
         pd.DataFrame({**columns, **of_boxes}),
         root,
-        options.schema or _SCHEMA,
-        {},
+        schema=options.schema or _SCHEMA,
         faults=[*faults, *wrong],
         classes={LABEL_COLUMN: names},
     )
