@@ -6,7 +6,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import click
@@ -22,14 +21,10 @@ from tfrecorder.options.subsets import NOT_STREAMED
 @contextlib.contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """A block in which SIGTERM, which stops services, acts like Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:

@@ -56,6 +56,11 @@ def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> An
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def content_option(default: Any, check: Check = flag, help: str = "", **more: Any) -> Any:
+    """An `option` that decides what the files of a dataset hold."""
+    return option(default, check, help, content=True, **more)
+
+
 def faults_of(options: Any) -> Iterator[Fault]:
     """The faults of a frozen dataclass's options; those that have none get their normal form."""
     for item in dataclasses.fields(options):

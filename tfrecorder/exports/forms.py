@@ -163,18 +163,12 @@ def _coco(stored: StoredDataset, table: pd.DataFrame, placed: Sequence[Placed]) 
         masks = (cell for of_record in table[kind.masks] for cell in of_record)
         for one, cell in zip(made, masks, strict=True):
             one["segmentation"] = json.loads(cell)
-    for name, key in _OF_BOXES.items():
-        for one, value in zip(made, _of_each_box(stored, table, name), strict=False):
-            one[key] = value
+    for name in _kept_of_boxes(stored):
+        values = (value for of_record in table[name] for value in np.asarray(of_record).tolist())
+        for one, value in zip(made, values, strict=True):
+            one[_OF_BOXES[name]] = value
     categories = [{"id": number, "name": name} for name, number in ids.items()]
     return {"images": images, "annotations": made, "categories": categories}
-
-
-def _of_each_box(stored: StoredDataset, table: pd.DataFrame, name: str) -> list[Any]:
-    """The values of a column of one number a box, of all records; none if it is no such column."""
-    if name not in _kept_of_boxes(stored):
-        return []
-    return [value for of_record in table[name] for value in np.asarray(of_record).tolist()]
 
 
 def _kept_of_boxes(stored: StoredDataset) -> set[str]:

@@ -10,7 +10,9 @@ counted here.
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 
 from tfrecorder.images.rejects import Reject
 
@@ -24,8 +26,8 @@ _GIF_COMMENT_BLOCKS = 4_000
 
 _COMMENT = re.compile(rb"#[^\r\n]*(?:[\r\n]|\Z)")
 # What comes next in a GIF: an extension with its label, a picture, or the end.
-_GIF_NEXT = re.compile(rb"!(.)|[,;]", re.DOTALL)
-_GIF_COMMENT = b"\xfe"
+_GIF_NEXT = re.compile(rb"!.|[,;]", re.DOTALL)
+_GIF_COMMENT, _GIF_PICTURE, _GIF_END = b"!\xfe", b",", b";"
 
 
 def too_expensive(detail: str) -> Reject:
@@ -45,44 +47,45 @@ def check_netpbm(data: bytes) -> None:
 
 def check_gif(data: bytes) -> None:
     """Rejects a GIF with too many blocks of comments and other extensions before its picture."""
-    at = 13 + _gif_colours(data, 10)
     blocks = comments = 0
-    while blocks <= _GIF_BLOCKS:
-        match = _GIF_NEXT.search(data, at)
-        # Pillow skips bytes between blocks one by one.
-        blocks += (match.start() if match else max(len(data), at)) - at
-        if not match or not match[1]:  # neither a picture nor the end is an extension
-            break
-        at = match.end()
-        while at < len(data) and data[at] and blocks <= _GIF_BLOCKS:
-            at += 1 + data[at]
-            blocks += 1
-            comments += match[1] == _GIF_COMMENT
-            if comments > _GIF_COMMENT_BLOCKS:
-                raise too_expensive(
-                    f"the GIF has more than {_GIF_COMMENT_BLOCKS:,} blocks of comments"
-                )
-        at += 1
-    if blocks > _GIF_BLOCKS:
-        raise too_expensive(f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture")
+    inside = b""
+    for begins, size in _gif_blocks(data):
+        inside = begins or inside
+        blocks += size
+        comments += inside == _GIF_COMMENT and not begins
+        if comments > _GIF_COMMENT_BLOCKS:
+            raise too_expensive(f"the GIF has more than {_GIF_COMMENT_BLOCKS:,} blocks of comments")
+        if blocks > _GIF_BLOCKS:
+            words = f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture"
+            raise too_expensive(words)
+        if begins in (_GIF_PICTURE, _GIF_END):
+            return
 
 
 def gif_is_animated(data: bytes) -> bool:
     """Whether a second picture follows the first of a GIF, whose beginning is sound."""
-    at, pictures = 13 + _gif_colours(data, 10), 0
+    pictures = (begins for begins, _ in _gif_blocks(data) if begins == _GIF_PICTURE)
+    return len(list(itertools.islice(pictures, 2))) > 1
+
+
+def _gif_blocks(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """The blocks of a GIF: what begins with one, b"" for data; and how many Pillow counts for it.
+
+    Bytes between blocks it skips one by one.
+    """
+    at = 13 + _gif_colours(data, 10)
     while match := _GIF_NEXT.search(data, at):
+        yield match[0], match.start() - at
         at = match.end()
-        if data[match.start()] == 0x2C:
-            pictures += 1
+        if match[0] == _GIF_END:
+            return
+        if match[0] == _GIF_PICTURE:
             at += 10 + _gif_colours(data, at + 8)
-        elif not match[1]:
-            break
         while at < len(data) and data[at]:
             at += 1 + data[at]
+            yield b"", 1
         at += 1
-        if pictures > 1:
-            return True
-    return False
+    yield _GIF_END, max(len(data) - at, 0)
 
 
 def _gif_colours(data: bytes, at: int) -> int:

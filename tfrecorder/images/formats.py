@@ -74,3 +74,23 @@ def sniff(data: bytes) -> str:
     # Never show the bytes themselves: a table could name any file on the machine.
     detail = f"the file is {kind}" if kind else "it begins like no image format that is known"
     raise Reject("check", "not_an_image", detail)
+
+
+#: The endings of files that are called otherwise than their format.
+_ENDINGS = {"jpeg": ".jpg", "tiff": ".tif"}
+
+#: How many bytes of a file are read to see its format.
+_HEAD = 4096
+
+
+def ending_of(data: bytes) -> str:
+    """The usual ending of the name of an image file; "" for what is no image that is read here.
+
+    >>> ending_of(b"GIF89a"), ending_of(b"")
+    ('.gif', '')
+    """
+    try:
+        kind = sniff(data[:_HEAD])
+    except Reject:
+        return ""
+    return _ENDINGS.get(kind, f".{kind}")

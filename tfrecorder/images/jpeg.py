@@ -13,6 +13,7 @@ it finds the same frame.
 from __future__ import annotations
 
 import re
+import struct
 
 import numpy as np
 import simplejpeg
@@ -140,11 +141,7 @@ def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
     """Height, width and components of the frame header whose marker is at `at`."""
     if at + 9 > len(data):
         raise Reject("check", "truncated", "the JPEG ends inside its frame header")
-    length = data[at + 1] << 8 | data[at + 2]
-    precision = data[at + 3]
-    height = data[at + 4] << 8 | data[at + 5]
-    width = data[at + 6] << 8 | data[at + 7]
-    components = data[at + 8]
+    length, precision, height, width, components = struct.unpack_from(">HBHHB", data, at + 1)
     if data[at] not in FRAMES:
         detail = f"{_OTHER_FRAMES[data[at]]} coding (frame {data[at]:02x})"
     elif precision != 8:

@@ -73,16 +73,17 @@ def check_scans(data: bytes, frame_at: int) -> None:
     Raises:
         Reject: it is too expensive.
     """
-    if data[frame_at] not in _PROGRESSIVE and _begins_with_all(data, frame_at):
-        return  # after a scan of all components, libjpeg decodes no other
-    height, width = struct.unpack_from(">HH", data, frame_at + 4)
+    height, width, of_frame = struct.unpack_from(">HHB", data, frame_at + 4)
+    is_progressive = data[frame_at] in _PROGRESSIVE
     scans, visits = 0, 0.0
     for marker, start in markers(data, frame_at - 1):
         if marker != _SCAN:
             continue
         components = min(data[start + 2], 4) if start + 2 < len(data) else 0
+        if components == of_frame and not is_progressive and not scans:
+            return  # as in nearly every JPEG: after a scan of all, libjpeg decodes no other
         last = data[start + 3 + 2 * components : start + 6 + 2 * components]
-        refines = data[frame_at] in _PROGRESSIVE and len(last) == 3 and last[0] and last[2] >> 4
+        refines = is_progressive and len(last) == 3 and last[0] and last[2] >> 4
         refined = max(last[1] - last[0] + 1, 0) if refines else 0
         scans += 1
         visits += components * width * height * (1 + refined / _COEFFICIENTS_A_VISIT)
@@ -92,16 +93,3 @@ def check_scans(data: bytes, frame_at: int) -> None:
             f"{scans:,} scans of {width} x {height} pixels visit {visits / 1e6:,.0f} million "
             f"pixels, more than the {bound / 1e6:,.0f} million that a JPEG of this size may"
         )
-
-
-def _begins_with_all(data: bytes, at: int) -> bool:
-    """Whether all components are in the first scan, as in nearly every JPEG; False if unsure."""
-    components = data[at + 8]
-    for _ in range(20):
-        at += 1 + (data[at + 1] << 8 | data[at + 2])
-        if data[at : at + 2] == b"\xff\xda":
-            return data[at + 4 : at + 5] == bytes([components])
-        if data[at : at + 1] != b"\xff" or at + 4 > len(data):
-            return False
-        at += 1
-    return False

@@ -47,7 +47,7 @@ def _own_file(picture: Any) -> bytes | None:
     """The whole file of a picture that is not decoded, if it is of a format that is read here."""
     from PIL import ImageFile
 
-    from tfrecorder.images.formats import sniff
+    from tfrecorder.images.formats import ending_of
 
     if not isinstance(picture, ImageFile.ImageFile) or not picture.tile or picture.tell():
         return None
@@ -58,8 +58,4 @@ def _own_file(picture: Any) -> bytes | None:
     file.seek(0)
     data = file.read()
     file.seek(place)
-    try:
-        sniff(data)
-    except Reject:
-        return None
-    return bytes(data)
+    return bytes(data) if ending_of(data) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,29 +41,34 @@ def class_gap(counts: Mapping[str, int], others: Mapping[str, int]) -> Gap | Non
     names = [*dict.fromkeys([*counts, *others])]
     parts = [np.array([part.get(name, 0) for name in names]) for part in (counts, others)]
     sizes = [int(part.sum()) for part in parts]
-    if not all(sizes):
-        return None
-    shares, of_others = (part / size for part, size in zip(parts, sizes, strict=True))
-    at = int(np.abs(shares - of_others).argmax())
-    return _beyond_chance(Gap(names[at], shares[at], of_others[at]), sizes, _OF_CLASS)
+    return _largest(parts, sizes, _OF_CLASS, names.__getitem__)
 
 
 def value_gap(values: np.ndarray, others: np.ndarray) -> Gap | None:
     """The value up to which the shares of two parts differ the most; None if they hardly do."""
+    edges = np.unique(np.concatenate([values, others]))
+    parts = [np.searchsorted(np.sort(part), edges, "right") for part in (values, others)]
     sizes = [len(values), len(others)]
+    return _largest(parts, sizes, _OF_VALUE, lambda at: f"{edges[at]:,.0f}")
+
+
+def _largest(
+    parts: Sequence[np.ndarray], sizes: Sequence[int], least: float, name: Callable[[int], str]
+) -> Gap | None:
+    """The largest difference between the shares of two parts; None if chance may have made it.
+
+    Args:
+        parts: how many there are in each, by class or up to each value.
+        sizes: of the parts.
+        least: the least difference that counts.
+        name: of a place in the parts.
+    """
     if not all(sizes):
         return None
-    edges = np.unique(np.concatenate([values, others]))
-    shares, of_others = (
-        np.searchsorted(np.sort(part), edges, "right") / len(part) for part in (values, others)
-    )
-    at = int(np.abs(shares - of_others).argmax())
-    return _beyond_chance(Gap(f"{edges[at]:,.0f}", shares[at], of_others[at]), sizes, _OF_VALUE)
-
-
-def _beyond_chance(gap: Gap, sizes: list[int], least: float) -> Gap | None:
-    size, other = sizes
-    both = (gap.share * size + gap.other * other) / (size + other)
-    chance = math.sqrt(both * (1 - both) * (1 / size + 1 / other))
-    is_large = abs(gap.share - gap.other) > max(least, _SIGMAS * chance)
-    return Gap(gap.of, float(gap.share), float(gap.other)) if is_large else None
+    shares, others = (part / size for part, size in zip(parts, sizes, strict=True))
+    at = int(np.abs(shares - others).argmax())
+    share, other = float(shares[at]), float(others[at])
+    both = (share * sizes[0] + other * sizes[1]) / sum(sizes)
+    chance = math.sqrt(both * (1 - both) * (1 / sizes[0] + 1 / sizes[1]))
+    is_large = abs(share - other) > max(least, _SIGMAS * chance)
+    return Gap(name(at), share, other) if is_large else None

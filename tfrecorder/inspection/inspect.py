@@ -14,8 +14,7 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.format.example import Values, text_of
-from tfrecorder.images.formats import sniff
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.formats import ending_of
 from tfrecorder.inspection.record_values import (
     MASK,
     encoded_of,
@@ -109,7 +108,8 @@ def _word(split: str) -> str:
 def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
     """The images of a record by file name; the image itself first.
 
-    The names are made from numbers, never from what a dataset holds.
+    The names are made from numbers, never from what a dataset holds, and their endings from the
+    images' bytes.
     """
     stem = f"{_word(record.split)}-{record.number:06d}"
     images = {
@@ -119,7 +119,7 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
     shown, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
     further = [data for key in keys if key not in shown for data in _further(record, key, stored)]
     images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
-    return {f"{name}.{_ending(data)}": data for name, data in images.items() if data}
+    return {f"{name}{ending_of(data) or '.bin'}": data for name, data in images.items() if data}
 
 
 def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
@@ -128,14 +128,6 @@ def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
     if len(values) > 1:
         return [value for value in values if isinstance(value, bytes)]
     return [encoded_of(record.features, key, stored)]
-
-
-def _ending(data: bytes) -> str:
-    """The file's extension, from its bytes, not from what the record says."""
-    try:
-        return {"jpeg": "jpg", "tiff": "tif"}.get(kind := sniff(data), kind)
-    except Reject:
-        return "bin"
 
 
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
@@ -157,7 +149,7 @@ def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[s
     images = [key for key, kind in stored.features.items() if kind in ("image", "mask")]
     others = [key for key, kind in stored.features.items() if kind == "bytes"]
     data = {key: encoded_of(features, key, stored) for key in others}
-    return images + [key for key in others if data[key] and _ending(data[key]) != "bin"]
+    return images + [key for key in others if ending_of(data[key])]
 
 
 def _make_empty(folder: str) -> None:

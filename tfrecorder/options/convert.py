@@ -17,7 +17,7 @@ from tfrecorder.core.checks import (
     parse_size,
     text,
 )
-from tfrecorder.core.option import Fault, option
+from tfrecorder.core.option import Fault, content_option, option
 from tfrecorder.images.limits import CHECKS, DEFAULT_MAX_PIXELS, FORMATS, RESIZES
 from tfrecorder.options import convert_values as values
 from tfrecorder.options.image_size import check_image_size, sides
@@ -46,22 +46,20 @@ class ConvertOptions(Options):
     4
     """
 
-    columns: Mapping[str, str] | None = option(
+    columns: Mapping[str, str] | None = content_option(
         None,
         values.check_columns,
         "Which of the source's columns to use as split, image_uri or label.",
-        content=True,
         metavar="NAME=image_uri|split|label",
         shell="rename the columns, as in `frame.rename(columns={'path': 'image_uri'})`, or name "
         "them in a `schema`",
     )
-    schema: Schema | None = option(
+    schema: Schema | None = content_option(
         None,
         values.check_schema,
         "What each column contains: a YAML or JSON file, or in Python a tfrecorder.schema.Schema. "
         "`tfrecorder schema` prints one to edit. Default: the columns split, image_uri and label, "
         "and the boxes, masks and lists of labels that the source shows.",
-        content=True,
         metavar="FILE",
         normal=as_schema,
     )
@@ -89,142 +87,124 @@ class ConvertOptions(Options):
         metavar="FOLDER",
         normal=storage.given_path,
     )
-    num_shards: int | Mapping[str, int] | None = option(
+    num_shards: int | Mapping[str, int] | None = content_option(
         None,
         values.check_num_shards,
         "Shards of each split: one number, or one per split, at least 1. A split never has more "
         "shards than rows. Default: by `shard_size`.",
-        content=True,
         metavar="N|SPLIT=N,...",
         normal=values.counts,
     )
-    shard_size: int | str = option(
+    shard_size: int | str = content_option(
         DEFAULT_SHARD_SIZE,
         Size((1, "1 byte"), "128MiB"),
         "Target size of a shard, estimated from at most 1,000 image sizes. Units: B, KB, MB, GB, "
         "KiB, MiB, GiB.",
-        content=True,
         metavar="SIZE",
         idle_with={"num_shards": lambda number: isinstance(number, int)},
     )
-    shuffle: bool = option(
-        True, help="Shuffle the rows of each split, or keep the source's order.", content=True
+    shuffle: bool = content_option(
+        True, help="Shuffle the rows of each split, or keep the source's order."
     )
-    seed: int = option(
+    seed: int = content_option(
         0,
         Whole(0, 2**32 - 1),
         "Seed of the shuffle, and of the assignment of rows without a split.",
-        content=True,
     )
-    splits: Mapping[str, float] | None = option(
+    splits: Mapping[str, float] | None = content_option(
         None,
         values.check_splits,
         "Shares of the splits for rows without a split; they must sum to 1. Default: TRAIN=0.8, "
         "VALIDATION=0.1, TEST=0.1.",
-        content=True,
         metavar="SPLIT=SHARE,...",
         normal=values.shares,
     )
-    stratify: bool = option(
+    stratify: bool = content_option(
         False,
         help="Keep the shares of the splits within each label, not only over all rows.",
-        content=True,
     )
-    split_by: str | None = option(
+    split_by: str | None = content_option(
         None,
         text,
         "A column: rows with the same value get the same split, such as all images of a patient.",
-        content=True,
         metavar="COLUMN",
     )
-    group_by: str | None = option(
+    group_by: str | None = content_option(
         None,
         text,
         "A column: rows with the same value become one record, such as all captions of an image. "
         "Columns of lists, such as `Text(shape=(None,))`, gather their values; all others must "
         "agree.",
-        content=True,
         metavar="COLUMN",
     )
-    group_copies: bool = option(
+    group_copies: bool = content_option(
         False,
         help="Put near copies of an image into one split, as far as rows state none. Each image is "
         "opened before anything is written, and once more to write it.",
-        content=True,
     )
-    check: str = option(
+    check: str = content_option(
         "decode",
         OneOf(*CHECKS),
         "How to check each image. decode: accept only what decodes, so training never fails on it; "
         "strict: also reject what decodes with a warning; header: read only the headers of JPEG "
         "and PNG (format, size, channels, number of a JPEG's scans).",
-        content=True,
     )
-    max_pixels: int = option(
+    max_pixels: int = content_option(
         DEFAULT_MAX_PIXELS,
         Whole(1),
         "Reject images with more pixels than this.",
-        content=True,
     )
-    image_size: int | tuple[int, int] | None = option(
+    image_size: int | tuple[int, int] | None = content_option(
         None,
         check_image_size,
         "Store all images in this size: height and width in pixels, or one number for both. "
         "Default: as they are.",
-        content=True,
         metavar="N|HxW",
         normal=sides,
     )
-    short_side: int | None = option(
+    short_side: int | None = content_option(
         None,
         Whole(1),
         "Shrink larger images to this short side, in pixels; smaller ones stay as they are.",
-        content=True,
     )
-    resize: str = option(
+    resize: str = content_option(
         "stretch",
         OneOf(*RESIZES),
         "How to fit an image with other proportions to height and width. stretch: distort it; "
         "crop: cut the longer side, centred; pad: add black; fit: shrink it to stay within.",
-        content=True,
         needs=("image_size",),
     )
-    image_format: str = option(
+    image_format: str = content_option(
         "keep",
         OneOf(*FORMATS),
         "How images are stored. keep: as their files are; jpeg; png; raw: as pixels, all of one "
         "size, read without decoding.",
-        content=True,
     )
-    image_quality: int = option(
+    image_quality: int = content_option(
         95,
         Whole(1, 100),
         "Quality of images that are encoded as JPEG.",
-        content=True,
         needs=("image_size", "short_side", "image_format", "apply_exif"),
         idle_with={"image_format": ("png", "raw").__contains__},
     )
-    apply_exif: bool = option(
-        False, help="Turn images upright, following their EXIF orientation.", content=True
+    apply_exif: bool = content_option(
+        False, help="Turn images upright, following their EXIF orientation."
     )
-    fingerprints: bool = option(
+    fingerprints: bool = content_option(
         False,
         help="Also decode images that the check does not decode, so that near copies of them are "
         "found. These are PNG, and all with `check='header'`.",
-        content=True,
     )
-    strip_metadata: bool = option(
+    strip_metadata: bool = content_option(
         False,
         help="Cut EXIF (but for the orientation), XMP and comments out of JPEG and PNG; the pixels "
         "stay as they are encoded.",
-        content=True,
     )
-    name: str | None = option(
+    name: str | None = content_option(
         None,
         values.check_name,
         "Write into the folder NAME/VERSION of `output_dir`, where tfds.load(NAME, data_dir=…) "
         "finds it. The version is 1.0.0, unless it is given, as in flowers:1.0.1.",
-        content=True,
         metavar="NAME[:VERSION]",
         normal=values.with_version,
     )

@@ -12,18 +12,8 @@ from typing import Any, ClassVar
 from tfrecorder.core.checks import OneOf, class_names, name_of_dtype, parse_size
 from tfrecorder.core.option import faults_of, option
 from tfrecorder.errors import OptionError
+from tfrecorder.schema import kind_checks as checks
 from tfrecorder.schema.keys import BACKGROUND, BOX_COLUMNS
-from tfrecorder.schema.kind_checks import (
-    check_columns,
-    check_depth,
-    check_dtype,
-    check_edges,
-    check_label,
-    check_max_bytes,
-    check_name,
-    check_shape,
-    check_validator,
-)
 
 #: From here on, a finite number rounds to no float32.
 BEYOND_FLOAT32 = 2.0**128 - 2.0**103
@@ -81,7 +71,7 @@ class Image(Kind):
             give uint16, and an image of 8 bits is a reject.
     """
 
-    depth: int = option(8, check_depth, normal=int)
+    depth: int = option(8, checks.check_depth, normal=int)
     word = "image"
 
 
@@ -95,7 +85,7 @@ class Mask(Kind):
             image and its mask if the dataset has no classes.
     """
 
-    of: str | None = option(None, check_name)
+    of: str | None = option(None, checks.check_name)
     tfds_features: bool = option(False)
     word = "mask"
 
@@ -111,7 +101,7 @@ class Label(Kind):
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
-    default: str | int | None = option(None, check_label)
+    default: str | int | None = option(None, checks.check_label)
     required: bool = option(True)
     word = "label"
 
@@ -128,7 +118,7 @@ class Labels(Kind):
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
-    columns: tuple[str, ...] | None = option(None, check_columns, normal=tuple)
+    columns: tuple[str, ...] | None = option(None, checks.check_columns, normal=tuple)
     separator: str | None = None
     word = "labels"
 
@@ -157,12 +147,12 @@ class Boxes(Kind):
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
-    columns: tuple[str, ...] = option(BOX_COLUMNS, check_edges, normal=tuple)
-    label: str | None = option("label", check_name)
+    columns: tuple[str, ...] = option(BOX_COLUMNS, checks.check_edges, normal=tuple)
+    label: str | None = option("label", checks.check_name)
     unit: str = option("fraction", OneOf(*UNITS))
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     background_class: bool = option(False)
-    masks: str | None = option(None, check_name)
+    masks: str | None = option(None, checks.check_name)
     tfds_features: bool = option(False)
     word = "boxes"
 
@@ -183,9 +173,9 @@ class _Values(Kind):
             box is a row; None for a value of the row itself.
     """
 
-    shape: Shape = option((), check_shape, normal=_sides)
+    shape: Shape = option((), checks.check_shape, normal=_sides)
     default: Any = option(None, lambda value: None, normal=_as_tuples)
-    of: str | None = option(None, check_name)
+    of: str | None = option(None, checks.check_name)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,7 +196,7 @@ class Number(_Values):
         target: True if it is what a model learns to predict, such as a steering angle.
     """
 
-    dtype: str = option("float32", check_dtype, normal=name_of_dtype)
+    dtype: str = option("float32", checks.check_dtype, normal=name_of_dtype)
     target: bool = option(False)
     word = "number"
 
@@ -239,9 +229,9 @@ class File(Kind):
     100000000
     """
 
-    max_bytes: int | str = option(2**28, check_max_bytes, normal=parse_size)
+    max_bytes: int | str = option(2**28, checks.check_max_bytes, normal=parse_size)
     validator: Callable[[bytes], Any] | str | None = option(
-        None, check_validator, normal=lambda value: value
+        None, checks.check_validator, normal=lambda value: value
     )
     word = "file"
 

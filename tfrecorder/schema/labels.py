@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-_LINE_BREAKS = re.compile(r"[\n\r]")
+#: What TFDS would not read back of a name: its outer white space, and line breaks.
+_LOST = re.compile(r"\A\s+|(?<!\s)\s+\Z|[\n\r]")
 
 
 def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
@@ -47,7 +48,7 @@ def number_labels(
 
 def needs_escape(name: str) -> bool:
     """True if TFDS, which strips lines and drops blank ones, would not read the name back."""
-    return name != name.strip() or not name or bool(_LINE_BREAKS.search(name))
+    return not name or bool(_LOST.search(name))
 
 
 def to_labels_file(names: Sequence[str]) -> str:
@@ -65,13 +66,8 @@ def to_labels_file(names: Sequence[str]) -> str:
 
 
 def _escape(name: str) -> str:
-    name = name.replace("\\", "\\\\")
-    body = name.strip()
-    if not body:
-        return "".join(map(_code, name)) or "\\"
-    head, _, tail = name.partition(body)
-    body = _LINE_BREAKS.sub(lambda match: _code(match[0]), body)
-    return "".join(map(_code, head)) + body + "".join(map(_code, tail))
+    doubled = name.replace("\\", "\\\\")
+    return _LOST.sub(lambda lost: "".join(map(_code, lost[0])), doubled) or "\\"
 
 
 def _code(character: str) -> str:

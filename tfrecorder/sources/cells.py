@@ -14,17 +14,12 @@ from typing import Any, NamedTuple
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.images.formats import sniff
+from tfrecorder.images.formats import ending_of
 from tfrecorder.images.pillow import file_of, is_picture
 from tfrecorder.images.rejects import Reject
 
 #: How many digits of the hash a file's name has: 128 bits, which no two images share by chance.
 DIGITS = 32
-
-#: How many bytes of a file are read to see its format.
-_HEAD = 4096
-
-_ENDINGS = {"jpeg": ".jpg", "tiff": ".tif"}
 
 _DATA = "data:"
 _SPACE = re.compile(r"\s+")
@@ -115,12 +110,7 @@ def name_of(data: bytes) -> str:
     >>> name_of(b"GIF89a")
     '610f5ae4d76e332636a17bd357fd6ce9.gif'
     """
-    try:
-        kind = sniff(data[:_HEAD])
-    except Reject:
-        kind = ""
-    ending = _ENDINGS.get(kind, f".{kind}" if kind else "")
-    return hashlib.sha256(data).hexdigest()[:DIGITS] + ending
+    return hashlib.sha256(data).hexdigest()[:DIGITS] + ending_of(data)
 
 
 def is_data_uri(text: str) -> bool:

@@ -21,7 +21,7 @@ from tfrecorder.sources.coco_files import (
     read_file,
     start_of,
 )
-from tfrecorder.sources.objects import MASKS, Objects, as_numbers, joined, object_columns
+from tfrecorder.sources.objects import MASKS, as_numbers, object_columns, objects_of
 from tfrecorder.sources.path_source import (
     PathSource,
     common_folder,
@@ -58,19 +58,21 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
     faults: list[Fault] = []
     names = _class_names(files, faults)
-    images, found, captions = _Images({}, [], []), list[Objects](), list[tuple[int, Any]]()
+    images, found, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
     for file, start in zip(files, starts, strict=True):
         of_ids, every = _add_images(images, file, start, faults), file.annotations
-        rows = np.array([of_ids.get(number, -1) for number in every.images], np.int64)
+        rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
         objects = _objects(file, rows, names, masks)
-        is_text = np.array([text is not None for text in every.captions], bool)
-        faults += _of_no_use(file, rows, (objects.labels == "") & ~is_text)
-        found.append(objects.only((rows >= 0) & (objects.labels != "") & ~is_text))
-        captions += ((rows[n], every.captions[n]) for n in np.flatnonzero(is_text & (rows >= 0)))
-    columns, kinds = _columns(images, joined(found), captions, faults)
+        is_text = np.array([text is not None for text in every["caption"]], bool)
+        is_unclassed = (objects[LABEL_COLUMN] == "").to_numpy(dtype=bool)
+        faults += _of_no_use(file, rows, is_unclassed & ~is_text)
+        found.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
+        captions += ((rows[n], every["caption"][n]) for n in np.flatnonzero(is_text & (rows >= 0)))
+    columns, kinds = _columns(images, pd.concat(found), captions, faults)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
-    return RawTable(pd.DataFrame(columns), base, schema, {}, faults=faults, classes=classes)
+    frame = pd.DataFrame(columns)
+    return RawTable(frame, base, faults=faults, schema=schema, classes=classes)
 
 
 def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:
@@ -107,21 +109,21 @@ def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) ->
     return of_ids
 
 
-def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> Objects:
+def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> pd.DataFrame:
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
     of_file = {one["id"]: str(one.get("name", one["id"])) for one in file.categories}
     number_of = {name: number for number, name in enumerate(names)}
     codes = {number: number_of[name] for number, name in of_file.items()}
-    labels = np.array([*names, ""], dtype=object)
-    boxes = as_numbers(every.boxes, 4)
-    areas = as_numbers(every.areas)
-    return Objects(
+    classes = np.array([codes.get(number, -1) for number in every["category_id"]], np.int64)
+    boxes = as_numbers(every["bbox"], 4)
+    areas = as_numbers(every["area"])
+    return objects_of(
         rows=rows,
-        labels=labels[np.array([codes.get(number, -1) for number in every.categories], np.int64)],
+        labels=np.array([*names, ""], dtype=object)[classes],
         edges=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1),
         beside={
-            "is_crowd": np.array([int(bool(crowd)) for crowd in every.crowds], np.int64),
+            "is_crowd": np.array([int(bool(crowd)) for crowd in every["iscrowd"]], np.int64),
             "area": np.where(np.isnan(areas), boxes[:, 2] * boxes[:, 3], areas),
             **({MASKS: np.array(masks_of(file), dtype=object)} if masks else {}),
         },
@@ -132,14 +134,14 @@ def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[
     """Annotations without an image or a category that the file has."""
     for place in np.flatnonzero((rows < 0) | unclassed).tolist():
         row = None if rows[place] < 0 else int(rows[place])
-        of = file.annotations.images if row is None else file.annotations.categories
+        of = file.annotations["image_id" if row is None else "category_id"]
         words = f"no {'image' if row is None else 'category'} has the id {of[place]!r}"
         message = f"{file.path}: an annotation is of no use: {words}"
         yield Fault("bad_annotation", row, LABEL_COLUMN, str(of[place]), message)
 
 
 def _columns(
-    images: _Images, objects: Objects, captions: list[tuple[int, Any]], faults: list[Fault]
+    images: _Images, objects: pd.DataFrame, captions: list[tuple[int, Any]], faults: list[Fault]
 ) -> tuple[dict[str, Any], dict[str, Kind]]:
     """The columns of all images, and the kinds of these."""
     splits, uris = [split for split, _ in images.rows], [uri for _, uri in images.rows]
@@ -155,7 +157,7 @@ def _columns(
         counts = np.bincount([row for row, _ in captions], minlength=len(uris))
         texts = np.array([*(text for _, text in captions), None], dtype=object)
         columns["caption"], kinds["caption"] = in_lists(texts, counts), Text(shape=(None,))
-    if len(objects.rows) or not captions:
+    if len(objects) or not captions:
         of_boxes, wrong = object_columns(objects, uris, as_numbers(images.sizes, 2), _SLACK)
         faults += wrong
         columns |= of_boxes

@@ -22,25 +22,21 @@ BESIDE = "_annotations.coco.json"
 _FOLDERS = ("", "/train", "/valid", "/val", "/validation", "/test")
 
 
-class Annotations(NamedTuple):
-    """The annotations of a file as it has them, a column for each value; None for one that is not
-    there, and masks as JSON."""
-
-    images: list[Any]
-    categories: list[Any]
-    boxes: list[Any]
-    crowds: list[Any]
-    areas: list[Any]
-    captions: list[Any]
-    masks: list[Any]
+#: What is kept of each annotation.
+_KEPT = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption", MASKS)
 
 
 class File(NamedTuple):
-    """A file of annotations."""
+    """A file of annotations.
+
+    Attributes:
+        annotations: by each of `_KEPT` the values of all; None for one that is not there, and masks
+            as JSON.
+    """
 
     path: str
     images: list[dict[str, Any]]
-    annotations: Annotations
+    annotations: dict[str, list[Any]]
     categories: list[dict[str, Any]]
 
 
@@ -63,14 +59,13 @@ def read_file(path: str, masks: bool) -> File:
         SourceError: it is not COCO's.
     """
     made = list[Any]()  # of all annotations, flat: a container for each takes a second a million
-    values = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption")
 
     def slim(value: dict[str, Any]) -> Any:
         """The object itself; or True for an annotation, of which some values are kept."""
         if "image_id" not in value:
             return value
         for one in _objects_in(value):
-            made.extend(map(one.get, values))
+            made.extend(map(one.get, _KEPT[:-1]))
             # As JSON, which takes a tenth of the memory.
             made.append(json.dumps(one.get(MASKS)) if masks else None)
         return True
@@ -89,13 +84,13 @@ def read_file(path: str, masks: bool) -> File:
             "categories; read any other with pandas, and convert the frame."
         )
     images, annotations, categories = lists
-    columns = Annotations(*(made[place::7] for place in range(7)))
+    columns = {name: made[place :: len(_KEPT)] for place, name in enumerate(_KEPT)}
     wrong = [one for one in (*images, *categories) if not _is_named(one)]
     wrong += [one for one in images if "file_name" not in one]
     wrong += [one for one in annotations if one is not True]
     wrong += [
         number
-        for number in (*columns.images, *columns.categories)
+        for number in (*columns["image_id"], *columns["category_id"])
         if isinstance(number, (list, dict))
     ]
     if wrong:
@@ -126,7 +121,7 @@ def masks_of(file: File) -> list[str | None]:
     The PNGs are in the folder beside the file that has its name.
     """
     masks, png, ids = list[str | None](), "", np.zeros((0, 0), np.int64)
-    for text in file.annotations.masks:
+    for text in file.annotations[MASKS]:
         if text is not None and text.startswith('{"png":'):
             segment = json.loads(text)
             if segment["png"] != png:

@@ -7,11 +7,10 @@ import csv
 import itertools
 import os
 import tempfile
-import weakref
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import Any, TextIO
 
 import pandas as pd
 import pyarrow as pa
@@ -80,9 +79,14 @@ def read_open_file(source: Any, options: ConvertOptions) -> RawTable | None:
     """The rest of an open file or a pipe, as a CSV or JSON Lines."""
     if not hasattr(source, "read"):
         return None
-    spooled, name = Spooled(source), getattr(source, "name", None)
+    name = getattr(source, "name", None)
     called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
-    raw = _read_file(called, spooled.path, os.getcwd(), options)
+    # It is deleted with the table that keeps it.
+    spooled = tempfile.NamedTemporaryFile(prefix="tfrecorder-")
+    while block := source.read(2**20):
+        spooled.write(block.encode() if isinstance(block, str) else block)
+    spooled.flush()
+    raw = _read_file(called, spooled.name, os.getcwd(), options)
     return replace(raw, text=raw.text and raw.text._replace(spooled=spooled))
 
 
@@ -126,8 +130,9 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
         ) from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
-    text, schema = TextFile(copy, json_lines, headed, form), options.schema or stated
-    return RawTable(frame, base, schema, columns, typed=stated is not None, text=text)
+    text, typed = TextFile(copy, json_lines, headed, form), stated is not None
+    schema = options.schema or stated
+    return RawTable(frame, base, text=text, typed=typed, schema=schema, columns=columns)
 
 
 def _read_headed(path: str, copy: str, header: list[str], form: TextForm) -> pd.DataFrame:
@@ -240,21 +245,6 @@ def _refuse_other_separator(path: str, first: list[str], names: set[str]) -> Non
                 f"{path}: its values are separated by {name}; read it with "
                 f"`pandas.read_csv({path!r}, sep={separator!r})`, or save it with commas."
             )
-
-
-class Spooled:
-    """A temporary file with the rest of an open file or a pipe; it is deleted with this value.
-
-    Attributes:
-        path: the path of the file.
-    """
-
-    def __init__(self, stream: IO[Any]) -> None:
-        handle, self.path = tempfile.mkstemp(prefix="tfrecorder-")
-        weakref.finalize(self, os.unlink, self.path)
-        with open(handle, "wb") as copy:
-            while block := stream.read(2**20):
-                copy.write(block.encode() if isinstance(block, str) else block)
 
 
 #: How a ZIP archive begins, which a workbook is.

@@ -55,9 +55,7 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     if options.schema is not None:
         frame, read, faults = with_sidecar_files(frame, source.folder, options.schema)
         passed_over["not images"] -= read
-    return RawTable(
-        frame, source.folder, options.schema, {}, passed_over=passed_over, faults=faults
-    )
+    return RawTable(frame, source.folder, passed_over, faults=faults)
 
 
 def _images_in(

@@ -121,8 +121,8 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(
         pd.DataFrame(frame),
         os.getcwd(),
-        schema,
-        columns,
+        schema=schema,
+        columns=columns,
         cells={ours[name]: DatasetCells(dataset, name) for name in images},
         classes={ours[name]: names for name, names in classes.items()},
     )

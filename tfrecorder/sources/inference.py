@@ -14,22 +14,9 @@ import pandas as pd
 from tfrecorder.errors import SourceError
 from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN
-from tfrecorder.schema.kinds import (
-    BEYOND_FLOAT32,
-    DEFAULT_SCHEMA,
-    Bytes,
-    Ignore,
-    Image,
-    Kind,
-    Label,
-    Labels,
-    Mask,
-    Number,
-    Schema,
-    Split,
-    Text,
-)
+from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.default_schema import kinds_by_name, with_classes
 from tfrecorder.sources.files import looks_like_image
@@ -78,76 +65,76 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     if raw.schema is not None:
         return with_classes(raw.schema, raw.classes)
     table = raw.frame.set_axis(names, axis=1)
-    table = table if raw.typed else with_integers(table, DEFAULT_SCHEMA)
-    kinds: dict[str, Kind] = {}
+    table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
+    made: dict[str, kinds.Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     known = kinds_by_name(table)
     for place, name in enumerate(names):
         column = as_objects(table.iloc[:, place])
         if "boxes" in known and name in (*BOX_COLUMNS, LABEL_COLUMN):
-            kinds["boxes"] = known["boxes"]
+            made["boxes"] = known["boxes"]
         elif name in numbered and len(numbered) > 1:
-            kinds.setdefault("labels", Labels(columns=tuple(numbered)))
+            made.setdefault("labels", kinds.Labels(columns=tuple(numbered)))
         elif name in raw.cells:
-            kinds[name] = Image()
+            made[name] = kinds.Image()
         elif name in (LABEL_COLUMN, "labels"):
-            kinds[name] = Labels() if column.dropna().map(is_list).any() else Label()
+            made[name] = kinds.Labels() if column.dropna().map(is_list).any() else kinds.Label()
         else:
-            kinds[name] = known.get(name) or _with_default(_guess(column), column)
-    if all(isinstance(kind, (Ignore, Split)) for kind in kinds.values()):
+            made[name] = known.get(name) or _with_default(_guess(column), column)
+    if all(isinstance(kind, (kinds.Ignore, kinds.Split)) for kind in made.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
-    masks = [name for name, kind in kinds.items() if isinstance(kind, Mask)]
-    images = [name for name, kind in kinds.items() if isinstance(kind, Image)]
+    masks = [name for name, kind in made.items() if isinstance(kind, kinds.Mask)]
+    images = [name for name, kind in made.items() if isinstance(kind, kinds.Image)]
     if masks and len(images) > 1:
-        kinds |= {name: Mask(of=images[0]) for name in masks}
-    return with_classes(Schema(kinds), raw.classes)
+        made |= {name: kinds.Mask(of=images[0]) for name in masks}
+    return with_classes(Schema(made), raw.classes)
 
 
-def _guess(column: pd.Series) -> Kind:
+def _guess(column: pd.Series) -> kinds.Kind:
     cells = column.dropna()
     if not len(cells):
-        return Ignore()
+        return kinds.Ignore()
     if cells.map(is_list).all():
         try:
             return _guess_lists([np.asarray(cell) for cell in cells])
         except ValueError:  # lists of different lengths in a list
-            return Ignore()
+            return kinds.Ignore()
     if cells.map(_holds_image).all():
-        return Image()
+        return kinds.Image()
     if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
-        return Bytes()
+        return kinds.Bytes()
     if cells.map(lambda cell: isinstance(cell, str)).all():
         return _guess_texts(cells)
     if cells.map(lambda cell: isinstance(cell, (bool, np.bool_))).all():
-        return Number(dtype="bool")
+        return kinds.Number(dtype="bool")
     if cells.map(lambda cell: isinstance(cell, (int, np.integer))).all():
         return _numbers(cells, "int64")
     if cells.map(lambda cell: isinstance(cell, (int, float, np.integer, np.floating))).all():
         return _numbers(cells, "float32")
-    return Ignore()
+    return kinds.Ignore()
 
 
-def _numbers(values: Any, dtype: str, shape: Any = ()) -> Kind:
+def _numbers(values: Any, dtype: str, shape: Any = ()) -> kinds.Kind:
     try:
         sizes = np.abs(np.asarray(values, np.float64))
     except OverflowError:  # an integer of more than 308 digits
-        return Ignore()
+        return kinds.Ignore()
     beyond = (sizes >= (BEYOND_FLOAT32 if dtype == "float32" else 2.0**63)) & np.isfinite(sizes)
-    return Ignore() if beyond.any() else Number(dtype=dtype, shape=shape)
+    return kinds.Ignore() if beyond.any() else kinds.Number(dtype=dtype, shape=shape)
 
 
 #: What stands in a cell that is missing, by the type of its column.
 _FILLED = {"text": "", "bytes": b"", "bool": False, "int64": -1, "float32": -1.0}
 
 
-def _with_default(kind: Kind, column: pd.Series) -> Kind:
+def _with_default(kind: kinds.Kind, column: pd.Series) -> kinds.Kind:
     """The kind, with a value for missing cells if there are any, for the user to change."""
     missing = column.isna()
-    if isinstance(kind, Number):
+    if isinstance(kind, kinds.Number):
         missing |= column.map(lambda cell: isinstance(cell, str) and not cell.strip())
-    if not isinstance(kind, (Number, Text, Bytes)) or not missing.any():
+    if not isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)) or not missing.any():
         return kind
-    cell = _FILLED[kind.dtype if isinstance(kind, Number) else kind.word]
+    cell = _FILLED[kind.dtype if isinstance(kind, kinds.Number) else kind.word]
     shape: Any = kind.shape
     value = [] if shape == (None,) else np.full(shape, cell, dtype="O").tolist()
     return replace(kind, default=value)
@@ -160,39 +147,39 @@ def _holds_image(cell: Any) -> bool:
     return is_picture(cell) or (isinstance(cell, Mapping) and {*cell} == {"bytes", "path"})
 
 
-def _guess_texts(cells: pd.Series) -> Kind:
+def _guess_texts(cells: pd.Series) -> kinds.Kind:
     if cells.map(looks_like_image).all():
-        return Image()
+        return kinds.Image()
     filled = cells[cells != ""]
     if len(filled) and filled.str.lower().isin(_TRUTHS).all():
-        return Number(dtype="bool")
+        return kinds.Number(dtype="bool")
     numbers = pd.to_numeric(filled, errors="coerce")
     beyond = np.isinf(numbers) & filled.str.contains("[0-9]")  # a number of too many digits
     if not len(filled) or (numbers.isna() | beyond).any():
-        return Text()
+        return kinds.Text()
     whole = filled.str.fullmatch(r"-?[0-9]{1,18}").all()
     kind = _numbers(numbers, "int64" if whole else "float32")
-    return Text() if isinstance(kind, Ignore) else kind
+    return kinds.Text() if isinstance(kind, kinds.Ignore) else kind
 
 
-def _guess_lists(arrays: Sequence[np.ndarray]) -> Kind:
+def _guess_lists(arrays: Sequence[np.ndarray]) -> kinds.Kind:
     shapes = {array.shape for array in arrays}
     filled = [array for array in arrays if array.size]
-    kinds = {array.dtype.kind for array in filled}
+    types = {array.dtype.kind for array in filled}
     fixed = len(shapes) == 1 and len(filled) == len(arrays)
     # Lists of one length may be a coincidence; several of numbers, or with several axes, are not.
-    alike = arrays[0].ndim > 1 or (len(arrays) > 1 and kinds <= {"f", "i", "u", "b"})
+    alike = arrays[0].ndim > 1 or (len(arrays) > 1 and types <= {"f", "i", "u", "b"})
     shape: Any = shapes.pop() if fixed and alike else (None,)
     if shape == (None,) and any(array.ndim != 1 for array in arrays):
-        return Ignore()
-    if kinds <= {"U"} and kinds:
-        return Text(shape=shape)
-    if kinds <= {"S"} and kinds:
-        return Bytes(shape=shape)
-    if kinds <= {"b"} and kinds:
-        return Number(dtype="bool", shape=shape)
-    whole = bool(kinds) and kinds <= {"i", "u", "b"}
-    if not whole and not kinds <= {"f", "i", "u"}:
-        return Ignore()
+        return kinds.Ignore()
+    if types <= {"U"} and types:
+        return kinds.Text(shape=shape)
+    if types <= {"S"} and types:
+        return kinds.Bytes(shape=shape)
+    if types <= {"b"} and types:
+        return kinds.Number(dtype="bool", shape=shape)
+    whole = bool(types) and types <= {"i", "u", "b"}
+    if not whole and not types <= {"f", "i", "u"}:
+        return kinds.Ignore()
     values = np.concatenate([np.empty(0), *(array.ravel() for array in filled)])
     return _numbers(values, "int64" if whole else "float32", shape)

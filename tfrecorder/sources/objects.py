@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,40 +17,29 @@ from tfrecorder.sources.table import Fault, in_lists
 MASKS = "segmentation"
 
 
-@dataclass(frozen=True)
-class Objects:
-    """Objects one after the other.
+#: The column with the row of the image of each object.
+ROW = "row"
 
-    Attributes:
+
+def objects_of(
+    rows: np.ndarray, labels: np.ndarray, edges: np.ndarray, beside: Mapping[str, np.ndarray]
+) -> pd.DataFrame:
+    """Objects one after the other, as a frame.
+
+    Args:
         rows: the row of the image of each, int64.
         labels: the name of the class of each, objects.
         edges: left, upper, right and lower edge, float64 of [n, 4].
         beside: other values of each, by column.
     """
-
-    rows: np.ndarray
-    labels: np.ndarray
-    edges: np.ndarray
-    beside: Mapping[str, np.ndarray]
-
-    def only(self, kept: np.ndarray) -> Objects:
-        """Some of them: a mask, or their places in another order."""
-        beside = {name: values[kept] for name, values in self.beside.items()}
-        return Objects(self.rows[kept], self.labels[kept], self.edges[kept], beside)
-
-
-def joined(several: Sequence[Objects]) -> Objects:
-    """Objects of several files, one after the other."""
-    return Objects(
-        np.concatenate([one.rows for one in several]),
-        np.concatenate([one.labels for one in several]),
-        np.concatenate([one.edges for one in several]),
-        {name: np.concatenate([one.beside[name] for one in several]) for name in several[0].beside},
-    )
+    columns = {LABEL_COLUMN: labels, **dict(zip(BOX_COLUMNS, edges.T, strict=True)), **beside}
+    # Not as pandas' own text, which holds no bad text: validation reports it.
+    of_types = {name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()}
+    return pd.DataFrame({ROW: rows, **of_types})
 
 
 def object_columns(
-    objects: Objects, uris: Sequence[str], sizes: np.ndarray, slack: float
+    objects: pd.DataFrame, uris: Sequence[str], sizes: np.ndarray, slack: float
 ) -> tuple[dict[str, pd.Series], list[Fault]]:
     """Columns with a list for each image, and what is wrong.
 
@@ -59,40 +47,35 @@ def object_columns(
     out.
 
     Args:
+        objects: as `objects_of` makes them.
         uris: of the images.
         sizes: width and height of each image in the unit of the edges, float64 of [n, 2]; NaN for
             one that is not known.
         slack: how far an edge may be beyond the image.
     """
-    edges, end = objects.edges, np.tile(sizes[objects.rows], 2)
+    edges, end = objects[[*BOX_COLUMNS]].to_numpy(), np.tile(sizes[objects[ROW]], 2)
     far = ((edges < -slack) | (edges > end + slack)).any(axis=1)
     inner = np.minimum(np.maximum(edges, 0), np.where(np.isnan(end), np.inf, end))
     inner = inner.astype(np.float32)
     empty = ~far & ((inner[:, 0] >= inner[:, 2]) | (inner[:, 1] >= inner[:, 3]))
     empty |= (edges[:, 0] >= edges[:, 2]) | (edges[:, 1] >= edges[:, 3])
     faults = [
-        *_faults("box_outside", far & ~empty, objects, uris, sizes),
-        *_faults("empty_box", empty, objects, uris, sizes),
+        *_faults("box_outside", objects[far & ~empty], uris, sizes),
+        *_faults("empty_box", objects[empty], uris, sizes),
     ]
-    kept = np.flatnonzero(~empty)
-    kept = kept[np.argsort(objects.rows[kept], kind="stable")]
-    objects = Objects(objects.rows, objects.labels, inner, objects.beside).only(kept)
-    counts = np.bincount(objects.rows, minlength=len(uris))
-    flat = {
-        LABEL_COLUMN: objects.labels,
-        **dict(zip(BOX_COLUMNS, objects.edges.T.copy(), strict=True)),
-        **objects.beside,
-    }
-    return {name: in_lists(values, counts) for name, values in flat.items()}, faults
+    stored = objects.assign(**dict(zip(BOX_COLUMNS, inner.T, strict=True)))
+    kept = stored[~empty].sort_values(ROW, kind="stable")
+    counts = np.bincount(kept.pop(ROW), minlength=len(uris))
+    return {str(name): in_lists(of.to_numpy(), counts) for name, of in kept.items()}, faults
 
 
 def _faults(
-    code: str, wrong: np.ndarray, objects: Objects, uris: Sequence[str], sizes: np.ndarray
+    code: str, wrong: pd.DataFrame, uris: Sequence[str], sizes: np.ndarray
 ) -> Iterator[Fault]:
-    for place in np.flatnonzero(wrong).tolist():
-        row = int(objects.rows[place])
-        shown = ", ".join(f"{edge:g}" for edge in objects.edges[place].tolist())
-        of = f"the box ({shown}) of {objects.labels[place]!r} on {uris[row]!r}"
+    values = wrong[[ROW, LABEL_COLUMN, *BOX_COLUMNS]]
+    for row, label, *edges in values.itertuples(index=False, name=None):
+        shown = ", ".join(f"{edge:g}" for edge in edges)
+        of = f"the box ({shown}) of {label!r} on {uris[row]!r}"
         width, height = sizes[row].tolist()
         words = "has no area" if code == "empty_box" else f"is beyond its {width:g} x {height:g}"
         yield Fault(code, row, URI_COLUMN, shown, f"{of} {words}")

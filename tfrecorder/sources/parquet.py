@@ -79,8 +79,7 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(
         with_named_splits(pd.DataFrame(frame, index=range(sum(counts))), paths, counts),
         common_folder([storage.parent(path) for path in paths]),
-        options.schema,
-        columns,
+        columns=columns,
         cells={ours[name]: ParquetCells(groups, name) for name in images},
         classes={ours[name]: names for name, names in classes.items()},
     )

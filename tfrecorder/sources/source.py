@@ -9,6 +9,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -112,7 +113,7 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     with storage.failing_as(SourceError, given.path if isinstance(given, PathSource) else ""):
         for read in FORMS:
             if (table := read(given, options)) is not None:
-                return table
+                return replace(table, schema=table.schema or options.schema)
     raise SourceError(
         f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
         "or the path of a CSV or Parquet file, or of a folder of images."
@@ -122,7 +123,7 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
 def _read_frame(source: Any, options: ConvertOptions) -> RawTable | None:
     if not isinstance(source, pd.DataFrame):
         return None
-    return RawTable(source, os.getcwd(), options.schema, options.columns or {})
+    return RawTable(source, os.getcwd(), columns=options.columns or {})
 
 
 #: What a source may be: each function reads one form, and returns None for a source of another.

@@ -93,64 +93,64 @@ def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
 
 
 @dataclass(frozen=True)
-class RawTable:
-    """A source as its form has it: every column, under the source's own name.
+class _Rows:
+    """The rows of a source.
 
     Attributes:
-        frame: the rows.
+        frame: the rows in the source's order.
         base: the folder that relative uris start from.
-        schema: what the columns hold, as given, or as the form of the source states it.
-        columns: the source's names for our columns.
-        passed_over, text, cells, typed, faults: as in `Source`.
-        classes: class names in the order of their integers, by our name of the column, for those
-            that the schema has none for.
-    """
-
-    frame: pd.DataFrame
-    base: str
-    schema: Schema | None
-    columns: Mapping[str, str]
-    typed: bool = True
-    passed_over: Mapping[str, int] = field(default_factory=dict)
-    text: TextFile | None = None
-    cells: Mapping[str, Cells] = field(default_factory=dict)
-    faults: Sequence[Fault] = ()
-    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A table of images: the rows of a source under our names.
-
-    Attributes:
-        frame: the rows in the source's order, index 0 to n-1, with those of the schema's columns
-            that the source has.
-        base: the folder that relative uris start from.
-        left_out: the source's other columns, which make no feature.
         passed_over: for a folder, how many hidden files and how many other files made no row;
             empty for any other source.
-        schema: what each column holds.
-        groups: what the rows of a group have in common; all of them get the same split.
-        split_like: for a source without splits, a left-out column whose words are all splits.
         text: the text file that the rows come from, if it is on this machine.
         cells: the cells of image columns that are not in the frame, which has empty texts for them.
-        contents: the contents of columns whose images came as bytes, once they have been looked at.
         typed: False if every cell was a text, as in a CSV, even if it is a number.
         faults: what is wrong beyond what the table shows.
     """
 
     frame: pd.DataFrame
     base: str
-    left_out: tuple[str, ...] = ()
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    text: TextFile | None = None
+    cells: Mapping[str, Cells] = field(default_factory=dict)
+    typed: bool = True
+    faults: Sequence[Fault] = ()
+
+
+@dataclass(frozen=True)
+class RawTable(_Rows):
+    """A source as its form has it: every column, under the source's own name.
+
+    Attributes:
+        schema: what the columns hold, if it was given or the form of the source states it.
+        columns: the source's names for our columns.
+        classes: class names in the order of their integers, by our name of the column, for those
+            that the schema has none for.
+    """
+
+    schema: Schema | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Source(_Rows):
+    """A table of images: the rows of a source under our names.
+
+    The frame has those of the schema's columns that the source has, and the index 0 to n-1.
+
+    Attributes:
+        left_out: the source's other columns, which make no feature.
+        schema: what each column holds.
+        groups: what the rows of a group have in common; all of them get the same split.
+        split_like: for a source without splits, a left-out column whose words are all splits.
+        contents: the contents of columns whose images came as bytes, once they have been looked at.
+    """
+
+    left_out: tuple[str, ...] = ()
     schema: Schema = DEFAULT_SCHEMA
     groups: pd.Series | None = None
     split_like: str | None = None
-    text: TextFile | None = None
-    cells: Mapping[str, Cells] = field(default_factory=dict)
     contents: Mapping[str, Contents] = field(default_factory=dict)
-    typed: bool = True
-    faults: Sequence[Fault] = ()
 
     def only(self, rows: np.ndarray) -> Source:
         """Those of its rows for which this is True, under their numbers."""

@@ -14,7 +14,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.default_schema import MASK_COLUMN
-from tfrecorder.sources.objects import Objects, as_numbers, object_columns, texts_of
+from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.table import Fault, RawTable
 
@@ -80,7 +80,7 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         of_boxes, wrong = object_columns(_objects(found), uris, known, _SLACK)
         columns |= of_boxes
         faults += wrong
-    return RawTable(pd.DataFrame(columns), root, schema, {}, faults=faults)
+    return RawTable(pd.DataFrame(columns), root, schema=schema, faults=faults)
 
 
 def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
@@ -98,7 +98,7 @@ def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
                 yield stem, "train" if name == "trainval" else name
 
 
-def _objects(found: list[Any]) -> Objects:
+def _objects(found: list[Any]) -> pd.DataFrame:
     """The objects of all images."""
     edges = [
         [one.findtext(f"bndbox/{name}") for name in ("xmin", "ymin", "xmax", "ymax")]
@@ -110,4 +110,4 @@ def _objects(found: list[Any]) -> Objects:
     }
     labels = [(one.findtext("name") or "").strip() for _, one in found]
     rows = np.array([row for row, _ in found], np.int64)
-    return Objects(rows, np.array(labels, dtype=object), as_numbers(edges, 4), flags)
+    return objects_of(rows, np.array(labels, dtype=object), as_numbers(edges, 4), flags)

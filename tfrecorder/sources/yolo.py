@@ -16,7 +16,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.objects import MASKS, Objects, object_columns, texts_of
+from tfrecorder.sources.objects import MASKS, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.table import Fault, RawTable
 
@@ -63,8 +63,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(
         pd.DataFrame({**columns, **of_boxes}),
         root,
-        options.schema or _SCHEMA,
-        {},
+        schema=options.schema or _SCHEMA,
         faults=[*faults, *wrong],
         classes={LABEL_COLUMN: names},
     )
@@ -133,7 +132,7 @@ def _labels_of(image: str) -> str:
 
 def _objects(
     images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
-) -> tuple[Objects, list[Fault]]:
+) -> tuple[pd.DataFrame, list[Fault]]:
     """The objects of all images, with their polygons as `masks` says, and lines that say none."""
     rows, found, faults = list[int](), list[tuple[int, Any, Any]](), list[Fault]()
     paths = [*map(_labels_of, images)]
@@ -151,7 +150,9 @@ def _objects(
     classes, edges, polygons = zip(*found, strict=True) if found else ((), (), ())
     labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
     beside = {MASKS: np.array(polygons, dtype=object)} if masks else {}
-    return Objects(np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), beside), faults
+    return objects_of(
+        np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), beside
+    ), faults
 
 
 def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:

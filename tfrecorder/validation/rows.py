@@ -98,27 +98,20 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
 def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
     """Each row with the same `by` as another with a different value, with the first of these."""
     rows = rows[rows[column].notna()]
-    firsts = rows.drop_duplicates([by, column])
-    is_first = ~firsts[by].duplicated()
-    first = _row_of(firsts[is_first], by)
-    # For each image with several values, the first row that does not have the first value.
-    second = _row_of(firsts[~is_first].drop_duplicates(by), by)
-    rows = rows[rows[by].isin(second.index)]
-    uris = rows[URI_COLUMN]
-    others = rows[by].map(first)
-    firsts_of = rows.loc[others, column].set_axis(rows.index)
-    as_first = (rows[column] == firsts_of).to_numpy(dtype=bool)
-    other_rows = others.where(~as_first, rows[by].map(second)).astype("int64").tolist()
-    other_values = rows.loc[other_rows, column].tolist()
+    images, numbers = rows[by], pd.Series(rows.index, rows.index)
+    first = numbers.groupby(images).transform("first")
+    as_first = (rows[column] == rows.loc[first, column].set_axis(rows.index)).astype(bool)
+    # Of each image with several values, the first row that does not have the first value.
+    second = images.map(numbers[~as_first].groupby(images).first()).dropna().astype("int64")
+    rows, others = rows.loc[second.index], second.where(as_first, first)
     messages = [
         f"{cut(uri)!r} {message.format(value=cut(value), other=cut(other))}"
-        for uri, value, other in zip(uris, rows[column], other_values, strict=True)
+        for uri, value, other in zip(
+            rows[URI_COLUMN], rows[column], rows.loc[others, column], strict=True
+        )
     ]
-    return Finding(code, list(rows.index), URI_COLUMN, uris.tolist(), messages, other_rows)
-
-
-def _row_of(rows: pd.DataFrame, by: str) -> pd.Series:
-    return pd.Series(rows.index, index=rows[by])
+    uris = rows[URI_COLUMN].tolist()
+    return Finding(code, list(rows.index), URI_COLUMN, uris, messages, others.tolist())
 
 
 def _check_duplicates(rows: pd.DataFrame) -> Finding:

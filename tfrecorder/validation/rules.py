@@ -22,7 +22,7 @@ from tfrecorder.schema.fields import Field, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
-from tfrecorder.sources.table import Fault, Source, as_objects, as_texts
+from tfrecorder.sources.table import Source, as_objects, as_texts
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
 from tfrecorder.validation.columns import check_splits, check_uris, flag, has_faults, sound_uris
@@ -135,7 +135,8 @@ def check_source(
             their integers.
     """
     schema, table = source.schema, source.frame
-    findings = [*_check_columns(source), *_of_form(source.faults)]
+    of_form = (Finding(f.code, [f.row], f.column, [f.value], [f.message]) for f in source.faults)
+    findings = [*_check_columns(source), *of_form]
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
@@ -199,14 +200,6 @@ def check_source(
         },
         unassigned=was_open,
     )
-
-
-def _of_form(faults: Sequence[Fault]) -> Iterator[Finding]:
-    """The faults that a source has as its form has it."""
-    for code, column in dict.fromkeys((fault.code, fault.column) for fault in faults):
-        of = [fault for fault in faults if (fault.code, fault.column) == (code, column)]
-        _, rows, _, values, messages = zip(*of, strict=True)
-        yield Finding(code, rows, column, values, messages)
 
 
 def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -> list[Field]:
