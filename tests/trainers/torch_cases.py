@@ -316,11 +316,11 @@ def test_a_stateful_loader_that_ended_its_epoch_goes_on_with_the_next(workers: i
 
 LEAVES_A_LOOP = """
 import torch
-import tfrecorder.torch
+from tfrecorder.torch import batches
 
 def endless():
     while True:
-        yield from tfrecorder.torch.batches(OUT, "TRAIN", batch_size=2, image_size=30)
+        yield from batches(OUT, "TRAIN", batch_size=2, image_size=30)
 
 loop = endless()
 for _ in range(5):
