@@ -102,16 +102,17 @@ def _plan(source: str, out: str) -> Numbers:
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     import tfrecorder
-    from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
+    from tfrecorder.writing.worker import Task
 
     tfrecorder.parts.stage(source, out, check="decode")
     plan_bytes = sum(path.stat().st_size for path in Path(out, "_tfrecorder").glob("plan.*"))
     staged = read_plan(out)
     assert staged is not None
     pipe = Pipeline(runner=FnApiRunner())
-    pipeline.build(pipe, staged, out, ConvertOptions(), threads=harness.cores())
+    task = Task.of(staged, out, threads=harness.cores())
+    pipeline.build(pipe, len(staged.shards), task, 0.1)
     shutil.rmtree(out)
     graph_bytes = pipe.to_runner_api().ByteSize()
     return {"plan_bytes": plan_bytes, "graph_bytes": graph_bytes, "shards": len(staged.shards)}

@@ -98,9 +98,9 @@ def graph(source: str, out: str) -> Timed:
     from apache_beam import Pipeline
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-    from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.staging import read_plan
     from tfrecorder.writing import pipeline
+    from tfrecorder.writing.worker import Task
 
     plan(source, out)()
     staged = read_plan(out)
@@ -108,7 +108,8 @@ def graph(source: str, out: str) -> Timed:
 
     def run() -> Numbers:
         pipe = Pipeline(runner=FnApiRunner())
-        pipeline.build(pipe, staged, out, ConvertOptions(), threads=harness.cores())
+        task = Task.of(staged, out, threads=harness.cores())
+        pipeline.build(pipe, len(staged.shards), task, 0.1)
         return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.shards)}
 
     return run

@@ -36,7 +36,6 @@ import tfrecorder
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output import done_records
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.staging import StagedPlan, read_plan
@@ -349,7 +348,8 @@ def staged(frame, tmp_path):
 
 def run_pipeline(out, plan, **options):
     pipe = beam.Pipeline(FnApiRunner())
-    pipeline.build(pipe, plan, str(out), ConvertOptions(), threads=1, **options)
+    task = Task.of(plan, str(out), threads=1)
+    pipeline.build(pipe, len(plan.shards), task, 0.1, **options)
     return pipe.run()
 
 

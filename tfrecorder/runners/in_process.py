@@ -11,7 +11,6 @@ from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.runners import local_workers
-from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.shards import default_threads
 from tfrecorder.writing.worker import Task, Worker, finish
 
@@ -29,7 +28,7 @@ def run(
     Raises:
         TfrecorderError: as `write` raises them, and the commit.
     """
-    task = _task(plan, output_dir, options, notes)
+    task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
     if workers == 1:
         done = write(plan, output_dir, plan.shards, options, notes)
     else:
@@ -62,13 +61,5 @@ def write(
         return []
     numbers = {shard: number for number, shard in enumerate(plan.shards)}
     with progress_bar(output_dir, plan, shown, shards):
-        worker = Worker(_task(plan, output_dir, options, notes))
-        return list(worker.write([numbers[shard] for shard in shards]))
-
-
-def _task(plan: Plan, output_dir: str, options: ConvertOptions, notes: bool = False) -> Task:
-    threads = options.num_threads or 0
-    validators = validators_of(plan.fields)
-    return Task(
-        output_dir, plan.digest, plan.commit, threads, progress=notes, validators=validators
-    )
+        task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
+        return list(Worker(task).write([numbers[shard] for shard in shards]))

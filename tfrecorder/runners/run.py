@@ -19,7 +19,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options, in_process, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
 from tfrecorder.writing.limit_errors import limit_reached
-from tfrecorder.writing.shards import default_threads
+from tfrecorder.writing.worker import Task
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
@@ -71,10 +71,7 @@ def _run_on_beam(
         with quiet_beam(), as_in_a_script():
             if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
-            if runner == DIRECT:
-                _run_locally(plan, output_dir, options, progress, launch)
-            else:
-                _run_elsewhere(plan, output_dir, options, runner, progress, launch)
+            _run_and_wait(plan, output_dir, options, progress, launch)
     except BaseException as error:
         if _is_interrupt(error):
             stop_sampler()
@@ -122,45 +119,30 @@ def _as_raised(error: BaseException) -> TfrecorderError | None:
     return Failure(name, message).as_error() if step and "\nTraceback" not in message else None
 
 
-def _run_locally(
+def _run_and_wait(
     plan: Plan, output_dir: str, options: ConvertOptions, progress: bool, launch: str
 ) -> None:
+    """Run on this machine or a cluster, and wait for the end."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
     from tfrecorder.writing import pipeline
 
-    threads = options.num_threads or default_threads(plan)
-    # The class itself: the name "DirectRunner" may first try to download another runner's binary,
-    # and so differ between a script, a notebook and another machine.
-    flags = PipelineOptions(beam_options.beam_flags(options))
-    with beam.Pipeline(FnApiRunner(), flags) as pipe:
-        pipeline.build(pipe, plan, output_dir, options, threads, progress, launch, together=True)
-
-
-def _run_elsewhere(
-    plan: Plan,
-    output_dir: str,
-    options: ConvertOptions,
-    runner: str,
-    progress: bool,
-    launch: str,
-) -> None:
-    """Run on a cluster, and wait for its end."""
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    from tfrecorder.writing import pipeline
-
-    flags = beam_options.beam_flags(options)
+    name, flags = options.runner or DIRECT, beam_options.beam_flags(options)
+    is_direct = name == DIRECT
     partitions = {"dask_npartitions", "dask_partition_size"}
-    if runner == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
+    if name == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
         # By default Dask would give 128 shards to one worker, and lose them all with it.
         flags.append(f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}")
-    pipe = beam.Pipeline(beam_options.load_runner(runner)(), PipelineOptions(flags))
+    # The class itself: the name "DirectRunner" may first try to download another runner's binary,
+    # and so differ between a script, a notebook and another machine.
+    runner = FnApiRunner if is_direct else beam_options.load_runner(name)
+    pipe = beam.Pipeline(runner(), PipelineOptions(flags))
     threads = options.num_threads or 0  # 0: by the cores of each worker
-    pipeline.build(pipe, plan, output_dir, options, threads, progress, launch)
+    task = Task.of(plan, output_dir, threads=threads, progress=progress, launch=launch)
+    fraction = options.max_reject_fraction
+    pipeline.build(pipe, len(plan.shards), task, fraction, together=is_direct)
     result = pipe.run()
     try:
         result.wait_until_finish()

@@ -15,10 +15,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.worker import Task, Worker, finish
 
 #: What is counted from each shard's done-record, for the runner to add up.
@@ -56,27 +53,15 @@ class Commit(beam.DoFn):
 
 
 def build(
-    pipeline: Any,
-    plan: Plan,
-    output_dir: str,
-    options: ConvertOptions,
-    threads: int = 0,
-    progress: bool = False,
-    launch: str = "",
-    together: bool = False,
+    pipeline: Any, shards: int, task: Task, max_reject_fraction: float, together: bool = False
 ) -> None:
-    """Add the conversion to a Beam pipeline.
+    """Add a task with this many shards to a Beam pipeline.
 
     Args:
-        threads: how many load images in each worker process; 0 decides by the plan and the cores.
-        progress: leave notes of the rows that are through.
-        launch: marks the failures that the workers of this launch leave in the directory.
+        max_reject_fraction: as for `commit`.
         together: all shards go to one worker, one after the other; else each to one that is free.
     """
-    numbers = range(len(plan.shards))
-    elements = [tuple(numbers)] if together else [(number,) for number in numbers]
-    validators = validators_of(plan.fields)
-    task = Task(output_dir, plan.digest, plan.commit, threads, progress, launch, validators)
+    elements = [tuple(range(shards))] if together else [(number,) for number in range(shards)]
     (
         pipeline
         | "ShardNumbers" >> beam.Create(elements)
@@ -88,5 +73,5 @@ def build(
         # Without defaults: they would come through a second branch, as a side input.
         | "GatherDone" >> beam.combiners.ToList().without_defaults()
         # list[DoneRecord]
-        | "Commit" >> beam.ParDo(Commit(task, float(options.max_reject_fraction)))
+        | "Commit" >> beam.ParDo(Commit(task, float(max_reject_fraction)))
     )

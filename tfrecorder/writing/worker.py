@@ -19,8 +19,9 @@ from tfrecorder.output.done_records import committed_done
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
+from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.schema.fields import with_validators
+from tfrecorder.schema.fields import validators_of, with_validators
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.changing import done_before
 from tfrecorder.writing.commit import commit, complete
@@ -54,6 +55,12 @@ class Task:
     launch: str = ""
     validators: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
     access: storage.Access = field(default_factory=storage.access)
+
+    @classmethod
+    def of(cls, plan: Plan, output_dir: str, **how: Any) -> Task:
+        """The task of a plan that is staged in a directory; `how` are further fields."""
+        validators = validators_of(plan.fields)
+        return cls(output_dir, plan.digest, plan.commit, validators=validators, **how)
 
 
 class Worker:

@@ -17,6 +17,7 @@ from tfrecorder.runners.dataflow.job import DataflowJob
 from tfrecorder.runners.dataflow.settings import Settings
 from tfrecorder.runners.dataflow.wheels import stage_wheels, worker_machine
 from tfrecorder.schema.fields import primary_image
+from tfrecorder.writing.worker import Task
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
@@ -55,8 +56,9 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         except ValueError as error:
             raise OptionError(f"`runner_options`: {error}") from error
         with storage.acting_as(None):  # workers have their own account, and act as no other
-            threads = options.num_threads or 0  # 0: the worker decides, as for a remote source
-            pipeline.build(pipe, plan, output_dir, options, threads, launch=mark)
+            # Threads 0: the worker decides, as for a remote source.
+            task = Task.of(plan, output_dir, threads=options.num_threads or 0, launch=mark)
+        pipeline.build(pipe, len(plan.shards), task, options.max_reject_fraction)
         # A copy of the options drops this one, so that workers never have it (apache-beam 2.77).
         # That includes the copies that a pipeline makes of its options, also to test itself.
         pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
