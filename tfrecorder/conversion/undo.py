@@ -116,18 +116,18 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
                 "there is no addition to take back."
             )
         if dry_run:
-            if standing.is_committed and not _undoes(standing):
+            if standing.is_committed and not standing.undoes:
                 raise _committed(where)
             return _result(given, where, standing, dry_run)
     begun = standing.pending
     with claim(where):
         standing = standing_of(where)
         pending, newest = standing.pending, standing.newest
-        if not _undoes(standing) and (complete(where) or (begun and not pending)):
+        if not standing.undoes and (complete(where) or (begun and not pending)):
             raise _committed(where)
         with storage.failing_as(DatasetError, where):
             result = _result(given, where, standing)
-        if _undoes(standing):  # of a call that was killed
+        if standing.undoes:  # of a call that was killed
             complete(where)
         elif pending is None and newest is not None:
             if newest.manifest["kind"] == PlanKind.UPDATE:
@@ -141,11 +141,6 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         elif not standing.is_overtaken:
             abandon(where, standing)
     return result
-
-
-def _undoes(standing: Standing) -> bool:
-    """True if something is being taken back."""
-    return standing.pending is not None and standing.pending.kind is PlanKind.UNDO
 
 
 def _committed(where: str) -> DatasetError:
@@ -192,7 +187,7 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
         given: the directory as it was given.
     """
     pending, newest = standing.pending, standing.newest
-    if pending is not None and not _undoes(standing):
+    if pending is not None and not standing.undoes:
         return UndoResult(
             output_dir=given,
             kind=pending.kind.value,

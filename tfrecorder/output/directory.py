@@ -48,6 +48,11 @@ class Standing:
         )
 
     @property
+    def undoes(self) -> bool:
+        """True if something is being taken back."""
+        return self.pending is not None and self.pending.kind is PlanKind.UNDO
+
+    @property
     def is_overtaken(self) -> bool:
         """True if the pending plan can never be committed: another commit took its number."""
         return (

@@ -5,13 +5,12 @@ Beam's runners wrap a worker's exception in their own ways, down to a line in a 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass
 
 from tfrecorder import errors, storage
-from tfrecorder.errors import TfrecorderError, UnreachableError
+from tfrecorder.errors import TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse
 
@@ -49,8 +48,7 @@ def note_failure(output_dir: str, failure: Failure) -> None:
     """Leave a failure in the directory, replacing an earlier one."""
     # The note may fail for the same reason as the output, a full disk or a bucket that is away: the
     # error itself is still raised, and at once.
-    with storage.impatient(), contextlib.suppress(OSError, UnreachableError):
-        storage.publish_bytes(output_dir, layout.FAILURE, json.dumps(asdict(failure)).encode())
+    storage.overwrite(output_dir, layout.FAILURE, json.dumps(asdict(failure)))
 
 
 def read_failure(output_dir: str) -> Failure | None:

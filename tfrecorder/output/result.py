@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
@@ -57,26 +57,18 @@ class SplitResult:
         return self.rows - self.records
 
 
+def sum_of_splits(name: str) -> int:
+    """A property, to type checkers its value: one attribute of all `splits` added up."""
+    return cast(int, property(lambda self: sum(getattr(s, name) for s in self.splits.values())))
+
+
 class SplitSums:
     """The sums over all splits, of what has `splits` by name."""
 
-    splits: Mapping[str, Any]
-
-    @property
-    def rows(self) -> int:
-        return sum(split.rows for split in self.splits.values())
-
-    @property
-    def records(self) -> int:
-        return sum(split.records for split in self.splits.values())
-
-    @property
-    def shards(self) -> int:
-        return sum(split.shards for split in self.splits.values())
-
-    @property
-    def bytes(self) -> int:
-        return sum(split.bytes for split in self.splits.values())
+    rows = sum_of_splits("rows")
+    records = sum_of_splits("records")
+    shards = sum_of_splits("shards")
+    bytes = sum_of_splits("bytes")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
-from tfrecorder.output.result import SplitSums
+from tfrecorder.output.result import SplitSums, sum_of_splits
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.summary import Changes
@@ -102,13 +102,8 @@ class ConversionStatus(SplitSums, Report):
     kind: str = PlanKind.CONVERSION.value
     changes: Changes | None = None
 
-    @property
-    def rows_through(self) -> int:
-        return sum(split.rows_through for split in self.splits.values())
-
-    @property
-    def shards_done(self) -> int:
-        return sum(split.shards_done for split in self.splits.values())
+    rows_through = sum_of_splits("rows_through")
+    shards_done = sum_of_splits("shards_done")
 
     def _headline(self) -> str:
         share = f" ({self.rows_through / self.rows:.1%})" if self.rows else ""
@@ -192,8 +187,7 @@ def status(directory: str | os.PathLike[str]) -> ConversionStatus:
 
 def _status(output_dir: str) -> ConversionStatus:
     standing = standing_of(output_dir)
-    is_undone = standing.pending is not None and standing.pending.kind is PlanKind.UNDO
-    if standing.pending is not None and not standing.is_committed and not is_undone:
+    if standing.pending is not None and not (standing.is_committed or standing.undoes):
         return _of_unfinished(output_dir, standing.pending)
     if standing.newest is None:
         raise DatasetError(
@@ -202,7 +196,7 @@ def _status(output_dir: str) -> ConversionStatus:
             "directory of a conversion."
         )
     whole = _of_committed(output_dir, standing.newest)
-    return dataclasses.replace(whole, kind=PlanKind.UNDO.value) if is_undone else whole
+    return dataclasses.replace(whole, kind=PlanKind.UNDO.value) if standing.undoes else whole
 
 
 def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:

@@ -156,7 +156,7 @@ def complete(output_dir: str) -> bool:
     standing = standing_of(output_dir)
     if standing.is_overtaken:
         clear(output_dir, standing)
-    elif standing.pending is not None and standing.pending.kind is PlanKind.UNDO:
+    elif standing.pending is not None and standing.undoes:
         take_back(output_dir, standing.pending)
         return False
     if not standing.is_committed:

@@ -32,20 +32,17 @@ _TFDS = "tensorflow_datasets.core.features"
 Shape = tuple[int | None, int | None, int]
 
 
-def image_shape(extremes: Iterable[Sequence[int]]) -> Shape:
+def image_shape(extremes: Iterable[Sequence[int | None]]) -> Shape:
     """(height, width, channels) that hold for every image; None for what differs between images.
 
     If channels differ, or are 2, they become 3: what a decoder is then asked for.
 
     Args:
-        extremes: the smallest and the largest (height, width, channels) of some images each.
+        extremes: the smallest and the largest (height, width, channels) of some images each, or
+            what holds for some.
     """
-    extremes = list(extremes)
-    same = [
-        values.pop() if len(values := {shape[axis] for shape in extremes}) == 1 else None
-        for axis in range(3)
-    ]
-    height, width, channels = same
+    axes = [{*axis} for axis in zip(*extremes, strict=True)] or [set(), set(), set()]
+    height, width, channels = (axis.pop() if len(axis) == 1 else None for axis in axes)
     return height or None, width or None, channels if channels in (1, 3, 4) else 3
 
 
@@ -63,24 +60,13 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int
 
 def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
-    done = list(done)
-    keys = [feature.key for feature in plan.features if feature.kind == "image"]
+    done, before = list(done), (plan.follows or {}).get("image_shapes", {})
     shapes = {}
-    for key in keys:
+    for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
         extremes = [shape for record in done for shape in record.shapes.get(stem, ())]
-        before = (plan.follows or {"image_shapes": {}})["image_shapes"].get(key)
-        now = image_shape(extremes)
-        if before is not None:
-            now = _of_both(before, now) if extremes else tuple(before)
-        shapes[key] = now
+        shapes[key] = image_shape([*extremes, *([before[key]] if key in before else [])])
     return shapes
-
-
-def _of_both(before: Sequence[int | None], now: Shape) -> Shape:
-    """What holds for all images if one shape holds for some of them and one for the rest."""
-    height, width = (a if a == b else None for a, b in zip(before[:2], now[:2], strict=True))
-    return height, width, now[2] if before[2] == now[2] else 3
 
 
 def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
