@@ -44,6 +44,9 @@ from tfrecorder.sources.table import Source
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.
 _BYTES = 8
 
+#: What marks are, beside the salt.
+_SETS = ("places", "contents", "sizes")
+
 
 @dataclass(frozen=True)
 class Marks:
@@ -123,8 +126,7 @@ class Marks:
 
     def publish(self, where: str, plan: Plan) -> Plan:
         """Write these marks into a directory; the plan with whose commit they hold names them."""
-        values = {**dataclasses.asdict(self), "salt": self.salt}
-        data = seal({name: v if name == "salt" else sorted(v) for name, v in values.items()})
+        data = seal({"salt": self.salt} | {name: sorted(getattr(self, name)) for name in _SETS})
         name = layout.removed(plan.commit, hashlib.sha256(data).hexdigest())
         storage.publish_bytes(where, name, data, lasting=True)
         return dataclasses.replace(plan, removed=name)
@@ -164,5 +166,4 @@ def read_marks(where: str, newest: Commit | None) -> Marks:
             f"{path} cannot be read: {error}. It says which rows were removed and must not come "
             "back. Copy it again from where it is whole, or convert into another directory."
         ) from error
-    sets = {name: frozenset(values[name]) for name in ("places", "contents", "sizes")}
-    return Marks(values["salt"], **sets)
+    return Marks(values["salt"], *(frozenset(values[name]) for name in _SETS))

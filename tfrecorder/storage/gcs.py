@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-import google_crc32c
-
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage import gcs_requests
 from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
@@ -133,16 +131,8 @@ class BucketStore(Store):
     def keeps_removed(self, folder: str) -> str | None:
         return gcs_requests.keeps_removed(*self._at(folder)[:2])
 
-    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
-        path = f"{folder}/{name}"
-        try:
-            return self._upload(path, io.BytesIO(data), len(data), version)
-        except OtherStandsError:
-            # An earlier attempt of ours may have written it, and the response was lost.
-            standing = self.describe(path)
-            if standing is None or not standing.is_of(len(data), google_crc32c.value(data)):
-                raise
-            return standing.version
+    def put_at(self, path: str, data: bytes, version: str) -> str | None:
+        return self._upload(path, io.BytesIO(data), len(data), version)
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
@@ -154,13 +144,8 @@ class BucketStore(Store):
     def link(self, folder: str, name: str, new: str) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}")
 
-    def move(self, folder: str, name: str, new: str) -> None:
-        source = f"{folder}/{name}"
-        try:
-            self._copy(source, f"{folder}/{new}", is_moved=True)
-        except UnreadableError as error:
-            if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
-                raise
+    def move_at(self, folder: str, name: str, new: str) -> None:
+        self._copy(f"{folder}/{name}", f"{folder}/{new}", is_moved=True)
 
     def _copy(self, path: str, new: str, is_moved: bool = False) -> None:
         source, target = self._at(path), self._at(new)[1:]

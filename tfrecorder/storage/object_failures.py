@@ -26,33 +26,21 @@ from tfrecorder.storage.store import (
 #: What a failure means, by the code in the body of the response, the name of the exception's type,
 #: or the status; the first of these that is here decides.
 _MEANINGS: dict[str | int, str] = {
-    **dict.fromkeys(
-        ("InternalError", "SlowDown", "ServiceUnavailable", "RequestTimeout", "OperationAborted"),
-        "passing",
-    ),
-    **dict.fromkeys(("ConditionalRequestConflict", "ServerBusy", "OperationTimedOut"), "passing"),
-    **dict.fromkeys(
-        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
-        "credentials",
-    ),
-    **dict.fromkeys(
-        ("TokenRefreshRequired", "AuthenticationFailed", "InvalidAuthenticationInfo"),
-        "credentials",
-    ),
-    **dict.fromkeys(("NoAuthenticationInformation", "RequestTimeTooSkewed"), "credentials"),
-    **dict.fromkeys(("AuthorizationHeaderMalformed", "PermanentRedirect"), "region"),
-    "AccessDenied": "permission",
-    "AlreadyExistsError": "other",
-    "PreconditionError": "other",
-    "FileNotFoundError": "not_found",
-    "NotFoundError": "not_found",
-    "InvalidPathError": "bad_name",
-    "UnauthenticatedError": "credentials",
-    "PermissionDeniedError": "permission",
-    401: "credentials",
-    403: "permission",
-    501: "unconditional",
-}
+    name: meaning
+    for meaning, names in {
+        "passing": "InternalError SlowDown ServiceUnavailable RequestTimeout OperationAborted "
+        "ConditionalRequestConflict ServerBusy OperationTimedOut",
+        "credentials": "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken "
+        "TokenRefreshRequired AuthenticationFailed InvalidAuthenticationInfo UnauthenticatedError "
+        "NoAuthenticationInformation RequestTimeTooSkewed",
+        "region": "AuthorizationHeaderMalformed PermanentRedirect",
+        "permission": "AccessDenied PermissionDeniedError",
+        "other": "AlreadyExistsError PreconditionError",
+        "not_found": "FileNotFoundError NotFoundError",
+        "bad_name": "InvalidPathError",
+    }.items()
+    for name in names.split()
+} | {401: "credentials", 403: "permission", 501: "unconditional"}
 
 _REGION = "set AWS_REGION to the region of the bucket"
 _UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDITIONAL_PUT=disabled"

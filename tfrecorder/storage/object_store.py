@@ -164,18 +164,8 @@ class ObjectStore(Store):
     def replaces_conditionally(self) -> bool:
         return _is_conditional()
 
-    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
-        if not _is_conditional():
-            return None
-        path = f"{folder}/{name}"
-        try:
-            return self._put(path, data, _mode(version), is_fresh=True)
-        except OtherStandsError:
-            # An earlier attempt of ours may have written it, and the response was lost.
-            standing = unless_missing(lambda: self.read_versioned(path))
-            if standing is None or standing[0] != data:
-                raise
-            return standing[1]
+    def put_at(self, path: str, data: bytes, version: str) -> str | None:
+        return self._put(path, data, _mode(version), is_fresh=True) if _is_conditional() else None
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
@@ -192,15 +182,6 @@ class ObjectStore(Store):
         old, copy = self.describe(source), self.describe(target)
         if old is not None and (copy is None or copy.size != old.size):
             raise TransientError("the copy is not there")  # a gateway answered
-
-    def move(self, folder: str, name: str, new: str) -> None:
-        try:
-            self.link(folder, name, new)
-        except UnreadableError as error:
-            if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
-                raise
-            return
-        self._delete(f"{folder}/{name}")
 
     def _put(self, path: str, data: Any, mode: Any, is_fresh: bool = False) -> str:
         """Upload to the final name and return its tag: the object appears whole or not at all."""

@@ -289,6 +289,18 @@ class Store(Protocol):
         Raises:
             OtherStandsError: another version with other bytes is there.
         """
+        path = f"{folder}/{name}"
+        try:
+            return self.put_at(path, data, version)
+        except OtherStandsError:
+            # An earlier attempt of ours may have written it, and the response was lost.
+            standing = unless_missing(lambda: self.read_versioned(path))
+            if standing is None or standing[0] != data:
+                raise
+            return standing[1]
+
+    def put_at(self, path: str, data: bytes, version: str) -> str | None:
+        """The request of `put_over`; raises an OtherStandsError whatever the other bytes are."""
         return None
 
     def remove(self, folder: str, name: str) -> None:
@@ -312,3 +324,13 @@ class Store(Protocol):
 
         Does nothing if it has been renamed already: the old name is gone, the new one is there.
         """
+        try:
+            self.move_at(folder, name, new)
+        except UnreadableError as error:
+            if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
+                raise
+
+    def move_at(self, folder: str, name: str, new: str) -> None:
+        """The requests of `move`; an UnreadableError if there is no such file."""
+        self.link(folder, name, new)
+        self.remove(folder, name)

@@ -27,6 +27,7 @@ from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
+from tfrecorder.storage.gcs_requests import answer_words
 
 #: Seconds between two looks at a job: at first, the factor after each look, and at most.
 FIRST_LOOK = 0.5
@@ -293,7 +294,7 @@ class DataflowJob:
             kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
             raise kind(
                 f"Dataflow does not answer for job {self.job_id} of project {self.project!r} in "
-                f"{self.region!r}: {answer.status_code} {_reason(answer)}"
+                f"{self.region!r}: {answer_words(answer.status_code, answer.text, answer.reason)}"
             )
         return dict(answer.json())
 
@@ -319,13 +320,6 @@ class DataflowJob:
         for scheme in ("https://", "http://"):
             session.mount(scheme, HTTPAdapter(max_retries=retry))
         return session
-
-
-def _reason(answer: Any) -> str:
-    try:
-        return str(answer.json()["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return str(answer.reason)
 
 
 def _state(job: dict[str, Any]) -> str:
