@@ -68,14 +68,12 @@ def read_done(
     Args:
         files: the directory, if it was listed.
     """
+    path = os.path.join(output_dir, shard.done)
+    with storage.failing_as(OutputError, path):
+        data = storage.unless_missing(lambda: storage.read_bytes(path))
     try:
-        data = storage.read_bytes(os.path.join(output_dir, shard.done))
-        done = DoneRecord.from_json(data)
-    except storage.UnreadableError as error:
-        if error.code == "not_found":
-            return None
-        raise OutputError(f"{output_dir}/{shard.done} cannot be read: {error}.") from error
-    except ValueError:  # after a power failure a file may lack its bytes
+        done = DoneRecord.from_json(data or b"")
+    except ValueError:  # missing, or after a power failure without its bytes
         return None
     if done.plan != plan_digest:
         return None

@@ -57,14 +57,11 @@ def read_failure(output_dir: str) -> Failure | None:
     Raises:
         UnreadableError: the directory cannot be read.
     """
+    path = os.path.join(output_dir, layout.FAILURE)
+    note = storage.unless_missing(lambda: storage.read_bytes(path))
     try:
-        note = storage.read_bytes(os.path.join(output_dir, layout.FAILURE))
-        failure = Failure(**parse(note))
-    except storage.UnreadableError as error:
-        if error.code == "not_found":
-            return None
-        raise
-    except (TypeError, ValueError):  # cut short by a full disk or a power failure
+        failure = Failure(**parse(note or b""))
+    except (TypeError, ValueError):  # missing, or cut short by a full disk or a power failure
         return None
     if not all(isinstance(value, str) for value in asdict(failure).values()):
         return None

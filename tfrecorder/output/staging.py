@@ -157,11 +157,8 @@ def read_footer(output_dir: str) -> Any:
         OutputError: the file cannot be read.
     """
     path = os.path.join(output_dir, layout.PLAN_ROWS)
-    try:
-        with storage.open_seekable(path) as opened:
-            return pq.read_metadata(opened)
-    except storage.UnreadableError as error:
-        raise OutputError(f"{path} cannot be read: {error}.") from error
+    with storage.failing_as(OutputError, path), storage.open_seekable(path) as opened:
+        return pq.read_metadata(opened)
 
 
 #: How many rows a worker holds as objects at a time: a shard of small images has 100,000 and more.

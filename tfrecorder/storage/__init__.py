@@ -43,6 +43,7 @@ from tfrecorder.storage.store import (
     OtherStandsError,
     UnreadableError,
     UnwritableError,
+    unless_missing,
 )
 from tfrecorder.storage.stores import is_unsigned, refusal
 from tfrecorder.storage.uris import (

@@ -235,7 +235,8 @@ def _described(info: Any) -> Description | None:
 
 
 def _request(request: Callable[[], T]) -> T:
-    return translated(request, _meaning)
+    with translated(_meaning):
+        return request()
 
 
 def _meaning(error: Exception) -> Exception:  # packages behind fsspec raise what they like

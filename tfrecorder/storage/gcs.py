@@ -181,8 +181,8 @@ class BucketStore(Store):
         blob = billed.blob(name, chunk_size=PIECE)
         if is_fresh:
             blob.cache_control = FRESH
-        translated(
-            lambda: blob.upload_from_file(
+        with translated(_in_our_terms):
+            blob.upload_from_file(
                 file,
                 size=size,
                 content_type="application/octet-stream",
@@ -190,9 +190,7 @@ class BucketStore(Store):
                 if_generation_match=None if version is None else int(version or 0),
                 retry=None,
                 timeout=TIMEOUT,
-            ),
-            _in_our_terms,
-        )
+            )
         return str(blob.generation)
 
     def _list(self, folder: str, delimiter: str = "") -> dict[str, Description | None]:
@@ -210,9 +208,9 @@ class BucketStore(Store):
 
     def _connection(self) -> Connection:
         chosen = access()
-        with self._lock:
+        with self._lock, translated(_in_our_terms):
             if chosen not in self._connected:
-                self._connected[chosen] = translated(lambda: _connect(chosen), _in_our_terms)
+                self._connected[chosen] = _connect(chosen)
             return self._connected[chosen]
 
 

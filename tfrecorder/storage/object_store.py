@@ -237,15 +237,14 @@ class ObjectStore(Store):
         """Call `request` with a client and an object's name; its failures raise our errors."""
         place, name = split_path(path)
         client = self._client(place)
-        return translated(
-            lambda: _interruptible(lambda: request(client, name)), partial(meaning, client=client)
-        )
+        with translated(partial(meaning, client=client)):
+            return _interruptible(lambda: request(client, name))
 
     def _client(self, place: str) -> Client:
         refuse_forks()
-        with self._lock:
+        with self._lock, translated(unusable):
             if place not in self._connected:
-                self._connected[place] = translated(lambda: connect(place), unusable)
+                self._connected[place] = connect(place)
             return self._connected[place]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 from collections.abc import Callable, Collection, Iterator
@@ -87,15 +88,16 @@ class OtherStandsError(Exception):
     """A file was to be replaced, but another one is there by now."""
 
 
-def translated(request: Callable[[], T], translate: Callable[[Exception], Exception | None]) -> T:
-    """Make a request of a store and raise its failures as our errors.
+@contextlib.contextmanager
+def translated(translate: Callable[[Exception], Exception | None]) -> Iterator[None]:
+    """A block of requests of a store, whose failures are raised as our errors.
 
     Args:
         translate: gives our error for a failure of the packages behind the store, and None for
             another fault.
     """
     try:
-        return request()
+        yield
     except (UnreadableError, UnwritableError, TransientError, OtherStandsError, PackageError):
         raise
     except Exception as error:

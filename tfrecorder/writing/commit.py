@@ -311,12 +311,8 @@ def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
 
 
 def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:
-    try:
-        return storage.read_versioned(os.path.join(output_dir, name))
-    except storage.UnreadableError as error:
-        if error.code != "not_found":
-            raise
-        return None, ""
+    path = os.path.join(output_dir, name)
+    return storage.unless_missing(lambda: storage.read_versioned(path)) or (None, "")
 
 
 def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
