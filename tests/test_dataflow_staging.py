@@ -30,7 +30,7 @@ from tfrecorder.errors import RunnerError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow import launcher
-from tfrecorder.runners.dataflow.settings import Settings
+from tfrecorder.runners.dataflow.launcher import Settings
 from tfrecorder.runners.dataflow.wheels import stage_wheels
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA

@@ -152,8 +152,8 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
             complete(directory)
         if expected.pending is not None:
             expected = read_expectation(directory)
-    with byte_bar(expected, shown) as advance:
-        findings, faults = check_all(expected, expected.shards, advance=advance)
+    with byte_bar(expected, shown) as bar:
+        findings, faults = check_all(expected, expected.shards, advance=bar.update)
     if not faults:
         return []
     faulty = {fault.file for fault in faults}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -88,9 +86,9 @@ def verify(
         expected = read_expectation(where)
         if decode:
             refuse_missing("tensorflow")
-        with byte_bar(expected, is_shown(progress)) as advance:
+        with byte_bar(expected, is_shown(progress)) as bar:
             decoder = _decoder(expected) if decode else None
-            shards, faults = check_all(expected, expected.shards, decoder, advance)
+            shards, faults = check_all(expected, expected.shards, decoder, bar.update)
         compared = _compare_sources(expected, faults, is_shown(progress)) if sources else None
         faults += at_most(named(where, gone))
     common = {*common_files(expected), *LISTS}
@@ -119,8 +117,8 @@ def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) ->
         expected.done[s].records for s in shards if s in expected.done
     )
     counts = Counter(dict.fromkeys(COUNTED, 0))
-    with _bar(shown, total, unit=" source files") as advance:
-        others = other_sources(expected.directory, shards, fields, counts, advance)
+    with _bar(shown, total, unit=" source files") as bar:
+        others = other_sources(expected.directory, shards, fields, counts, bar.update)
         faults[:] = _sorted([*faults, *at_most(fault for _, fault in others)])
     return dict(counts)
 
@@ -199,16 +197,11 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
     return sorted(distinct, key=lambda fault: places[fault.file])
 
 
-def byte_bar(expected: Expectation, shown: bool) -> AbstractContextManager[Advance]:
-    """A progress bar over the bytes of all shards; yields the function that moves it."""
+def byte_bar(expected: Expectation, shown: bool) -> Any:
+    """A progress bar over the bytes of all shards."""
     total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
     return _bar(shown, total, unit="B", unit_scale=True)
 
 
-@contextlib.contextmanager
-def _bar(shown: bool, total: int, **form: Any) -> Iterator[Advance]:
-    if not shown:
-        yield lambda size: None
-        return
-    with bar_class()(total=total, dynamic_ncols=True, **form) as bar:
-        yield bar.update
+def _bar(shown: bool, total: int, **form: Any) -> Any:
+    return bar_class()(total=total, disable=not shown, dynamic_ncols=True, **form)

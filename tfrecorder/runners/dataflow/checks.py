@@ -10,8 +10,8 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.runners.dataflow.launcher import flags_of
-from tfrecorder.runners.dataflow.settings import ENDPOINT, Settings, bucket_of
+from tfrecorder.runners.dataflow.job import ENDPOINT
+from tfrecorder.runners.dataflow.launcher import Settings, bucket_of, flags_of
 from tfrecorder.storage import UnreadableError
 
 #: Schemes of files that only this machine has.

@@ -25,9 +25,11 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
-from tfrecorder.runners.dataflow.settings import ENDPOINT
 from tfrecorder.storage import UnreadableError
 from tfrecorder.storage.gcs_requests import answer_words
+
+#: Dataflow's address; Beam's option `dataflow_endpoint` names another.
+ENDPOINT = "https://dataflow.googleapis.com"
 
 #: Seconds between two looks at a job: at first, the factor after each look, and at most.
 FIRST_LOOK = 0.5

@@ -1,10 +1,14 @@
-"""The launch: wheels and pipeline go to the staging bucket, and Dataflow starts a job from them."""
+"""The launch: wheels and pipeline go to the staging bucket, and Dataflow starts a job from them.
+
+`Settings` are what Dataflow itself and the checks before it need of the options.
+"""
 
 from __future__ import annotations
 
 import re
 import tempfile
 import uuid
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from tfrecorder import storage
@@ -13,11 +17,66 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import credentials_looked_for
-from tfrecorder.runners.dataflow.job import DataflowJob
-from tfrecorder.runners.dataflow.settings import Settings
+from tfrecorder.runners.dataflow.job import ENDPOINT, DataflowJob
 from tfrecorder.runners.dataflow.wheels import stage_wheels, worker_machine
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.writing.worker import Task
+
+#: The folder of the output's bucket for the job's files, unless the user names a place.
+STAGING = "tfrecorder-staging"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a job runs.
+
+    Attributes:
+        project: the Google Cloud project; None if nobody named one.
+        region: of the workers; None if nobody named one.
+        temp_location: where Beam and Dataflow keep files of the job; None if it is not known.
+        staging_location: where Beam uploads to.
+        endpoint: the address of Dataflow.
+        no_auth: ask without credentials, for a service on loopback.
+        impersonate: service accounts to act as, written as for Beam's impersonate_service_account.
+    """
+
+    project: str | None
+    region: str | None
+    temp_location: str | None
+    staging_location: str | None
+    endpoint: str
+    no_auth: bool
+    impersonate: str | None
+
+    @classmethod
+    def of(cls, output_dir: str, options: ConvertOptions) -> Settings:
+        """The settings of a conversion.  Beam's own names in `runner_options` count as well."""
+        given = options.runner_options or {}
+        temp = given.get("temp_location") or given.get("staging_location") or _staging(output_dir)
+        return cls(
+            project=options.project or given.get("project"),
+            region=options.region or given.get("region"),
+            temp_location=temp,
+            staging_location=given.get("staging_location") or temp,
+            endpoint=given.get("dataflow_endpoint") or ENDPOINT,
+            no_auth=given.get("no_auth") in (True, "true", "True"),
+            impersonate=options.account,
+        )
+
+
+def bucket_of(path: str) -> str:
+    """The bucket of a gs:// path.
+
+    >>> bucket_of("gs://bucket/flowers")
+    'bucket'
+    """
+    return path.removeprefix("gs://").partition("/")[0]
+
+
+def _staging(output_dir: str) -> str | None:
+    if storage.scheme(output_dir) != "gs" or not bucket_of(output_dir):
+        return None
+    return f"gs://{bucket_of(output_dir)}/{STAGING}"
 
 
 def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
