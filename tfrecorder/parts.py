@@ -37,7 +37,7 @@ from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.done_records import DoneRecord, add_up
-from tfrecorder.runners import in_process
+from tfrecorder.runners import local_workers
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
 
@@ -166,7 +166,7 @@ def work(
         if pending:
             storage.overwrite(where, layout.PARTS, json.dumps(parts))
         shown = bool(pending) and is_shown(options.progress)
-        written = in_process.write(plan, where, pending, options, notes=True, shown=shown)
+        written = local_workers.write(plan, where, pending, options, notes=True, shown=shown)
         done = [*before.values(), *written]
     totals = add_up(done)
     return PartResult(

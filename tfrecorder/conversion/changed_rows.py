@@ -7,6 +7,8 @@ some are removed, their records keep their numbers.
 from __future__ import annotations
 
 import hashlib
+import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,20 +20,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.conversion.record_copies import every_row, newest_of_each, splits_of
-from tfrecorder.errors import OptionError
+from tfrecorder.display.commands import command
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import CHANGE, COPY_OF, SAME
+from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import fingerprint, order_of
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.shard_tables import columns_of, joined
-from tfrecorder.schema.fields import Field
+from tfrecorder.reading.commits import Commit, commits
+from tfrecorder.reading.shard_tables import columns_of, each_table, joined
+from tfrecorder.schema.fields import Field, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.validation.statistics import describe_columns
+from tfrecorder.validation.values import default_of
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,8 @@ class StoredRows:
         where: the dataset's directory.
         newest: its newest commit.
         shards: whose rows these are.
-        rows: as `every_row` gives them.
+        rows: with `COPY_OF`, which says where their records are; and each attempt at a reject.
         shard: for each row, the place of its shard in `shards`.
-        is_newest: False for a reject that was tried again later: that attempt stands for the row.
     """
 
     where: str
@@ -52,12 +55,12 @@ class StoredRows:
     shards: Sequence[Shard]
     rows: pa.Table
     shard: np.ndarray
-    is_newest: np.ndarray
 
     @cached_property
     def splits(self) -> pd.Series:
         """The split of each row."""
-        return splits_of(self.shards, self.shard)
+        of_shards = pd.Categorical([shard.split for shard in self.shards], dtype=SPLIT_TYPE)
+        return pd.Series(of_shards.take(self.shard))
 
     @property
     def numbers(self) -> np.ndarray:
@@ -69,6 +72,13 @@ class StoredRows:
         """False for each row that is a reject."""
         return np.asarray(self.rows.column(COPY_OF.size).to_numpy() >= 0)
 
+    @cached_property
+    def is_newest(self) -> np.ndarray:
+        """True for one row of each number: the one with a record, else the last attempt at it."""
+        attempts = pd.DataFrame({"number": self.numbers, "has": self.has_record})
+        attempts = attempts.sort_values("has", kind="stable")
+        return (~attempts.duplicated("number", keep="last")).sort_index().to_numpy()
+
     def size_of(self, places: Collection[int]) -> int:
         """The bytes of the shards in some places."""
         sizes = self.rows.column(COPY_OF.size).to_numpy()[np.isin(self.shard, [*places])]
@@ -78,6 +88,17 @@ class StoredRows:
         """True for every attempt at one of some rows, which a mask names."""
         return np.isin(self.numbers, self.numbers[rows])
 
+    def statistics(
+        self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series
+    ) -> dict[str, Any]:
+        """Statistics of rows like these, in some splits, as `describe_columns` makes them."""
+        columns, splits = columns_of(rows), splits.reset_index(drop=True)
+        keys = (feature.key for feature in record_features(fields))
+        values = {key: columns[key] for key in keys if key in columns}
+        every = commits(self.where, self.newest)
+        missing = _missing(fields, values, splits, every)
+        return describe_columns(tuple(fields), values, splits, missing)
+
 
 def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -> StoredRows:
     """All rows of a dataset, or those of some shards of it.
@@ -86,9 +107,56 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
         DatasetError: a table cannot be read, or does not fit its shard.
     """
     shards = newest.shards if of is None else of
-    rows, shard = every_row(where, shards)
-    rows = rows.combine_chunks()  # otherwise each look at a column would put it together
-    return StoredRows(where, newest, shards, rows, shard, newest_of_each(rows))
+    with storage.failing_as(DatasetError, where):
+        written = storage.sizes(where)
+    tables = [
+        _with_copies(where, shard.file, written.get(shard.file), table)
+        for shard, table in each_table(where, shards, lambda schema: schema.names)
+    ]
+    rows = joined(tables).combine_chunks()  # otherwise each look at a column would put it together
+    places = np.repeat(np.arange(len(tables)), [*map(len, tables)])
+    return StoredRows(where, newest, shards, rows, places)
+
+
+def _with_copies(where: str, file: str, written: int | None, table: pa.Table) -> pa.Table:
+    """The table of a shard with a file of this size, as rows of a plan that copies its records."""
+    offsets, sizes = (table.column(name).to_numpy() for name in RECORD_OF[:2])
+    kept = sizes >= 0
+    ends = np.cumsum(sizes[kept])
+    if written != sizes[kept].sum() or not np.array_equal(offsets[kept], ends - sizes[kept]):
+        raise DatasetError(
+            f"{os.path.join(where, file)} is not what its table says. "
+            f"`{command('verify', where)}` checks every file."
+        )
+    names = pa.repeat(pa.scalar(file, pa.large_string()), len(table))
+    copies = dict(zip(RECORD_OF, COPY_OF[1:], strict=True))
+    table = table.rename_columns([copies.get(name, name) for name in table.column_names])
+    return table.append_column(COPY_OF.file, names)
+
+
+def _missing(
+    fields: Sequence[Field],
+    values: Mapping[str, pa.Array],
+    splits: pd.Series,
+    every: Sequence[Commit],
+) -> dict[str, np.ndarray]:
+    """Which rows have a default, by column.
+
+    Manifests say how many these are in each split.  Which of the rows with this value they are
+    makes no difference to the statistics: the first ones.
+    """
+    missing = {}
+    for field in fields:
+        counts = Counter[str]()
+        for commit in every:
+            of_split = commit.manifest["statistics"].get(field.column, {})
+            counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
+        if counts.total():
+            key, default = default_of(field)
+            same = pd.Series([value == default for value in values[key].to_pylist()])
+            number = same.groupby(splits.to_numpy(object)).cumsum()
+            missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
+    return missing
 
 
 @dataclass(frozen=True)

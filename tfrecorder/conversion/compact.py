@@ -20,7 +20,6 @@ from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import Job
 from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
-from tfrecorder.conversion.record_copies import statistics_of, uris_of
 from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
@@ -40,9 +39,8 @@ from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
-from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.runners.beam_options import check_runner
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.writing.commit import complete
@@ -141,15 +139,16 @@ def _rows(
     taken = _options(newest, options, elsewhere=not in_place)
     if in_place and not drop and (not shards or _is_compacted(newest, taken)):
         return dataclasses.replace(read_result(where), was_finished=True)
-    stored, every = stored_rows(where, newest, shards), commits(where, newest)
+    stored = stored_rows(where, newest, shards)
     dropped = stored.is_newest & _dropped(stored, dataset.fields, drop)
     stays = stored.is_newest & ~dropped
     if not stays.any():
         raise OptionError("`drop` would leave no record; name fewer uris.")
     left = Added(stored.rows.filter(pa.array(stays)), stored.splits[stays])
     if drop:
-        statistics = statistics_of(dataset.fields, columns_of(left.rows), left.splits, every)
+        statistics = stored.statistics(dataset.fields, left.rows, left.splits)
     else:
+        every = commits(where, newest)
         statistics = merged(commit.manifest["statistics"] for commit in every)
     plan, planned, _ = changed_plan(
         stored,
@@ -231,11 +230,12 @@ def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str])
     """True for each row whose first image has one of some uris."""
     if not drop:
         return np.zeros(len(stored.rows), bool)
-    uris, where = uris_of(stored.rows, fields), stored.where
-    if uris is None:
+    image, where = primary_file(fields), stored.where
+    if image is None:
         raise OptionError(
             f"the records of {where} have no images, so they have no uris; leave `drop` out."
         )
+    uris = stored.rows.column(image.uri_key).combine_chunks()
     wanted = pa.array(list(drop), pa.large_string())
     absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=uris)))
     if len(absent):

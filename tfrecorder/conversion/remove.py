@@ -14,7 +14,6 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.on_dataset import opened, run_on
-from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
@@ -28,10 +27,8 @@ from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.choice import Where, choose
-from tfrecorder.reading.commits import commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of
-from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
 
@@ -110,8 +107,7 @@ def _rows(
     chosen &= stored.is_newest
     gone = stored.all_of(chosen)
     stays = stored.is_newest & ~gone
-    left = columns_of(stored.rows.filter(pa.array(stays)))
-    every = commits(folder, newest)
+    left = stored.rows.filter(pa.array(stays))
     plan, planned, touched = changed_plan(
         stored,
         gone,
@@ -121,7 +117,7 @@ def _rows(
         options,
         PlanKind.REMOVAL,
         folder,
-        statistics_of(dataset.fields, left, stored.splits[stays], every),
+        stored.statistics(dataset.fields, left, stored.splits[stays]),
     )
     changes = Changes(
         removed=int(chosen.sum()),

@@ -27,7 +27,6 @@ from tfrecorder.conversion.corrected_values import (
     with_values,
 )
 from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
-from tfrecorder.conversion.record_copies import statistics_of
 from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
@@ -48,7 +47,6 @@ from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
 from tfrecorder.plan.summary import Changes
-from tfrecorder.reading.commits import commits
 from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
@@ -325,8 +323,7 @@ def _statistics(
     stays = stored.is_newest & ~gone
     old = joined([stored.rows.filter(pa.array(stays)), moved])
     splits = pd.concat([stored.splits[stays], pd.Series(of_moved, dtype=SPLIT_TYPE)])
-    every = commits(stored.where, stored.newest)
-    known = statistics_of(new.fields, columns_of(old), splits, every)
+    known = stored.statistics(new.fields, old, splits)
     return merged([known, described(new)] if len(new.frame) else [known])
 
 

@@ -1,7 +1,7 @@
-"""Worker processes of this machine: how many a conversion gets, and how they are run.
+"""Running a staged plan without Beam, on this machine: by this process, or by several workers.
 
-The launcher sends each process the numbers of its shards, and gets back what is noted of them, or
-the error.
+The worker and the bytes are the same as with Beam.  A process gets the numbers of its shards from
+its launcher, and sends back what is noted of them, or the error.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from tfrecorder import storage
 from tfrecorder.core.limits import address_space_left
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.errors import RunnerError
+from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import validators_of
-from tfrecorder.writing.worker import Task, Worker
+from tfrecorder.writing.shards import default_threads
+from tfrecorder.writing.worker import Task, Worker, finish
 
 #: The cores that the threads of one process keep busy: with more, they wait for Python's lock.
 CORES = 5
@@ -37,6 +41,55 @@ _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from tfrecorder.runners.local_workers import main; main()"
 )
+
+
+def run(
+    plan: Plan, output_dir: str, options: ConvertOptions, notes: bool, workers: int = 1
+) -> None:
+    """Run a staged plan to its commit.
+
+    Args:
+        output_dir: the dataset directory, where the plan is staged.
+        notes: leave notes of the rows that are through.
+        workers: processes that write the shards; 1 for this one.
+
+    Raises:
+        TfrecorderError: as `write` raises them, and the commit.
+    """
+    task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
+    if workers == 1:
+        done = write(plan, output_dir, plan.shards, options, notes)
+    else:
+        of_each = replace(task, threads=task.threads or default_threads(plan, workers))
+        done = _write_by(of_each, len(plan.shards), workers)
+    finish(task, done, options.max_reject_fraction)
+
+
+def write(
+    plan: Plan,
+    output_dir: str,
+    shards: Sequence[Shard],
+    options: ConvertOptions,
+    notes: bool = False,
+    shown: bool = False,
+) -> list[DoneRecord]:
+    """Write those of some shards that are not done; return what is noted of all of them.
+
+    Args:
+        output_dir: as for `run`.
+        notes: as for `run`; a bar and `status` show them.
+        shown: show a bar.
+
+    Raises:
+        OutputError: the plan there is now a different one; or the directory cannot be written.
+        UnreachableError: a disk or a service was away for more than two minutes.
+    """
+    if not shards:
+        return []
+    numbers = {shard: number for number, shard in enumerate(plan.shards)}
+    with progress_bar(output_dir, plan, shown, shards):
+        task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
+        return list(Worker(task).write([numbers[shard] for shard in shards]))
 
 
 def worker_count(cores: int, rows: int) -> int:
@@ -75,8 +128,8 @@ def _travels(check: object) -> bool:
         return False
 
 
-def write(task: Task, shards: int, workers: int) -> list[DoneRecord]:
-    """Write the shards of the staged plan that are not done; return what is noted of all.
+def _write_by(task: Task, shards: int, workers: int) -> list[DoneRecord]:
+    """Write the shards of the staged plan that are not done, by this many processes.
 
     Raises:
         TfrecorderError: as a worker raises it.

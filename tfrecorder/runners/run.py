@@ -16,7 +16,7 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import Failure, read_failure
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.plan.plan import Plan
-from tfrecorder.runners import beam_options, in_process, local_workers
+from tfrecorder.runners import beam_options, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
 from tfrecorder.writing.limit_errors import limit_reached
 from tfrecorder.writing.worker import Task
@@ -55,7 +55,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
         workers = local_workers.workers_of(plan, output_dir, options) if is_direct else 1
         # A pipeline over nothing would commit nothing.
         if without_beam or workers > 1 or not plan.shards:
-            in_process.run(plan, output_dir, options, notes=shown, workers=workers)
+            local_workers.run(plan, output_dir, options, notes=shown, workers=workers)
             return None
         return _run_on_beam(plan, output_dir, options, shown)
 

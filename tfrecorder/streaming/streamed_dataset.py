@@ -26,7 +26,7 @@ from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.done_records import Counts, add_up
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
-from tfrecorder.runners import in_process
+from tfrecorder.runners import local_workers
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
@@ -211,7 +211,7 @@ class StreamedDataset:
         if not (has_rows and is_known and is_whole(where, plan.spooled)):
             return False
         plan = reopen(where, plan, plan.base, ())
-        done = in_process.write(plan, where, plan.shards, self.options)
+        done = local_workers.write(plan, where, plan.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.
