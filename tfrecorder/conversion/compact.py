@@ -92,8 +92,8 @@ def compact(
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
     """
     # Rows that became rejects were already accepted as such when they were converted.
-    ConvertOptions.of(options, NOT_COMPACTED)
-    chosen = ConvertOptions.of({**options, "max_reject_fraction": 1.0})
+    given = ConvertOptions.of(options, NOT_COMPACTED)
+    chosen = dataclasses.replace(given, max_reject_fraction=1.0)
     where = storage.absolute(storage.given_path(directory))
     in_place = output_dir is None
     if in_place and chosen.name is not None:
@@ -150,16 +150,10 @@ def _rows(
     else:
         every = commits(where, newest)
         statistics = merged(commit.manifest["statistics"] for commit in every)
+    every_row, change = np.ones(len(stays), bool), np.full(len(stays), SAME)
+    kind = PlanKind.COMPACTION
     plan, planned, _ = changed_plan(
-        stored,
-        np.ones(len(stays), bool),
-        np.full(len(stays), SAME),
-        left,
-        dataset.fields,
-        options,
-        PlanKind.COMPACTION,
-        where,
-        statistics,
+        stored, every_row, change, left, dataset.fields, options, kind, where, statistics
     )
     marks, gone = read_marks(where, own_dataset(where)), int(dropped.sum())
     if drop:

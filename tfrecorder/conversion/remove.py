@@ -107,17 +107,12 @@ def _rows(
     chosen &= stored.is_newest
     gone = stored.all_of(chosen)
     stays = stored.is_newest & ~gone
-    left = stored.rows.filter(pa.array(stays))
+    left, fields, kind = stored.rows.filter(pa.array(stays)), dataset.fields, PlanKind.REMOVAL
+    statistics = stored.statistics(fields, left, stored.splits[stays])
+    change = np.full(len(gone), SAME)
+    none = Added(stored.rows.slice(0, 0), pd.Series([], dtype=SPLIT_TYPE))
     plan, planned, touched = changed_plan(
-        stored,
-        gone,
-        np.full(len(stored.rows), SAME),
-        Added(stored.rows.slice(0, 0), pd.Series([], dtype=SPLIT_TYPE)),
-        dataset.fields,
-        options,
-        PlanKind.REMOVAL,
-        folder,
-        stored.statistics(dataset.fields, left, stored.splits[stays]),
+        stored, gone, change, none, fields, options, kind, folder, statistics
     )
     changes = Changes(
         removed=int(chosen.sum()),
@@ -132,7 +127,7 @@ def _rows(
         planned=planned,
         options=options,
         sizes=list,
-        marks=marks.marking(stored.rows.filter(pa.array(gone)), dataset.fields),
+        marks=marks.marking(stored.rows.filter(pa.array(gone)), fields),
     )
 
 

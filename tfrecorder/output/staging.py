@@ -188,24 +188,17 @@ def read_row_group(output_dir: str, group: int, footer: Any = None) -> pa.Table:
     """
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
-        with _for_arrow(path) as opened:
+        with storage.open_seekable(path) as opened:  # refuses what is not a file, such as a pipe
+            # On a disk by its path: Arrow's threads hold what they read of a Python file.  A thread
+            # that lets go of it while Python shuts down, for example after Ctrl-C, aborts the
+            # process (pyarrow 25).
+            source = storage.resolve(path, "") if storage.is_local(path) else opened
             # Each column of a row group is requested once, and whole.
             file: Any = pq.ParquetFile(
-                opened, metadata=footer, pre_buffer=True, page_checksum_verification=True
+                source, metadata=footer, pre_buffer=True, page_checksum_verification=True
             )
             # With several threads, each would keep memory for itself.
             return file.read_row_group(group, use_threads=False)
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError
         raise kind(f"{path}: {error}") from error
-
-
-@contextlib.contextmanager
-def _for_arrow(path: str) -> Iterator[Any]:
-    """A file of which Arrow reads parts: on a disk by its own code, elsewhere through Python.
-
-    Arrow's threads hold what they read of a Python file.  A thread that lets go of it while Python
-    shuts down, for example after Ctrl-C, aborts the process (pyarrow 25).
-    """
-    with storage.open_seekable(path) as opened:  # refuses what is not a file, such as a pipe
-        yield storage.resolve(path, "") if storage.is_local(path) else opened

@@ -42,7 +42,6 @@ from tfrecorder.storage.store import (
     Description,
     OtherStandsError,
     UnreadableError,
-    UnwritableError,
     unless_missing,
 )
 from tfrecorder.storage.stores import is_unsigned, refusal

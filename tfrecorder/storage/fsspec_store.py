@@ -6,7 +6,6 @@ import posixpath
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecorder.errors import install
@@ -18,6 +17,7 @@ from tfrecorder.storage.store import (
     Store,
     TransientError,
     UnreadableError,
+    Writing,
     is_transient,
     may_pass,
     too_large,
@@ -134,9 +134,7 @@ class FsspecStore(Store):
         system, name = _system(path)
         return bool(_request(lambda: system.isdir(name)))
 
-    def publish(
-        self, folder: str, name: str, claim: Claim | None = None
-    ) -> AbstractContextManager[BinaryIO]:
+    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
         whole = f"{folder}/{name}"
         system, final = _system(whole)
 

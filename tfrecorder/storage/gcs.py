@@ -9,7 +9,6 @@ import io
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from tfrecorder.core.threads import map_at_once
@@ -24,6 +23,7 @@ from tfrecorder.storage.store import (
     Store,
     TransientError,
     UnreadableError,
+    Writing,
     may_pass,
     put_claimed,
     split_path,
@@ -110,9 +110,7 @@ class BucketStore(Store):
     def is_folder(self, path: str) -> bool:
         return bool(gcs_requests.list_objects(*self._at(_below(path)), most=1)[0])
 
-    def publish(
-        self, folder: str, name: str, claim: Claim | None = None
-    ) -> AbstractContextManager[BinaryIO]:
+    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
         path = f"{folder}/{name}"
 
         def upload(file: Reader, size: int | None) -> None:

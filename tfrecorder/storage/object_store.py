@@ -7,7 +7,6 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -26,6 +25,7 @@ from tfrecorder.storage.store import (
     Store,
     TransientError,
     UnreadableError,
+    Writing,
     put_claimed,
     split_path,
     sums_of,
@@ -135,9 +135,7 @@ class ObjectStore(Store):
     def is_folder(self, path: str) -> bool:
         return next(self._pages(path), None) is not None
 
-    def publish(
-        self, folder: str, name: str, claim: Claim | None = None
-    ) -> AbstractContextManager[BinaryIO]:
+    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
         path = f"{folder}/{name}"
 
         def upload(local: str) -> None:

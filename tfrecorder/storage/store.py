@@ -223,6 +223,10 @@ def is_transient(status: int) -> bool:
     return status in (408, 429) or 500 <= status < 600
 
 
+#: A file to write; see `Store.publish`.
+Writing = AbstractContextManager[BinaryIO]
+
+
 class Store(Protocol):
     """Files by their full paths, scheme included; a store inherits what it does as most do.
 
@@ -262,9 +266,7 @@ class Store(Protocol):
     def is_folder(self, path: str) -> bool:
         """True if there is anything below this path."""
 
-    def publish(
-        self, folder: str, name: str, claim: Claim | None = None
-    ) -> AbstractContextManager[BinaryIO]:
+    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
         """A file that appears as `name` below a folder only if the block succeeds.
 
         It is written from start to end, without seeking.  In a store with versions, a claim

@@ -44,15 +44,11 @@ def is_unsigned(path: str) -> bool:
 
 
 def store_of(path: str) -> Store:
-    """The store that a path or uri is in."""
+    """The store that a path or uri is in; its client is created on first use."""
     kind = scheme(path)
     if not kind:
         check_locale(path)
-    return remote_store(kind) if kind else _LOCAL
-
-
-def remote_store(kind: str) -> Store:
-    """The one store of a scheme in this process; its client is created on first use."""
+        return _LOCAL
     kind = WEB[-1] if kind in WEB else kind
     # Of several that threads make at the same time, all take one.
     return _REMOTE.get(kind) or _REMOTE.setdefault(kind, _made(kind))
