@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
-from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
+from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, look_for_copies, planned_rows
@@ -102,21 +102,16 @@ def append(
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
     given: dict[str, Any] = {"runner": runner, **options}
-    rows = partial(_rows, source, AppendOptions.out_of(given), given)
-    chosen = early_options(given)
-    return run_on("append", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
+    rows = partial(_rows, source, AppendOptions.out_of(given))
+    chosen, asked = early_options(given), {"stage_only": stage_only, "dry_run": dry_run}
+    return run_on("append", directory, chosen, given, rows, source, **asked)
 
 
 def _rows(
-    source: Any,
-    adding: AppendOptions,
-    given: dict[str, Any],
-    where: str,
-    dry_run: bool,
-    say: Say,
+    source: Any, adding: AppendOptions, opened: Opened, say: Say
 ) -> PlannedRows | ConversionResult:
     """The rows that are not in the dataset yet, planned to be added to it."""
-    stored, newest, options, _ = opened(where, given, dry_run)
+    where, stored, newest, options, dry_run, _ = opened
     say("reading the table")
     table = fit_texts(read_source(source, options), stored.fields)
     say("looking for images already there")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from tfrecorder import storage
@@ -58,7 +57,8 @@ def run_on(
     verb: str,
     directory: str | os.PathLike[str],
     chosen: ConvertOptions,
-    rows: Callable[[str, bool, Say], PlannedRows | ConversionResult],
+    given: Mapping[str, Any],
+    rows: Callable[[Opened, Say], PlannedRows | ConversionResult],
     source: Any = None,
     *,
     stage_only: bool,
@@ -68,7 +68,9 @@ def run_on(
 
     Args:
         verb, source: as in `Job`.
-        rows: plans the rows, given the dataset's absolute path and whether this is a dry run.
+        chosen: of the options, those that are needed before the dataset is opened.
+        given: all of them by name, as the user gave them.
+        rows: plans the rows, given the dataset.
 
     Raises:
         DatasetError: there is no finished dataset written by this package.
@@ -79,7 +81,10 @@ def run_on(
     where = storage.absolute(path)
     with storage.acting_as(chosen.account):
         own_dataset(where)  # otherwise the claim would make a directory
-    planned = partial(rows, where, dry_run)
+
+    def planned(say: Say) -> PlannedRows | ConversionResult:
+        return rows(opened(where, given, dry_run), say)
+
     work = job.Job(verb, path, chosen, planned, source, adds=True)
     return run_as_asked(work, stage_only=stage_only, dry_run=dry_run)
 
@@ -111,15 +116,19 @@ class Opened(NamedTuple):
     """A dataset that a job adds to or changes.
 
     Attributes:
+        where: its absolute path.
         dataset: as readers see it.
         newest: its newest commit.
         options: those given, and for all others what the dataset was made with.
+        dry_run: nothing is to be written.
         was_left: a call was killed after the newest commit, and this one did the rest.
     """
 
+    where: str
     dataset: StoredDataset
     newest: Commit
     options: ConvertOptions
+    dry_run: bool
     was_left: bool
 
 
@@ -134,7 +143,7 @@ def opened(where: str, given: Mapping[str, Any], dry_run: bool) -> Opened:
     dataset, newest = open_dataset(where), own_dataset(where)
     options = inherited_options(where, newest, given)
     check_runner(options)
-    return Opened(dataset, newest, options, was_left)
+    return Opened(where, dataset, newest, options, dry_run, was_left)
 
 
 def checked_beside(

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.on_dataset import opened, run_on
+from tfrecorder.conversion.on_dataset import Opened, run_on
 from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
@@ -87,16 +87,14 @@ def remove(
             words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
             raise OptionError(f"`where`: a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
-    rows = partial(_rows, where, dict(options))
-    chosen = ConvertOptions.of(options, NOT_REMOVED)
-    return run_on("removal", directory, chosen, rows, stage_only=stage_only, dry_run=dry_run)
+    chosen, rows = ConvertOptions.of(options, NOT_REMOVED), partial(_rows, where)
+    asked = {"stage_only": stage_only, "dry_run": dry_run}
+    return run_on("removal", directory, chosen, options, rows, **asked)
 
 
-def _rows(
-    where: Where, given: dict[str, Any], folder: str, dry_run: bool, say: Say
-) -> PlannedRows | ConversionResult:
+def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionResult:
     """The rows of a dataset without some of them, planned to be written again."""
-    dataset, newest, options, was_left = opened(folder, given, dry_run)
+    folder, dataset, newest, options, _, was_left = opened
     say("reading the tables")
     stored = stored_rows(folder, newest)
     chosen, fault = choose(_frame(stored, dataset), where)

@@ -26,7 +26,7 @@ from tfrecorder.conversion.corrected_values import (
     relabelled,
     with_values,
 )
-from tfrecorder.conversion.on_dataset import checked_beside, early_options, opened, run_on
+from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
 from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
@@ -126,21 +126,17 @@ def update(
         12
     """
     given: dict[str, Any] = {"runner": runner, **options}
-    rows = partial(_rows, source, UpdateOptions.out_of(given), given)
+    rows = partial(_rows, source, UpdateOptions.out_of(given))
     chosen = early_options(given, NOT_UPDATED)
-    return run_on("update", directory, chosen, rows, source, stage_only=stage_only, dry_run=dry_run)
+    asked = {"stage_only": stage_only, "dry_run": dry_run}
+    return run_on("update", directory, chosen, given, rows, source, **asked)
 
 
 def _rows(
-    source: Any,
-    updating: UpdateOptions,
-    given: dict[str, Any],
-    where: str,
-    dry_run: bool,
-    say: Say,
+    source: Any, updating: UpdateOptions, opened: Opened, say: Say
 ) -> PlannedRows | ConversionResult:
     """The rows of a dataset with the values of a table, planned to be written again."""
-    dataset, newest, options, _ = opened(where, given, dry_run)
+    where, dataset, newest, options, *_ = opened
     say("reading the table")
     table = fit_texts(read_source(source, options), dataset.fields)
     if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
