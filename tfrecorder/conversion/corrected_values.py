@@ -1,8 +1,6 @@
 """What a table has otherwise than a dataset, and what becomes of each record for it.
 
 Which row of a dataset is a row of a table: the one whose images and masks are in its places.
-
-In all of this, `at` gives for each row of the table the row of the dataset that it is, or -1.
 """
 
 from __future__ import annotations
@@ -10,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -20,52 +20,129 @@ from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners, text
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES, value_columns
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import FILES, Label, Mask
 from tfrecorder.validation.rules import Checked
 
 
-def changes_of(
-    stored: StoredRows,
-    checked: Checked,
-    base: str,
-    at: np.ndarray,
-    remade: np.ndarray,
-    transforms: bool,
-) -> tuple[np.ndarray, dict[str, int]]:
-    """What becomes of each record of the dataset, and how many differ in each column.
+@dataclass(frozen=True)
+class Matched:
+    """The rows of a checked table, and those of a dataset that they are.
 
-    Boxes and masks are placed on the image as it was before it was resized, so they need the source
-    again where images are stored otherwise.
-
-    Args:
-        remade: which rows of the table have another mask.
+    Attributes:
+        stored: the rows of the dataset.
+        checked: the table, with its values in the types of the dataset's.
+        base: the folder that its relative uris start from.
+        at: for each of its rows, its place in the dataset; -1 for a new one.
+        remade: which of its rows have another mask.
     """
-    change, differing = np.full(len(stored.rows), SAME), dict[str, int]()
-    known = np.flatnonzero(at >= 0)
-    here, there = pa.array(known), pa.array(at[known])
-    has_record = stored.has_record[at[known]]
-    elsewhere = pc.not_equal(stored.rows.column(BASE), base).take(there).to_numpy()
-    for field in checked.fields:
-        if isinstance(field.kind, FILES) and not isinstance(field.kind, Mask):
-            continue
-        differs = remade[known] if isinstance(field.kind, Mask) else np.zeros(len(known), bool)
-        for name in () if isinstance(field.kind, Mask) else _names(field, checked, stored.rows):
-            column = stored.rows.column(name).combine_chunks()
-            differs |= _differ(column.take(there), checked.values[name].take(here))
-        how = np.full(len(known), VALUES)
-        if field.of_boxes or isinstance(field.kind, Mask):
-            how[:] = READ if transforms else MADE
-            how[elsewhere & isinstance(field.kind, Mask)] = READ  # whose place starts elsewhere
-        change[at[known]] = np.maximum(change[at[known]], np.where(differs, how, SAME))
-        if count := int((differs & has_record).sum()):
-            differing[field.column] = count
-    return change, differing
+
+    stored: StoredRows
+    checked: Checked
+    base: str
+    at: np.ndarray
+    remade: np.ndarray
+
+    @cached_property
+    def known(self) -> np.ndarray:
+        """The rows of the table that the dataset has."""
+        return np.flatnonzero(self.at >= 0)
+
+    @property
+    def there(self) -> np.ndarray:
+        """These rows, by their places in the dataset."""
+        return self.at[self.known]
+
+    def changes(self, transforms: bool) -> tuple[np.ndarray, dict[str, int]]:
+        """What becomes of each record of the dataset, and how many differ in each column.
+
+        Boxes and masks are placed on the image as it was before it was resized, so they need the
+        source again where images are stored otherwise.
+        """
+        rows, values, known = self.stored.rows, self.checked.values, self.known
+        change, differing = np.full(len(rows), SAME), dict[str, int]()
+        here, there = pa.array(known), pa.array(self.there)
+        has_record = self.stored.has_record[self.there]
+        elsewhere = pc.not_equal(rows.column(BASE), self.base).take(there).to_numpy()
+        for field in self.checked.fields:
+            if isinstance(field.kind, FILES) and not isinstance(field.kind, Mask):
+                continue
+            is_mask = isinstance(field.kind, Mask)
+            differs = self.remade[known] if is_mask else np.zeros(len(known), bool)
+            for name in () if is_mask else self._names(field):
+                column = rows.column(name).combine_chunks()
+                differs |= _differ(column.take(there), values[name].take(here))
+            how = np.full(len(known), VALUES)
+            if field.of_boxes or is_mask:
+                how[:] = READ if transforms else MADE
+                how[elsewhere & is_mask] = READ  # whose place starts elsewhere
+            change[self.there] = np.maximum(change[self.there], np.where(differs, how, SAME))
+            if count := int((differs & has_record).sum()):
+                differing[field.column] = count
+        return change, differing
+
+    def relabelled(self) -> dict[str, int]:
+        """How many records go from one class to another, for columns with one class a record."""
+        names: Counter[str] = Counter()
+        known = self.known[self.stored.has_record[self.there]]
+        for field in self.checked.fields:
+            if not isinstance(field.kind, Label) or not self._names(field):
+                continue
+            key = field.text_key or field.label_key or ""
+            old = self.stored.rows.column(key).combine_chunks().take(pa.array(self.at[known]))
+            new = self.checked.values[key].take(pa.array(known))
+            differs = pa.array(_differ(old, new))
+            olds, news = (values.filter(differs).to_pylist() for values in (old, new))
+            names.update(f"{was} → {now}" for was, now in zip(olds, news, strict=True))
+        return dict(names)
+
+    def with_values(self, change: np.ndarray) -> pa.Table:
+        """The rows of the dataset with the values of the table where these differ."""
+        rows, known = self.stored.rows, self.known
+        bases = pa.repeat(pa.scalar(self.base, pa.large_string()), len(self.at))
+        given = {**self.checked.values, BASE: bases}
+        least = dict.fromkeys(given, VALUES) | {BASE: READ}
+        for field in self.checked.fields:
+            if isinstance(field.kind, FILES):
+                how = MADE if isinstance(field.kind, Mask) else READ
+                least |= {field.uri_key: how, field.spool_key: how}
+        for name in (name for name in given if name in rows.column_names):
+            changed = known[change[self.there] >= least[name]]
+            if len(changed):
+                take = np.arange(len(rows))
+                take[self.at[changed]] = len(rows) + changed
+                both = pa.concat_arrays([rows.column(name).combine_chunks(), given[name]])
+                place = rows.column_names.index(name)
+                rows = rows.set_column(place, name, both.take(pa.array(take)))
+        return rows
+
+    def moved_and_gone(self, removes: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the table that go to another split; those of the dataset that leave theirs.
+
+        Args:
+            removes: rows that the table does not have go.
+        """
+        frames = (self.checked.frame[SPLIT_COLUMN], self.stored.splits)
+        now, before = (splits.cat.codes.to_numpy() for splits in frames)
+        moved = np.zeros(len(self.at), bool)
+        is_stated = ~self.checked.unassigned[self.known]
+        moved[self.known] = is_stated & (now[self.known] != before[self.there])
+        leaves = mask_of(self.at[moved], len(before))
+        if removes:
+            leaves |= self.stored.is_newest & ~mask_of(self.there, len(before))
+        return moved, self.stored.all_of(leaves)
+
+    def _names(self, field: Field) -> list[str]:
+        """The columns of a field's values that both the table and the dataset have."""
+        keys, rows = (one.key for one in field.features), self.stored.rows
+        return [key for key in keys if key in self.checked.values and key in rows.column_names]
 
 
-def _names(field: Field, checked: Checked, rows: pa.Table) -> list[str]:
-    """The columns of a field's values that both a table and a dataset have."""
-    keys = (one.key for one in field.features)
-    return [key for key in keys if key in checked.values and key in rows.column_names]
+def mask_of(places: np.ndarray, size: int) -> np.ndarray:
+    """True at some of so many places."""
+    mask = np.zeros(size, bool)
+    mask[places] = True
+    return mask
 
 
 def _differ(old: pa.Array, new: pa.Array) -> np.ndarray:
@@ -74,66 +151,14 @@ def _differ(old: pa.Array, new: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(differ, False).to_numpy(zero_copy_only=False))
 
 
-def relabelled(stored: StoredRows, checked: Checked, at: np.ndarray) -> dict[str, int]:
-    """How many records go from one class to another, for the columns with one class a record."""
-    names: Counter[str] = Counter()
-    known = np.flatnonzero(at >= 0)
-    known = known[stored.has_record[at[known]]]
-    for field in checked.fields:
-        if not isinstance(field.kind, Label) or not _names(field, checked, stored.rows):
-            continue
-        key = field.text_key or field.label_key or ""
-        old = stored.rows.column(key).combine_chunks().take(pa.array(at[known]))
-        new = checked.values[key].take(pa.array(known))
-        differs = pa.array(_differ(old, new))
-        pairs = zip(old.filter(differs).to_pylist(), new.filter(differs).to_pylist(), strict=True)
-        names.update(f"{was} → {now}" for was, now in pairs)
-    return dict(names)
-
-
-def with_values(
-    rows: pa.Table,
-    checked: Checked,
-    base: str,
-    at: np.ndarray,
-    change: np.ndarray,
-) -> pa.Table:
-    """The rows of a dataset with the values of a table where these differ."""
-    known = np.flatnonzero(at >= 0)
-    given = {**checked.values, BASE: pa.repeat(pa.scalar(base, pa.large_string()), len(at))}
-    least = dict.fromkeys(given, VALUES) | {BASE: READ}
-    for field in checked.fields:
-        if isinstance(field.kind, FILES):
-            how = MADE if isinstance(field.kind, Mask) else READ
-            least |= {field.uri_key: how, field.spool_key: how}
-    for name in (name for name in given if name in rows.column_names):
-        changed = known[change[at[known]] >= least[name]]
-        if len(changed):
-            take = np.arange(len(rows))
-            take[at[changed]] = len(rows) + changed
-            both = pa.concat_arrays([rows.column(name).combine_chunks(), given[name]])
-            place = rows.column_names.index(name)
-            rows = rows.set_column(place, name, both.take(pa.array(take)))
-    return rows
-
-
-def fitted(checked: Checked, rows: pa.Table) -> Checked:
-    """A table with its values in the types of a dataset's."""
-    types = dict(zip(rows.schema.names, rows.schema.types, strict=True))
-    values = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
-    return dataclasses.replace(checked, values=values)
-
-
-def matching_rows(
-    stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]
-) -> tuple[np.ndarray, np.ndarray]:
-    """For each row of a table, the row of the dataset that it is; -1 for a new one.
+def matched(stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]) -> Matched:
+    """The rows of a table beside those of a dataset.
 
     Of several rows in the same places, the first is the first.
-
-    Returns:
-        These rows, and for each whether its mask is another one.
     """
+    types = dict(zip(stored.rows.schema.names, stored.rows.schema.types, strict=True))
+    fitted = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
+    checked = dataclasses.replace(checked, values=fitted)
     files = file_fields(fields)
     images = [field for field in files if not isinstance(field.kind, Mask)]
     at = np.full(len(checked.frame), -1)
@@ -165,4 +190,4 @@ def matching_rows(
         there = columns_of(stored.rows.select([one.uri_key for one in images]))
         here = [checked.values[name] for name in there]
         pair(joined_texts([*there.values()]), joined_texts(here), free & came_as_bytes)
-    return at, remade
+    return Matched(stored, checked, base, at, remade)

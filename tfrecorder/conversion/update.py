@@ -19,13 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.corrected_values import (
-    changes_of,
-    fitted,
-    matching_rows,
-    relabelled,
-    with_values,
-)
+from tfrecorder.conversion.corrected_values import Matched, mask_of, matched
 from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
 from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
@@ -144,19 +138,16 @@ def _rows(
         table = dataclasses.replace(table, left_out=others)
     stored = stored_rows(where, newest)
     found = _compared(table, stored, dataset.fields, options, updating, say)
-    table, checked, at, new = found.table, found.checked, found.at, found.new
-    moved, gone = _moved_and_gone(stored, checked, at, updating.missing == "remove")
-    change, differing = changes_of(
-        stored, checked, table.base, at, found.remade, options.transforms
-    )
+    table, beside, new = found.table, found.beside, found.new
+    checked, at = beside.checked, beside.at
+    moved, gone = beside.moved_and_gone(updating.missing == "remove")
+    change, differing = beside.changes(options.transforms)
     files = np.zeros(len(change), bool)
     if updating.reread:
         say("comparing the images with their files")
-        files = _replaced_files(stored, dataset.fields) & _mask(at[at >= 0], len(change))
+        files = _replaced_files(stored, dataset.fields) & mask_of(beside.there, len(change))
         change[files] = READ
-    after = dataclasses.replace(
-        stored, rows=with_values(stored.rows, checked, table.base, at, change)
-    )
+    after = dataclasses.replace(stored, rows=beside.with_values(change))
     comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
     of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
     of_moved = of_moved.take(pa.array(at[moved]))
@@ -171,12 +162,12 @@ def _rows(
         table.base,
         _statistics(after, gone, of_moved, comes, new),
     )
-    stays_or_moves = (stored.is_newest & ~gone) | _mask(at[moved], len(gone))
+    stays_or_moves = (stored.is_newest & ~gone) | mask_of(at[moved], len(gone))
     went = stored.splits[at[moved]]
     changes = Changes(
         corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
         columns=differing,
-        labels=relabelled(stored, checked, at),
+        labels=beside.relabelled(),
         read_again=int(files.sum()),
         moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
         added=len(new.frame),
@@ -209,20 +200,16 @@ class _Compared(NamedTuple):
 
     Attributes:
         table: without the rows that stay out, because they were removed from the dataset.
-        checked: the same, checked.
+        beside: the same, checked, beside the rows of the dataset.
         report: on it.
-        at: for each of its rows, its place in the dataset; -1 for a new one.
-        remade: which have another mask.
         new: the rows that the dataset gets.
         removed: how many rows stay out.
         marks: of what was removed, once the table is in; None if they stay.
     """
 
     table: Table
-    checked: Checked
+    beside: Matched
     report: ValidationReport
-    at: np.ndarray
-    remade: np.ndarray
     new: Checked
     removed: int
     marks: Marks | None
@@ -240,76 +227,57 @@ def _compared(
 
     def compare(
         classes: UpdateOptions, options: ConvertOptions
-    ) -> tuple[Checked, ValidationReport, Any, Any]:
-        pairs: list[Any] = []
+    ) -> tuple[Matched, ValidationReport]:
+        pairs: list[Matched] = []
 
         def beside(checked: Checked) -> Iterator[Finding]:
             yield from named_classes(fields, classes, checked)
             if has_faults(checked.findings) or schema_faults(fields, table, checked.fields):
                 return
             say("comparing it with the dataset")
-            checked = fitted(checked, stored.rows)
-            pairs[:] = checked, *matching_rows(stored, checked, table.base, fields)
-            yield from _same_bytes(checked, pairs[1], table, stored, updating.missing == "keep")
+            pairs[:] = [matched(stored, checked, table.base, fields)]
+            yield from _same_bytes(pairs[0], table, updating.missing == "keep")
 
         say("checking the table")
         _, report = checked_beside(stored.where, fields, table, options, classes, beside)
-        return pairs[0], report, *pairs[1:]
+        return pairs[0], report
 
     if marked := read_marks(stored.where, stored.newest):  # what stays out brings nothing along
         lenient = dataclasses.replace(updating, new_classes="allow")
-        checked, _, at, _ = compare(lenient, dataclasses.replace(options, warnings="show"))
-        of_new = table.only(table.frame.index.isin(checked.frame.index[at < 0]))
+        before, _ = compare(lenient, dataclasses.replace(options, warnings="show"))
+        checked = before.checked
+        of_new = table.only(table.frame.index.isin(checked.frame.index[before.at < 0]))
         enters, marks = marked.sift(of_new, updating.readmit)
         out = of_new.frame.index[~enters]
         if 0 < len(out) < len(checked.frame):
             table = without_rows(table, of_new.frame[~enters])
-    checked, report, at, remade = compare(updating, options)
-    new = checked.part((at < 0) & ~checked.frame.index.isin(out))
+    both, report = compare(updating, options)
+    checked = both.checked
+    new = checked.part((both.at < 0) & ~checked.frame.index.isin(out))
     # Rows that are there keep their splits.
     open_rows, groups = new.unassigned, table.groups
     assigned = describe_assigned(new.frame[SPLIT_COLUMN], open_rows, options.division, groups)
     words = {f"splits: {checked.assigned}": f"splits: {assigned}" if assigned else ""}
     report.notes = tuple(filter(None, (words.get(note, note) for note in report.notes)))
     removed = rows - len(table.frame) or len(out)
-    return _Compared(table, checked, report, at, remade, new, removed, marks)
+    return _Compared(table, both, report, new, removed, marks)
 
 
-def _same_bytes(
-    checked: Checked, at: np.ndarray, table: Table, stored: StoredRows, all_stay: bool
-) -> Iterator[Finding]:
+def _same_bytes(beside: Matched, table: Table, all_stay: bool) -> Iterator[Finding]:
     """Which new rows of a table have the bytes of an image that the dataset has and keeps.
 
     Args:
-        at: for each row of the table, its place in the dataset; -1 for a new one.
         all_stay: also the rows of the dataset that the table does not have.
     """
-    files, new = file_fields(checked.fields), checked.frame.index[at < 0]
+    checked, stored = beside.checked, beside.stored
+    files, new = file_fields(checked.fields), checked.frame.index[beside.at < 0]
     if not files or not len(new):
         return
-    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(at[at >= 0]))
+    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(beside.there))
     of_new = table.only(table.frame.index.isin(new))
     with before_the_launch():
         pairs = same_bytes(of_new, stored.where, stored.newest, files, among)
     yield from findings_of(pairs, checked.frame[SPLIT_COLUMN])
-
-
-def _moved_and_gone(
-    stored: StoredRows, checked: Checked, at: np.ndarray, removes: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of the table that go to another split; those of the dataset that leave their places.
-
-    Args:
-        removes: rows that the table does not have go.
-    """
-    known = np.flatnonzero(at >= 0)
-    now, before = (of.cat.codes.to_numpy() for of in (checked.frame[SPLIT_COLUMN], stored.splits))
-    moved = np.zeros(len(at), bool)
-    moved[known] = ~checked.unassigned[known] & (now[known] != before[at[known]])
-    leaves = _mask(at[moved], len(before))
-    if removes:
-        leaves |= stored.is_newest & ~_mask(at[known], len(before))
-    return moved, stored.all_of(leaves)
 
 
 def _statistics(
@@ -328,12 +296,6 @@ def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
     others = other_sources(stored.where, stored.shards, fields)
     rows = {file.row for file, fault in others if fault.code == "source_changed"}
     return np.isin(stored.numbers, [*rows]) & stored.is_newest
-
-
-def _mask(places: np.ndarray, size: int) -> np.ndarray:
-    mask = np.zeros(size, bool)
-    mask[places] = True
-    return mask
 
 
 def _added(
