@@ -25,7 +25,6 @@ from tfrecorder.storage.store import (
     UnreadableError,
     Writing,
     may_pass,
-    put_claimed,
     split_path,
     translated,
     unless_missing,
@@ -117,9 +116,9 @@ class BucketStore(Store):
             if claim is None:
                 self._upload(path, file, size)
                 return
-            put_claimed(
+            self.put_claimed(
+                path,
                 claim,
-                look=lambda: self.describe(path),
                 put=lambda version: self._upload(path, file.again(), size, version, is_fresh=False),
                 is_ours=lambda standing: standing.is_of(*file.sums()),
             )

@@ -26,7 +26,6 @@ from tfrecorder.storage.store import (
     TransientError,
     UnreadableError,
     Writing,
-    put_claimed,
     split_path,
     sums_of,
     too_large,
@@ -150,11 +149,8 @@ class ObjectStore(Store):
                 with self.open(path) as there, open(local, "rb") as here:
                     return sums_of(there.read) == sums_of(here.read)
 
-            put_claimed(
-                claim,
-                look=lambda: self.describe(path),
-                put=lambda version: self._put(path, data, _mode(version)),
-                is_ours=is_ours,
+            self.put_claimed(
+                path, claim, lambda version: self._put(path, data, _mode(version)), is_ours
             )
 
         return spooled(path, upload)

@@ -181,35 +181,6 @@ class Claim(Protocol):
         """
 
 
-def put_claimed(
-    claim: Claim,
-    look: Callable[[], Description | None],
-    put: Callable[[str], object],
-    is_ours: Callable[[Description], bool],
-) -> None:
-    """Put a file that replaces other bytes only if the claim to them is held.
-
-    Args:
-        look: describes the file that is there.
-        put: puts the file over a version, empty for no file; raises an OtherStandsError if another
-            one is there.
-        is_ours: whether the file that is there has our bytes.
-    """
-    version = ""
-    if claim.is_held():
-        standing = look()
-        version = "" if standing is None else standing.version
-        claim.take()  # after `look`: whoever takes it from now on replaces what we saw
-    try:
-        put(version)
-    except OtherStandsError:
-        standing = look()
-        # Ours: an upload whose response was lost, or another worker's upload of the same shard.
-        if standing is None or not is_ours(standing):
-            claim.take()
-            put_claimed(claim, look, put, is_ours)
-
-
 def too_large(size: int) -> UnreadableError:
     """The error for a file larger than `MAX_FILE_BYTES`; it has at least `size` bytes."""
     return UnreadableError("too_large", f"{size:,} bytes; at most {MAX_FILE_BYTES:,}")
@@ -273,6 +244,34 @@ class Store(Protocol):
         means that an existing file with other bytes is replaced only once the claim is held.
         A bucket tells caches to ask again (`FRESH`) for a file without a claim: it may be replaced.
         """
+
+    def put_claimed(
+        self,
+        path: str,
+        claim: Claim,
+        put: Callable[[str], object],
+        is_ours: Callable[[Description], bool],
+    ) -> None:
+        """Put a file that replaces other bytes only if the claim to them is held.
+
+        Args:
+            put: puts the file over a version, empty for no file; raises an OtherStandsError if
+                another one is there.
+            is_ours: whether the file that is there has our bytes.
+        """
+        version = ""
+        if claim.is_held():
+            standing = self.describe(path)
+            version = "" if standing is None else standing.version
+            claim.take()  # after the look: whoever takes it from now on replaces what we saw
+        try:
+            put(version)
+        except OtherStandsError:
+            standing = self.describe(path)
+            # Ours: an upload whose response was lost, or another worker's upload of the same shard.
+            if standing is None or not is_ours(standing):
+                claim.take()
+                self.put_claimed(path, claim, put, is_ours)
 
     def replaces_conditionally(self) -> bool:
         """Whether `put_over` writes, or a lock of ours can guard what it would replace."""
