@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from tfrecorder import storage
@@ -24,6 +24,7 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.schema.kinds import Image
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json, with_shards
@@ -72,6 +73,12 @@ class Expectation:
     def last(self) -> Commit | None:
         """The newest commit, if its manifest is sound."""
         return self.commits.get(self.numbers[-1])
+
+    @cached_property
+    def image_keys(self) -> list[str]:
+        """What the keys of the columns of images begin with; none if the manifest is lost."""
+        fields = Plan.of(self.last.manifest).fields if self.last else ()
+        return [field.key for field in fields if isinstance(field.kind, Image)]
 
     def before(self, number: int) -> Mapping[str, Any] | None:
         """The manifest before that of a commit, or what is known of it where it was replaced."""

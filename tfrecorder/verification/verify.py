@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from tfrecorder import storage
@@ -30,7 +29,7 @@ from tfrecorder.verification.expectation import (
     unread,
 )
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
-from tfrecorder.verification.shard import Decode, ShardFindings, check_shard
+from tfrecorder.verification.shard import Decode, ShardCheck, ShardFindings
 from tfrecorder.verification.sources import COUNTED, other_sources
 from tfrecorder.writing.tfds import image_shape
 
@@ -138,8 +137,8 @@ def check_all(
 ) -> tuple[list[ShardFindings], list[Fault]]:
     """Check some shards in parallel, and what all share; the faults are grouped by file."""
     threads = cores() if storage.is_local(expected.directory) else storage.REMOTE_THREADS
-    check = partial(check_shard, expected, decode=decode, advance=advance)
-    findings = map_at_once(check, shards, threads)
+    checks = [ShardCheck(expected, shard, decode, advance) for shard in shards]
+    findings = map_at_once(ShardCheck.findings, checks, threads)
     faults = [*expected.faults, *(fault for checked in findings for fault in checked.faults)]
     # Those of a shard are no more already: what stands for the others is not counted with them.
     return findings, _sorted([*faults, *at_most([*_check_common(expected), *_foreign(expected)])])
