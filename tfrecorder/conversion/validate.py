@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import known_images, pass_over_known
-from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
+from tfrecorder.conversion.on_dataset import opened
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError
@@ -103,8 +103,8 @@ def _beside(
     source: Any, where: str, given: Mapping[str, Any]
 ) -> tuple[Source, Checked, tuple[str, ...]]:
     """A table, what `append` would add of it to a dataset, and what else to say."""
-    newest, stored = own_dataset(where), open_dataset(where)
-    options, adding = inherited_options(where, newest, given), AppendOptions()
+    _, stored, newest, options, *_ = opened(where, given, dry_run=True)
+    adding = AppendOptions()
     table = fit_texts(read_source(source, options), stored.fields)
     sifted = pass_over_known(table, where, newest, stored.fields, adding)
     notes = tuple(left_out_words(sifted.known, sifted.removed))
