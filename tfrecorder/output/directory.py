@@ -41,11 +41,9 @@ class Standing:
     @property
     def is_committed(self) -> bool:
         """True if the pending plan is committed, so that only its leftovers are still there."""
-        return (
-            self.newest is not None
-            and self.pending is not None
-            and self.newest.digest == self.pending.digest
-        )
+        if self.newest is None or self.pending is None:
+            return False
+        return self.newest.digest == self.pending.digest
 
     @property
     def undoes(self) -> bool:
@@ -55,11 +53,9 @@ class Standing:
     @property
     def is_overtaken(self) -> bool:
         """True if the pending plan can never be committed: another commit took its number."""
-        return (
-            self.newest is not None
-            and self.pending is not None
-            and self.newest.digest not in (self.pending.previous, self.pending.digest)
-        )
+        if self.newest is None or self.pending is None:
+            return False
+        return self.newest.digest not in (self.pending.previous, self.pending.digest)
 
 
 def standing_of(output_dir: str) -> Standing:

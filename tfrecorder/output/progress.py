@@ -105,15 +105,13 @@ def progress_bar(
             advance()
 
     with bar, instead_of_the_log():
-        committed = False
         try:
             with watched(watch, "progress"):
                 yield
-            committed = True
-        finally:
-            if committed:  # and perhaps no longer where it was written
-                bar.bar_format = None
-                bar.set_postfix_str("", refresh=False)  # what the last look saw may have waited
-                bar.update(max(0, total - bar.n))
-            else:
-                advance()
+        except BaseException:
+            advance()
+            raise
+        # It is committed, and perhaps no longer where it was written.
+        bar.bar_format = None
+        bar.set_postfix_str("", refresh=False)  # what the last look saw may have waited
+        bar.update(max(0, total - bar.n))
