@@ -189,11 +189,9 @@ def _foreign(expected: Expectation) -> Iterator[Fault]:
 
 def _sorted(faults: list[Fault]) -> list[Fault]:
     """Faults, each once, by file; the files in the order of their first fault."""
-    places: dict[str, int] = {}
-    for fault in faults:
-        places.setdefault(fault.file, len(places))
-    distinct = dict.fromkeys(faults)
-    return sorted(distinct, key=lambda fault: places[fault.file])
+    files = dict.fromkeys(fault.file for fault in faults)
+    places = {file: place for place, file in enumerate(files)}
+    return sorted(dict.fromkeys(faults), key=lambda fault: places[fault.file])
 
 
 def byte_bar(expected: Expectation, shown: bool) -> Any:

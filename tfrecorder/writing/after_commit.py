@@ -39,11 +39,9 @@ def finish(
         files |= descriptions(plan, done)
         gone = outdated(output_dir, plan)
     if plan.rewrites:
-        gone |= _replaced(output_dir, manifest)
+        gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
     elif undoes:
-        taken = {*layout.shards_of(manifest["abandoned"])}
-        taken -= {*layout.shards_of(manifest["splits"])}
-        gone |= {file for shard in taken for file in shard.files}
+        gone |= _files(manifest["abandoned"], manifest["splits"])
     if plan.kind is PlanKind.UPDATE:
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
@@ -54,12 +52,10 @@ def finish(
     remove_leftovers(output_dir, gone)
 
 
-def _replaced(output_dir: str, manifest: Mapping[str, Any]) -> set[str]:
-    """The files of the dataset that a commit replaced."""
-    stays = {*layout.shards_of(manifest["splits"])}
-    replaced = (shard for shard in layout.shards_of(manifest["replaced"]) if shard not in stays)
-    gone = {file for shard in replaced for file in shard.files}
-    return {*gone, layout.ROWS}
+def _files(gone: Mapping[str, Any], stays: Mapping[str, Any]) -> set[str]:
+    """The files of some shards, but for those that stay; both as `layout.shards_of` takes them."""
+    shards = {*layout.shards_of(gone)} - {*layout.shards_of(stays)}
+    return {file for shard in shards for file in shard.files}
 
 
 def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
