@@ -43,26 +43,22 @@ _PROGRAM = (
 )
 
 
-def run(
-    plan: Plan, output_dir: str, options: ConvertOptions, notes: bool, workers: int = 1
-) -> None:
+def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> None:
     """Run a staged plan to its commit.
 
     Args:
-        output_dir: the dataset directory, where the plan is staged.
-        notes: leave notes of the rows that are through.
         workers: processes that write the shards; 1 for this one.
 
     Raises:
         TfrecorderError: as `write` raises them, and the commit.
     """
-    task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
-    if workers == 1:
-        done = write(plan, output_dir, plan.shards, options, notes)
-    else:
+    numbers = range(len(plan.shards))
+    if workers > 1:
         of_each = replace(task, threads=task.threads or default_threads(plan, workers))
-        done = _write_by(of_each, len(plan.shards), workers)
-    finish(task, done, options.max_reject_fraction)
+        done = _write_by(of_each, numbers, workers)
+    else:
+        done = list(Worker(task).write(numbers)) if numbers else []
+    finish(task, done, max_reject_fraction)
 
 
 def write(
@@ -76,8 +72,8 @@ def write(
     """Write those of some shards that are not done; return what is noted of all of them.
 
     Args:
-        output_dir: as for `run`.
-        notes: as for `run`; a bar and `status` show them.
+        output_dir: the dataset directory, where the plan is staged.
+        notes: leave notes of the rows that are through; a bar and `status` show them.
         shown: show a bar.
 
     Raises:
@@ -128,14 +124,13 @@ def _travels(check: object) -> bool:
         return False
 
 
-def _write_by(task: Task, shards: int, workers: int) -> list[DoneRecord]:
+def _write_by(task: Task, numbers: Sequence[int], workers: int) -> list[DoneRecord]:
     """Write the shards of the staged plan that are not done, by this many processes.
 
     Raises:
         TfrecorderError: as a worker raises it.
         RunnerError: a worker ended before it was done.
     """
-    numbers = range(shards)
     with contextlib.ExitStack() as stack:
         started = [
             stack.enter_context(_started(task, numbers[first::workers])) for first in range(workers)

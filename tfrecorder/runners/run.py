@@ -49,21 +49,21 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
     """
     stays = options.wait or options.runner != "DataflowRunner"
     shown = is_shown(options.progress) and stays
+    threads, launch = options.num_threads or 0, uuid.uuid4().hex
+    task = Task.of(plan, output_dir, threads=threads, progress=shown, launch=launch)
     with progress_bar(output_dir, plan, shown):
         without_beam = options.runner is None and not is_installed("apache_beam")
         is_direct = (options.runner or DIRECT) == DIRECT
         workers = local_workers.workers_of(plan, output_dir, options) if is_direct else 1
         # A pipeline over nothing would commit nothing.
         if without_beam or workers > 1 or not plan.shards:
-            local_workers.run(plan, output_dir, options, notes=shown, workers=workers)
+            local_workers.run(plan, task, options.max_reject_fraction, workers)
             return None
-        return _run_on_beam(plan, output_dir, options, shown)
+        return _run_on_beam(plan, task, options)
 
 
-def _run_on_beam(
-    plan: Plan, output_dir: str, options: ConvertOptions, progress: bool
-) -> DataflowJob | None:
-    launch, runner = uuid.uuid4().hex, options.runner or DIRECT
+def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob | None:
+    output_dir, runner = task.output_dir, options.runner or DIRECT
     try:
         left = address_space_left()
         if left is not None and left < BEAM_BYTES:
@@ -71,13 +71,13 @@ def _run_on_beam(
         with quiet_beam(), as_in_a_script():
             if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
-            _run_and_wait(plan, output_dir, options, progress, launch)
+            _run_and_wait(plan, task, options)
     except BaseException as error:
         if _is_interrupt(error):
             stop_sampler()
             message = error.args if isinstance(error, KeyboardInterrupt) else ()
             raise KeyboardInterrupt(*message) from None
-        failure = _noted_failure(output_dir, launch) or _as_raised(error)
+        failure = _noted_failure(output_dir, task.launch) or _as_raised(error)
         if failure is not None:
             raise failure from None  # Beam's own hundred lines of traceback add nothing
         if at_limit := limit_reached(error):  # in one of Beam's own threads or buffers
@@ -119,9 +119,7 @@ def _as_raised(error: BaseException) -> TfrecorderError | None:
     return Failure(name, message).as_error() if step and "\nTraceback" not in message else None
 
 
-def _run_and_wait(
-    plan: Plan, output_dir: str, options: ConvertOptions, progress: bool, launch: str
-) -> None:
+def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
     """Run on this machine or a cluster, and wait for the end."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -139,10 +137,7 @@ def _run_and_wait(
     # and so differ between a script, a notebook and another machine.
     runner = FnApiRunner if is_direct else beam_options.load_runner(name)
     pipe = beam.Pipeline(runner(), PipelineOptions(flags))
-    threads = options.num_threads or 0  # 0: by the cores of each worker
-    task = Task.of(plan, output_dir, threads=threads, progress=progress, launch=launch)
-    fraction = options.max_reject_fraction
-    pipeline.build(pipe, len(plan.shards), task, fraction, together=is_direct)
+    pipeline.build(pipe, len(plan.shards), task, options.max_reject_fraction, together=is_direct)
     result = pipe.run()
     try:
         result.wait_until_finish()
