@@ -12,7 +12,7 @@ import html
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -222,7 +222,7 @@ class DataflowJob:
             RunnerError: Dataflow does not answer for this job.
         """
         if _state(self._asked()) not in ENDED:
-            self._asked("PUT", body={"requestedState": "JOB_STATE_CANCELLED"})
+            self._asked("PUT", json={"requestedState": "JOB_STATE_CANCELLED"})
 
     def __str__(self) -> str:
         return (
@@ -262,7 +262,7 @@ class DataflowJob:
         """What the job reports as errors, oldest first."""
         query = {"minimumImportance": "JOB_MESSAGE_ERROR"}
         while True:
-            page = self._asked(path="/messages", query=query)
+            page = self._asked(path="/messages", params=query)
             for message in page.get("jobMessages", []):
                 if message.get("messageImportance") == "JOB_MESSAGE_ERROR":
                     yield message.get("messageText", "")
@@ -270,14 +270,11 @@ class DataflowJob:
                 return
             query = {**query, "pageToken": page["nextPageToken"]}
 
-    def _asked(
-        self,
-        method: str = "GET",
-        path: str = "",
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-    ) -> dict[str, Any]:
+    def _asked(self, method: str = "GET", path: str = "", **asked: Any) -> dict[str, Any]:
         """Dataflow's answer: without arguments the job with currentState, createTime, …
+
+        Args:
+            asked: as for `requests.request`.
 
         Raises:
             RunnerError: Dataflow cannot be reached, or does not answer for this job.
@@ -288,7 +285,7 @@ class DataflowJob:
         url = self.service_url + path
         try:
             with self._session() as session:
-                answer = session.request(method, url, params=query, json=body, timeout=TIMEOUT)
+                answer = session.request(method, url, timeout=TIMEOUT, **asked)
         except (requests.RequestException, GoogleAuthError) as error:
             reason = f"Dataflow cannot be asked about job {self.job_id}: {error}"
             raise ServiceAwayError(reason) from error
