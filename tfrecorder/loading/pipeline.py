@@ -209,7 +209,7 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     # A repeated conversion may give files with the same names and sizes, and a copy other times.
     contents = stored.contents.get(split)
     shards = [
-        dataclasses.replace(shard, listed=None) if contents else shard
+        shard._replace(listed=None) if contents else shard
         for shard in stored.splits[split]
     ]
     text = repr((stored.directory, shards, contents, decides))

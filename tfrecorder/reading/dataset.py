@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from tfrecorder.schema.splits import SPELLINGS
 Shape = tuple[int | None, int | None, int]
 
 
-@dataclass(frozen=True)
-class ShardFile:
+class ShardFile(NamedTuple):
     """One file of records.
 
     Attributes:

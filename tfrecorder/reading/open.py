@@ -15,7 +15,6 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
-from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
@@ -112,7 +111,7 @@ def _open_own(
         infos = {split["name"]: split for split in newest.info["splits"]}
         for split, (revision, count) in newest.manifest["splits"].items():
             info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
-            names = Shard(split, 0, revision).files_from(count)
+            names = layout.files_of({split: (revision, count)})
             shards = tuple(
                 ShardFile(folder + name, int(records), file.size if file else -1, listed=file)
                 for name, records in zip(names, info["shardLengths"], strict=True)

@@ -214,7 +214,7 @@ def descriptions(folder: str) -> dict[str, Description]:
 
 def names(folder: str) -> list[str]:
     """The names in a folder, sorted; none if there is no such folder."""
-    return list(sizes(folder))
+    return sorted(_listed(folder, store_of(folder).names))
 
 
 def files_below(folder: str) -> list[str]:

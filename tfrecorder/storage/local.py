@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError, TfrecorderError
@@ -124,14 +124,22 @@ class LocalStore(Store):
         with file:
             return _version(file)
 
-    def listing(self, folder: str) -> dict[str, Description | None]:
+    def listing(self, folder: str, only_names: bool = False) -> dict[str, Description | None]:
         try:
             with os.scandir(folder or ".") as entries:
-                return {entry.name: _described(entry) for entry in entries}
+                if not only_names:
+                    return {entry.name: _described(entry) for entry in entries}
+                every = list(entries)
+                # One is described: who may list a folder but not enter it is told so here too.
+                next(filter(None, map(_described, every)), None)
+                return dict.fromkeys(entry.name for entry in every)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
             raise _as_unreadable(error) from error
+
+    def names(self, folder: str) -> Iterable[str]:
+        return self.listing(folder, only_names=True)
 
     def files(self, folder: str) -> Iterator[str]:
         for where, _, names in os.walk(folder, onerror=_refuse_unless_missing):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 
 from tfrecorder.errors import PackageError, TfrecorderError
 
@@ -129,8 +128,7 @@ def split_path(path: str) -> tuple[str, str]:
     return f"{scheme}://{bucket}", name
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """What a store says about a file without sending it.
 
     Attributes:
@@ -253,6 +251,10 @@ class Store(Protocol):
 
     def listing(self, folder: str) -> dict[str, Description | None]:
         """What is in a folder, by name; None for a folder; empty if there is no such folder."""
+
+    def names(self, folder: str) -> Iterable[str]:
+        """The names in a folder; a store that can tell them for less than `listing` does."""
+        return self.listing(folder)
 
     def files(self, folder: str) -> Iterator[str]:
         """The paths of all files below a folder, relative to it, in any order."""
