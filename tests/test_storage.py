@@ -293,6 +293,18 @@ def test_a_dataset_that_may_not_be_listed_is_one_clear_error(plain_user):
             tfrecorder.convert(photo_frame(3), "out", overwrite=True)
 
 
+def test_a_folder_that_may_be_listed_but_not_entered_is_one_clear_error(plain_user):
+    Path("in/deep").mkdir(parents=True)
+    Path("in/a").write_text("a")
+    looks = (storage.names, storage.sizes, storage.descriptions)
+    assert [[*look("in")] for look in looks[:2]] == [["a", "deep"]] * 2
+    os.chmod("in", 0o444)
+    with plain_user():
+        for look in looks:
+            with pytest.raises(storage.UnreadableError, match=r"^in cannot be read: Permission"):
+                look("in")
+
+
 def test_a_store_that_is_away_ends_in_a_bounded_time_with_its_words(faulty, monkeypatch):
     shorten_patience(monkeypatch)
     faulty.share = 1

@@ -546,6 +546,7 @@ READING: dict[str, Callable[[str], object]] = {
     "size": lambda place: storage.size(f"{place}/a/b"),
     "describe": lambda place: storage.describe(f"{place}/a/b") is None,
     "version": lambda place: storage.version(f"{place}/a/b") is None,
+    "names": lambda place: storage.names(f"{place}/a"),
     "sizes": lambda place: storage.sizes(f"{place}/a"),
     "descriptions": lambda place: list(storage.descriptions(f"{place}/a")),
     "files_below": lambda place: storage.files_below(f"{place}/a"),

@@ -166,7 +166,8 @@ def _known(
         return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
     key = joined_texts(keys)
     of_keys = names_of_keys(files)
-    columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types_of(directory, newest.shards[0])]
+    types = types_of(directory, newest.manifest["splits"])
+    columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types]
     of_rows = partial(keys_of, files=files, values=values, directory=directory)
     columns = [*dict.fromkeys(columns)]
     rows = joined([*rows_with(directory, newest, columns, of_rows, key, of_keys)])

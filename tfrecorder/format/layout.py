@@ -117,11 +117,6 @@ class Shard:
     def file(self) -> str:
         return f"{self.name}.tfrecord"
 
-    def files_from(self, count: int) -> list[str]:
-        """The names of this shard and of those after it: fast, for a split of 99,999 of them."""
-        stem = self.name[:-5]
-        return [f"{stem}{index:05d}.tfrecord" for index in range(self.index, self.index + count)]
-
     @property
     def waiting(self) -> str:
         return f"{WAITING}/{self.file}"
@@ -179,6 +174,21 @@ def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:
         for split, (revision, *starts, count) in ranges.items()
         for first in (starts or [0])
         for index in range(count)
+    ]
+
+
+def files_of(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+    """The names of the shards that `shards_of` gives: fast, for a split of 99,999 of them.
+
+    >>> files_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})
+    ['train-00007.tfrecord', 'test-r2-00000.tfrecord', 'test-r2-00001.tfrecord']
+    """
+    return [
+        f"{stem}{index:05d}.tfrecord"
+        for split, (revision, *starts, count) in ranges.items()
+        for stem in (Shard(split, 0, revision).name[:-5],)
+        for first in (starts or [0])
+        for index in range(first, first + count)
     ]
 
 

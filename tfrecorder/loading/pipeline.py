@@ -208,10 +208,7 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
     # A repeated conversion may give files with the same names and sizes, and a copy other times.
     contents = stored.contents.get(split)
-    shards = [
-        dataclasses.replace(shard, listed=None) if contents else shard
-        for shard in stored.splits[split]
-    ]
+    shards = [shard._replace(listed=None) if contents else shard for shard in stored.splits[split]]
     text = repr((stored.directory, shards, contents, decides))
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return os.path.join(folder, f"{split.lower()}-{digest}")

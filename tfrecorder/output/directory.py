@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -146,19 +145,18 @@ def public_names(standing: Standing) -> set[str]:
     if standing.newest is not None:
         manifest = standing.newest.manifest
         gone = (manifest.get("replaced", {}), manifest["abandoned"])
-        shards = [*standing.newest.shards, *itertools.chain(*map(layout.shards_of, gone))]
-        names |= _public_names(Plan.of(manifest), shards)
+        names |= _public_names(Plan.of(manifest), manifest["splits"], *gone)
     if standing.pending is not None:
-        names |= _public_names(standing.pending, layout.shards_of(standing.pending.own))
+        names |= _public_names(standing.pending, standing.pending.own)
     return names
 
 
-def _public_names(plan: Plan, shards: Iterable[Shard]) -> set[str]:
+def _public_names(plan: Plan, *shards: Mapping[str, Sequence[int]]) -> set[str]:
     files = {layout.COMMIT, layout.FEATURES, layout.REJECTS, layout.SUSPECTS}
     files |= {*map(layout.labels_file, plan.vocabularies)}
     if plan.label_map:
         files |= {layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT}
-    return files | {shard.file for shard in shards}
+    return files.union(*map(layout.files_of, shards))
 
 
 def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
@@ -330,7 +328,7 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
         shards -= {*newest.shards}
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
-        names |= {*_public_names(pending, ()), layout.manifest(pending.commit)}
+        names |= {*_public_names(pending), layout.manifest(pending.commit)}
     if pending is not None and (
         newest is None or pending.removed != newest.manifest.get("removed", "")
     ):

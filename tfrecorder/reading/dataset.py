@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections import UserList
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,7 @@ from tfrecorder.schema.splits import SPELLINGS
 Shape = tuple[int | None, int | None, int]
 
 
-@dataclass(frozen=True)
-class ShardFile:
+class ShardFile(NamedTuple):
     """One file of records.
 
     Attributes:
@@ -30,14 +30,28 @@ class ShardFile:
         records: number of records; None if that is not known without reading the file.
         bytes: size of the file.
         compression: of the whole file: "GZIP", "ZLIB", or "" for none.
-        listed: what the store said of it when the dataset was opened.
+        listed: what the store said of it when the dataset was opened, as `storage.describe`.
     """
 
     path: str
     records: int | None
     bytes: int
     compression: str = ""
-    listed: storage.Description | None = None
+    listed: storage.Described | None = None
+
+
+class Shards(UserList[Any]):
+    """The shards of a split; each is made when it is asked for, of a plain tuple in `data`.
+
+    The reason is that of `storage.Descriptions`.
+    """
+
+    def __getitem__(self, at: Any) -> Any:
+        values = super().__getitem__(at)
+        return values if isinstance(at, slice) else ShardFile._make(values)
+
+    def __iter__(self) -> Iterator[ShardFile]:
+        return map(ShardFile._make, self.data)
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ class StoredDataset:
 
     directory: str
     form: str
-    splits: dict[str, tuple[ShardFile, ...]]
+    splits: Mapping[str, Sequence[ShardFile]]
     fields: tuple[Field, ...]
     record: tuple[Feature, ...]
     unread: Mapping[str, str] = dataclass_field(default_factory=dict)
@@ -139,14 +153,14 @@ class StoredDataset:
 
     def uncounted(self) -> str | None:
         """Why records cannot be read by number, and the remedy; None if they can."""
-        shards = [shard for of_split in self.splits.values() for shard in of_split]
-        packed = next((shard for shard in shards if shard.compression), None)
+        splits = self.splits.values()
+        packed = next((shard for shards in splits for shard in shards if shard.compression), None)
         if packed is not None:
             return (
                 f"{packed.path} is compressed ({packed.compression}) and has no random access: "
                 "unpack it first, or read it in order with load."
             )
-        if any(shard.records is None for shard in shards):
+        if any(shard.records is None for shards in splits for shard in shards):
             return (
                 f"{self.directory}: without metadata, records are found only on a disk; copy the "
                 "files first."

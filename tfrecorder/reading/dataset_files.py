@@ -18,17 +18,15 @@ from tfrecorder.reading.changed_shards import open_shard
 from tfrecorder.reading.dataset import ShardFile
 
 
-def files_in(folder: str) -> dict[str, storage.Description]:
+def files_in(folder: str) -> storage.Descriptions:
     """What the store says about each file in a folder; empty if there is no such folder."""
     with storage.failing_as(DatasetError, folder or "."):
         files = storage.descriptions(folder)
-    is_local = storage.is_local(folder)
     # A pipe and a broken link have size 0, so on a disk we check only files of size 0.
-    return {
-        name: file
-        for name, file in files.items()
-        if file.size or not is_local or os.path.isfile(os.path.join(folder, name))
-    }
+    for name in [name for name, (size, *_) in files.data.items() if not size]:
+        if storage.is_local(folder) and not os.path.isfile(os.path.join(folder, name)):
+            del files[name]
+    return files
 
 
 def has_private_folder(folder: str) -> bool:

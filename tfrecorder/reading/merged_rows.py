@@ -124,7 +124,7 @@ def merge_rows(directory: str, newest: Commit) -> None:
         return
     fields = from_json(newest.manifest["fields"])
     files = file_fields(fields)
-    types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.shards[0])}
+    types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.manifest["splits"])}
     texts = [BASE, SHARD_SPLIT, REJECT_OF.reason, *POSITION_OF]
     texts += [field.spool_key for field in files]
     types |= dict.fromkeys(texts, pa.large_string())

@@ -15,12 +15,11 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
-from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, commit_at, commits, newest_commit
-from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, damaged
+from tfrecorder.reading.dataset import Shards, StoredDataset, check_shards, damaged
 from tfrecorder.reading.dataset_files import files_in, has_private_folder, matching
 from tfrecorder.schema.fields import from_json, record_features
 from tfrecorder.schema.splits import SPLITS
@@ -47,7 +46,7 @@ def open_dataset(
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
         newest = None if _is_pattern(where) else newest_commit(where)
-        files = {} if _is_pattern(where) else files_in(where)
+        files = storage.Descriptions() if _is_pattern(where) else files_in(where)
         if newest is not None:
             _refuse_named_keys(where, named)
             return _open_own(where, newest, commit_at(where, newest, at), files)
@@ -99,7 +98,7 @@ def _is_pattern(where: str) -> bool:
 
 
 def _open_own(
-    directory: str, newest: Commit, commit: Commit, files: Mapping[str, storage.Description]
+    directory: str, newest: Commit, commit: Commit, files: storage.Descriptions
 ) -> StoredDataset:
     """A dataset as of a commit.
 
@@ -112,21 +111,20 @@ def _open_own(
         infos = {split["name"]: split for split in newest.info["splits"]}
         for split, (revision, count) in newest.manifest["splits"].items():
             info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
-            names = Shard(split, 0, revision).files_from(count)
-            shards = tuple(
-                ShardFile(folder + name, int(records), file.size if file else -1, listed=file)
+            names = layout.files_of({split: (revision, count)})
+            shards = [
+                (folder + name, int(records), file[0] if file else -1, "", file)
                 for name, records in zip(names, info["shardLengths"], strict=True)
-                for file in (files.get(name),)
-            )
-            is_whole = is_whole and sum(shard.bytes for shard in shards) == int(info["numBytes"])
+                for file in (files.data.get(name),)
+            ]
+            is_whole = is_whole and sum(shard[2] for shard in shards) == int(info["numBytes"])
             if split in manifest["splits"]:
-                splits[split] = shards[: manifest["splits"][split][1]]
+                splits[split] = Shards(shards[: manifest["splits"][split][1]])
     if not is_whole:
         _refuse_damaged(directory, newest, files)
-    for shard in chain(*splits.values()):
-        if not 0 <= (shard.records or 0) * HEADER_BYTES <= shard.bytes:
-            fault = f"{shard.path} cannot hold {shard.records} records"
-            raise damaged(directory, layout.COMMIT, fault)
+    for path, count, size, *_ in chain(*(shards.data for shards in splits.values())):
+        if not 0 <= count * HEADER_BYTES <= size:
+            raise damaged(directory, layout.COMMIT, f"{path} cannot hold {count} records")
     fields = from_json(manifest["fields"])
     shorter, longer = manifest["image_sides"] or ((), ())
     return StoredDataset(

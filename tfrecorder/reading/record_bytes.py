@@ -67,7 +67,7 @@ class RecordReader:
         if self._folder is not None and not self.is_local:
             shards = itertools.chain(*self._stored.splits.values())
             listed = {shard.path: shard.listed for shard in shards if shard.listed is not None}
-            cache = LocalCache(self._folder, listed)
+            cache = LocalCache(self._folder, storage.Descriptions(listed))
         self._files = OpenFiles(cache)
 
     def __getstate__(self) -> dict[str, Any]:

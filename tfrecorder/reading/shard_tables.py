@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -53,18 +53,22 @@ def read_tables(directory: str, shards: Sequence[Shard], chosen: Chosen) -> pa.T
     return joined(tables) if tables else None
 
 
-def types_of(directory: str, shard: Shard) -> dict[str, Any]:
+def types_of(directory: str, splits: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """The type of each value that the rows of a dataset were planned with, by key.
 
+    Args:
+        splits: of its manifest.
+
     Raises:
-        DatasetError: the table of this shard cannot be read.
+        DatasetError: the table of its first shard cannot be read.
     """
+    split, (revision, _) = next(iter(splits.items()))
     types: dict[str, Any] = {}
 
     def look(schema: pa.Schema) -> None:
         types.update({name: schema.field(name).type for name in value_columns(schema.names)})
 
-    read_columns(directory, shard.table, look)
+    read_columns(directory, Shard(split, 0, revision).table, look)
     return types
 
 

@@ -39,7 +39,9 @@ from tfrecorder.storage.retry import impatient, retried, waits
 from tfrecorder.storage.signatures import SIGNED, put_aside, unsigned
 from tfrecorder.storage.store import (
     OF_THE_READER,
+    Described,
     Description,
+    Descriptions,
     OtherStandsError,
     UnreadableError,
     unless_missing,

@@ -14,7 +14,9 @@ from tfrecorder.storage.folders_read import FoldersRead
 from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import (
+    Described,
     Description,
+    Descriptions,
     TransientError,
     UnreadableError,
     sums_of,
@@ -87,7 +89,7 @@ def read_source(
     return dated
 
 
-def open_seekable(path: str, known: Description | None = None) -> BinaryIO:
+def open_seekable(path: str, known: Described | None = None) -> BinaryIO:
     """A file to read in parts.
 
     Args:
@@ -96,7 +98,7 @@ def open_seekable(path: str, known: Description | None = None) -> BinaryIO:
     Raises:
         UnreadableError: as `read_bytes`; or, also when it is read, it was replaced.
     """
-    return retried(lambda: store_of(path).open(path, known), path)
+    return retried(lambda: store_of(path).open(path, known and Description._make(known)), path)
 
 
 @contextlib.contextmanager
@@ -199,22 +201,22 @@ def sizes(folder: str) -> dict[str, int | None]:
         UnreadableError: as `is_folder`.
     """
     listing = sorted(_listed(folder, store_of(folder).listing).items())
-    return {name: None if file is None else file.size for name, file in listing}
+    return {name: None if file is None else file[0] for name, file in listing}
 
 
-def descriptions(folder: str) -> dict[str, Description]:
+def descriptions(folder: str) -> Descriptions:
     """The files directly in a folder, by name, as `describe` gives them, from one listing.
 
     Raises:
         UnreadableError: as `is_folder`.
     """
     listing = _listed(folder, store_of(folder).listing)
-    return {name: file for name, file in listing.items() if file is not None}
+    return Descriptions({name: file for name, file in listing.items() if file is not None})
 
 
 def names(folder: str) -> list[str]:
     """The names in a folder, sorted; none if there is no such folder."""
-    return list(sizes(folder))
+    return sorted(_listed(folder, store_of(folder).names))
 
 
 def files_below(folder: str) -> list[str]:

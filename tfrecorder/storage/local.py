@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
 
 from tfrecorder.errors import OptionError, OutputError, TfrecorderError
@@ -17,6 +17,7 @@ from tfrecorder.storage import folders
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
     Claim,
+    Described,
     Description,
     Store,
     TransientError,
@@ -102,7 +103,7 @@ class LocalStore(Store):
         if not stat.S_ISREG(status.st_mode):
             file.close()
             raise UnreadableError("not_a_file", _SPECIAL)
-        if known not in (None, _description(status)):
+        if known not in (None, _values(status)):
             file.close()
             raise UnreadableError("replaced", "it was replaced")
         return file
@@ -115,7 +116,7 @@ class LocalStore(Store):
         status = _status(path)
         if status is None or stat.S_ISDIR(status.st_mode):
             return None
-        return _description(status)
+        return Description._make(_values(status))
 
     def version(self, path: str) -> str | None:
         file = unless_missing(lambda: self.open(path))  # a network disk may cache old answers
@@ -124,14 +125,22 @@ class LocalStore(Store):
         with file:
             return _version(file)
 
-    def listing(self, folder: str) -> dict[str, Description | None]:
+    def listing(self, folder: str, only_names: bool = False) -> dict[str, Described | None]:
         try:
             with os.scandir(folder or ".") as entries:
-                return {entry.name: _described(entry) for entry in entries}
+                if not only_names:
+                    return {entry.name: _described(entry) for entry in entries}
+                every = list(entries)
+                # One is described: who may list a folder but not enter it is told so here too.
+                next(filter(None, map(_described, every)), None)
+                return dict.fromkeys(entry.name for entry in every)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as error:
             raise _as_unreadable(error) from error
+
+    def names(self, folder: str) -> Iterable[str]:
+        return self.listing(folder, only_names=True)
 
     def files(self, folder: str) -> Iterator[str]:
         for where, _, names in os.walk(folder, onerror=_refuse_unless_missing):
@@ -204,19 +213,19 @@ def _version(file: BinaryIO) -> str:
     return f"{status.st_dev} {status.st_ino} {status.st_mtime_ns} {status.st_size}"
 
 
-def _description(status: os.stat_result) -> Description:
+def _values(status: os.stat_result) -> Described:
     # Not by its inode: a mounted bucket gives a file another one whenever it likes.
-    return Description(status.st_size, written=str(status.st_mtime_ns))
+    return status.st_size, None, "", str(status.st_mtime_ns)
 
 
-def _described(entry: os.DirEntry[str]) -> Description | None:
+def _described(entry: os.DirEntry[str]) -> Described | None:
     """A file by its size, 0 for a broken link or a file that just vanished; None for a folder.
 
     Raises:
         OSError: of any other file: the folder can be listed, but not entered.
     """
     try:
-        return None if entry.is_dir() else _description(entry.stat())
+        return None if entry.is_dir() else _values(entry.stat())
     except OSError as error:
         if isinstance(error, FileNotFoundError) or entry.is_symlink():
             return Description(0)

@@ -97,7 +97,7 @@ class WebStore:
         words = f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket"
         raise UnreadableError("read_failed", words)
 
-    read_versioned = open = fetch = version = files = is_folder = listing
+    read_versioned = open = fetch = version = names = files = is_folder = listing
 
     def _asked(self, parts: SplitResult, host: str, is_signed: bool) -> bytes | str:
         """The file that a server sends, or where it says that it is."""

@@ -223,7 +223,7 @@ class StreamedDataset:
         if self.newest is None:
             return target
         manifest = self.newest.manifest
-        self._types = self._types or types_of(self.where, self.newest.shards[0])
+        self._types = self._types or types_of(self.where, manifest["splits"])
         fields = from_json(manifest["fields"])
         return target._replace(fields=fields, types=self._types, rows=rows_of(manifest))
 
