@@ -36,7 +36,7 @@ def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) 
     tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
     looks = pd.concat([*map(_numbers, tables)], ignore_index=True)
     sums, pairs = looks.pop("sums"), likely_pairs(looks)
-    sums = sums.where(sums >= 0, -1 - looks.index)  # what was not read equals nothing
+    sums = sums.where(sums >= 0, -1 - np.arange(len(looks)))  # what was not read equals nothing
     same = looks.index.to_series().groupby(sums).transform("min").to_numpy()
     group = firsts_of(same[pairs], len(looks))[same]
     is_copy = np.bincount(group)[group] > 1
