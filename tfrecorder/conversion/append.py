@@ -103,8 +103,10 @@ def append(
     """
     given: dict[str, Any] = {"runner": runner, **options}
     rows = partial(_rows, source, AppendOptions.out_of(given))
-    chosen, asked = early_options(given), {"stage_only": stage_only, "dry_run": dry_run}
-    return run_on("append", directory, chosen, given, rows, source, **asked)
+    chosen = early_options(given)
+    return run_on(
+        "append", directory, chosen, given, rows, source, stage_only=stage_only, dry_run=dry_run
+    )
 
 
 def _rows(

@@ -151,8 +151,10 @@ def _differ(old: pa.Array, new: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(differ, False).to_numpy(zero_copy_only=False))
 
 
-def matched(stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]) -> Matched:
-    """The rows of a table beside those of a dataset.
+def match_rows(
+    stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]
+) -> Matched:
+    """Find the row of a dataset that each row of a table is.
 
     Of several rows in the same places, the first is the first.
     """

@@ -44,7 +44,7 @@ from tfrecorder.sources.table import Source
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.
 _BYTES = 8
 
-#: What marks are, beside the salt.
+#: The sets of a `Marks`.
 _SETS = ("places", "contents", "sizes")
 
 

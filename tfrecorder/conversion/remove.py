@@ -88,8 +88,9 @@ def remove(
             raise OptionError(f"`where`: a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
     chosen, rows = ConvertOptions.of(options, NOT_REMOVED), partial(_rows, where)
-    asked = {"stage_only": stage_only, "dry_run": dry_run}
-    return run_on("removal", directory, chosen, options, rows, **asked)
+    return run_on(
+        "removal", directory, chosen, options, rows, stage_only=stage_only, dry_run=dry_run
+    )
 
 
 def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionResult:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.corrected_values import Matched, mask_of, matched
+from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
 from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
 from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
@@ -122,8 +122,9 @@ def update(
     given: dict[str, Any] = {"runner": runner, **options}
     rows = partial(_rows, source, UpdateOptions.out_of(given))
     chosen = early_options(given, NOT_UPDATED)
-    asked = {"stage_only": stage_only, "dry_run": dry_run}
-    return run_on("update", directory, chosen, given, rows, source, **asked)
+    return run_on(
+        "update", directory, chosen, given, rows, source, stage_only=stage_only, dry_run=dry_run
+    )
 
 
 def _rows(
@@ -138,16 +139,16 @@ def _rows(
         table = dataclasses.replace(table, left_out=others)
     stored = stored_rows(where, newest)
     found = _compared(table, stored, dataset.fields, options, updating, say)
-    table, beside, new = found.table, found.beside, found.new
-    checked, at = beside.checked, beside.at
-    moved, gone = beside.moved_and_gone(updating.missing == "remove")
-    change, differing = beside.changes(options.transforms)
+    table, matched, new = found.table, found.matched, found.new
+    checked, at = matched.checked, matched.at
+    moved, gone = matched.moved_and_gone(updating.missing == "remove")
+    change, differing = matched.changes(options.transforms)
     files = np.zeros(len(change), bool)
     if updating.reread:
         say("comparing the images with their files")
-        files = _replaced_files(stored, dataset.fields) & mask_of(beside.there, len(change))
+        files = _replaced_files(stored, dataset.fields) & mask_of(matched.there, len(change))
         change[files] = READ
-    after = dataclasses.replace(stored, rows=beside.with_values(change))
+    after = dataclasses.replace(stored, rows=matched.with_values(change))
     comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
     of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
     of_moved = of_moved.take(pa.array(at[moved]))
@@ -167,7 +168,7 @@ def _rows(
     changes = Changes(
         corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
         columns=differing,
-        labels=beside.relabelled(),
+        labels=matched.relabelled(),
         read_again=int(files.sum()),
         moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
         added=len(new.frame),
@@ -200,7 +201,7 @@ class _Compared(NamedTuple):
 
     Attributes:
         table: without the rows that stay out, because they were removed from the dataset.
-        beside: the same, checked, beside the rows of the dataset.
+        matched: its rows, checked, with those of the dataset that they are.
         report: on it.
         new: the rows that the dataset gets.
         removed: how many rows stay out.
@@ -208,7 +209,7 @@ class _Compared(NamedTuple):
     """
 
     table: Table
-    beside: Matched
+    matched: Matched
     report: ValidationReport
     new: Checked
     removed: int
@@ -230,16 +231,16 @@ def _compared(
     ) -> tuple[Matched, ValidationReport]:
         pairs: list[Matched] = []
 
-        def beside(checked: Checked) -> Iterator[Finding]:
+        def against_dataset(checked: Checked) -> Iterator[Finding]:
             yield from named_classes(fields, classes, checked)
             if has_faults(checked.findings) or schema_faults(fields, table, checked.fields):
                 return
             say("comparing it with the dataset")
-            pairs[:] = [matched(stored, checked, table.base, fields)]
+            pairs[:] = [match_rows(stored, checked, table.base, fields)]
             yield from _same_bytes(pairs[0], table, updating.missing == "keep")
 
         say("checking the table")
-        _, report = checked_beside(stored.where, fields, table, options, classes, beside)
+        _, report = checked_beside(stored.where, fields, table, options, classes, against_dataset)
         return pairs[0], report
 
     if marked := read_marks(stored.where, stored.newest):  # what stays out brings nothing along
@@ -263,17 +264,17 @@ def _compared(
     return _Compared(table, both, report, new, removed, marks)
 
 
-def _same_bytes(beside: Matched, table: Table, all_stay: bool) -> Iterator[Finding]:
+def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Finding]:
     """Which new rows of a table have the bytes of an image that the dataset has and keeps.
 
     Args:
         all_stay: also the rows of the dataset that the table does not have.
     """
-    checked, stored = beside.checked, beside.stored
-    files, new = file_fields(checked.fields), checked.frame.index[beside.at < 0]
+    checked, stored = matched.checked, matched.stored
+    files, new = file_fields(checked.fields), checked.frame.index[matched.at < 0]
     if not files or not len(new):
         return
-    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(beside.there))
+    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(matched.there))
     of_new = table.only(table.frame.index.isin(new))
     with before_the_launch():
         pairs = same_bytes(of_new, stored.where, stored.newest, files, among)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any
 
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
@@ -57,18 +57,29 @@ class SplitResult:
         return self.rows - self.records
 
 
-def sum_of_splits(name: str) -> int:
-    """A property, to type checkers its value: one attribute of all `splits` added up."""
-    return cast(int, property(lambda self: sum(getattr(s, name) for s in self.splits.values())))
-
-
 class SplitSums:
     """The sums over all splits, of what has `splits` by name."""
 
-    rows = sum_of_splits("rows")
-    records = sum_of_splits("records")
-    shards = sum_of_splits("shards")
-    bytes = sum_of_splits("bytes")
+    splits: Mapping[str, Any]
+
+    @property
+    def rows(self) -> int:
+        return self._sum("rows")
+
+    @property
+    def records(self) -> int:
+        return self._sum("records")
+
+    @property
+    def shards(self) -> int:
+        return self._sum("shards")
+
+    @property
+    def bytes(self) -> int:
+        return self._sum("bytes")
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(split, name) for split in self.splits.values())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
-from tfrecorder.output.result import SplitSums, sum_of_splits
+from tfrecorder.output.result import SplitSums
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.summary import Changes
@@ -102,8 +102,13 @@ class ConversionStatus(SplitSums, Report):
     kind: str = PlanKind.CONVERSION.value
     changes: Changes | None = None
 
-    rows_through = sum_of_splits("rows_through")
-    shards_done = sum_of_splits("shards_done")
+    @property
+    def rows_through(self) -> int:
+        return self._sum("rows_through")
+
+    @property
+    def shards_done(self) -> int:
+        return self._sum("shards_done")
 
     def _headline(self) -> str:
         share = f" ({self.rows_through / self.rows:.1%})" if self.rows else ""

@@ -207,8 +207,8 @@ def steps_of(order: Order, share: Share, start: int) -> Iterator[Step]:
     """The batches of this host, from a place to the end of the epoch."""
     starts = range(start, start + share.steps(start) * share.step, share.step)
     for first in range(0, len(starts), _AT_ONCE):
-        shares = [(begin, share.places(begin)) for begin in starts[first : first + _AT_ONCE]]
-        places = np.array([place for _, some in shares for place in some or [0]])
+        steps = [(begin, share.places(begin)) for begin in starts[first : first + _AT_ONCE]]
+        places = np.array([place for _, some in steps for place in some or [0]])
         numbers = iter(order.numbers(places).tolist())
-        for begin, some in shares:
+        for begin, some in steps:
             yield Step([*islice(numbers, len(some) or 1)], order.epoch, begin, not some)
