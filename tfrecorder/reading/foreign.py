@@ -7,6 +7,7 @@ mean.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -129,13 +130,14 @@ def _meaning_by_samples(
     named: NamedKeys,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
-    samples = take_samples(splits)
-    if not samples:
+    by_path = take_samples(splits)
+    if not by_path:
         return Meaning((), (), {})
+    samples = list(itertools.chain(*by_path.values()))
     features, faults = features_of(samples, USUAL_KINDS)
     folder = next(iter(folders))
     names = partial(_names, folder, folders[folder])
-    where = samples[0].path
+    where = next(iter(by_path))
     return meaning_of(RecordKeys(where, features, samples, faults, named=named, names=names))
 
 
