@@ -68,9 +68,9 @@ def _read_by_number(
     members, shares = open_members(directory, options)
 
     def one(name: str) -> tf.data.Dataset:
-        found = record_set(members, name, options, options.balance, options.epoch_size, shares)
-        refuse_sizes(found.stored, options, options.batch_size)
-        return _load_split(found.stored, found.split, options, found)
+        records = record_set(members, name, options, shares, options.balance, options.epoch_size)
+        refuse_sizes(records.stored, options, options.batch_size)
+        return _load_split(records.stored, records.split, options, records)
 
     if split is not None:
         return one(split)

@@ -102,7 +102,7 @@ class Batches:
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
         balance, size = self._options.balance, self._options.epoch_size
-        return record_set(members, split, self._options, balance, size, self._shares)
+        return record_set(members, split, self._options, self._shares, balance, size)
 
     def _read_from(self, records: RecordSet) -> None:
         """From now on, read these records: the position refers to them."""

@@ -177,34 +177,14 @@ class RecordSet:
         )
 
 
-def open_records(
-    datasets: Datasets,
-    split: str,
-    options: ReadOptions,
-    balance: Any = None,
-    epoch_size: int | None = None,
-) -> RecordSet:
-    """The records of a split that options choose.
-
-    Args:
-        datasets: one, a list, or weights of several by directory.
-        split: in any usual spelling.
-        options: which records are read, and how classes are joined.
-        balance, epoch_size: as for `RecordSet.sampled`.
-
-    Raises:
-        OptionError: a condition holds for no record, datasets do not fit together, or a weight is
-            no number from 0.
-        DatasetError: as `open_stored`, or the split is not there.
-    """
-    members, shares = open_members(datasets, options)
-    return record_set(members, split, options, balance, epoch_size, shares)
-
-
 def open_members(
     datasets: Datasets, options: ReadOptions
 ) -> tuple[list[StoredDataset], tuple[float, ...] | None]:
     """One or several datasets, and their weights if they have any.
+
+    Args:
+        datasets: one, a list, or weights of several by directory.
+        options: which of their records are read.
 
     Raises:
         OptionError: a weight is no number from 0, or an option is for one dataset alone.
@@ -234,11 +214,23 @@ def record_set(
     members: Sequence[StoredDataset],
     split: str,
     options: ReadOptions,
+    shares: tuple[float, ...] | None,
     balance: Any = None,
     epoch_size: int | None = None,
-    shares: tuple[float, ...] | None = None,
 ) -> RecordSet:
-    """As `open_records`, of opened datasets."""
+    """The records of a split that options choose.
+
+    Args:
+        members: the datasets.
+        split: in any usual spelling.
+        options: which records are read, and how classes are joined.
+        shares: how much of an epoch each dataset is; None if that follows from their records.
+        balance, epoch_size: as for `RecordSet.sampled`.
+
+    Raises:
+        OptionError: a condition holds for no record, or datasets do not fit together.
+        DatasetError: the split is not there.
+    """
     name = members[0].split(split)
     stored = joined(members, name, options)
     texts = [fingerprint_of(one, one.split(split)) for one in members]
