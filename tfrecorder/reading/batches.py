@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder import storage
 from tfrecorder.core.checks import Whole, is_whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
@@ -26,12 +25,9 @@ from tfrecorder.reading.growth import Following, of_any_size
 from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
-from tfrecorder.reading.prefetch import PrefetchReader, WindowReader
+from tfrecorder.reading.prefetch import PrefetchReader
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
-
-#: Names of the threads that decode, and of those that wait for a bucket.
-_BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 #: A batch, where in it some of its records begin, and its arrays to fill.
 _Task = tuple[Step, int, dict[str, np.ndarray]]
@@ -240,15 +236,10 @@ class Batches:
         order = self._order(position)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
-            reader: RecordReader | WindowReader | PrefetchReader = self._reader
-            if self._reader.is_all_kept():
-                pass
-            elif position.mode == "blocks":
-                requests = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
-                reader = WindowReader(self._reader, order, requests)
-            elif position.mode == "exact":
+            reader: RecordReader | PrefetchReader = self._reader
+            if position.mode != "stored" and not self._reader.is_all_kept():
                 reader = stack.enter_context(self._prefetched(position, share, order.block))
-            pool = stack.enter_context(ThreadPool(threads, _BATCHES))
+            pool = stack.enter_context(ThreadPool(threads, "tfrecorder-batches"))
 
             def make(task: _Task) -> tuple[_Task, list[Any]]:
                 step, begin, pixels = task
@@ -275,7 +266,9 @@ class Batches:
         if ahead is None or left != [position, *now]:
             if ahead is not None:
                 ahead.close()
-            ahead = PrefetchReader(self._reader, self._coming(position, share), 2 * WINDOW * block)
+            together = block if position.mode == "blocks" else 1
+            held = 2 * WINDOW * block // together
+            ahead = PrefetchReader(self._reader, self._coming(position, share), together, held)
         try:
             yield ahead
         except BaseException:
@@ -293,16 +286,14 @@ class Batches:
     def _tasks(
         self,
         order: Order,
-        reader: RecordReader | WindowReader | PrefetchReader,
+        reader: RecordReader | PrefetchReader,
         start: int,
         share: Share,
         part: int,
         memory: BatchMemory,
     ) -> Iterator[_Task]:
         for step in steps_of(order, share, start):
-            if isinstance(reader, WindowReader):
-                reader.fetch(step.start)
-            elif isinstance(reader, PrefetchReader):
+            if isinstance(reader, PrefetchReader):
                 reader.fetch(len(step.numbers))
             pixels = self._elements.arrays(len(step.numbers), memory)
             for begin in range(0, len(step.numbers), part):
