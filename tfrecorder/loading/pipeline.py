@@ -15,7 +15,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
-from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
+from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, image_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     random_draws,
@@ -86,11 +86,14 @@ def _load_split(
     following: Following | None = None,
 ) -> tf.data.Dataset:
     records = None if following else _count(stored, split, options, chosen)
-    if records is not None:
-        _check_start(records, options)
     dataset = _decoded(stored, split, records, options, chosen, following)
     if records is not None:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
+        whole = steps(records, options)
+        if options.step > whole:
+            words = f"an epoch has {whole} steps; give at most that."
+            raise OptionError.of("start", options.start, words)
+        left = tf.data.experimental.assert_cardinality(whole - options.step)
+        dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
     return dataset.prefetch(ahead).with_options(_tf_options(split, options))
 
@@ -113,13 +116,6 @@ def _count(
     return end - first
 
 
-def _check_start(records: int, options: LoadOptions) -> None:
-    whole = steps(records, dataclasses.replace(options, start=None))
-    if options.step > whole:
-        words = f"an epoch has {whole} steps; give at most that."
-        raise OptionError.of("start", options.start, words)
-
-
 def _decoded(
     stored: StoredDataset,
     split: str,
@@ -137,9 +133,12 @@ def _decoded(
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    held = 0
+    held, cache_pixels = 0, caches_pixels(options)
     if shuffled and chosen is None and not following:
-        held = shuffle_records(held_bytes(stored, split, options), records, options)
+        of_one = (
+            image_bytes(stored, split, options) if cache_pixels else record_bytes(stored, split)
+        )
+        held = shuffle_records(of_one, records, options)
     skipped = options.step * (options.batch_size or 1)
     if following:
         dataset = read_followed(following, split, shuffled, options)
@@ -151,7 +150,6 @@ def _decoded(
         opened = OpenedShards(stored.directory, stored.splits[split])
         is_mixed = shuffled and not options.cache
         dataset = read_records(runs, is_mixed, options, opened, stored.note)
-    cache_pixels = caches_pixels(options)
     if cache_pixels:
         dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
     if options.cache:
