@@ -16,7 +16,7 @@ import pandas as pd
 from tfrecorder.errors import OptionError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.columns import chosen_columns
-from tfrecorder.reading.dataset import Shape, StoredDataset
+from tfrecorder.reading.dataset import StoredDataset, image_shape
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label
 
@@ -158,7 +158,7 @@ def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) ->
         directory=" and ".join(directories),
         splits={split: tuple(shard for one in stored for shard in one.splits[one.split(split)])},
         fields=tuple(fields.get(field.column, field) for field in first.fields),
-        shapes={key: _shape([one.shape_of(key) for one in stored]) for key in first.shapes},
+        shapes={key: image_shape(one.shape_of(key) for one in stored) for key in first.shapes},
         sides=_sides(stored),
         commit=None if len(stored) > 1 else first.commit,
         note="",
@@ -219,14 +219,6 @@ def _form(field: Field) -> tuple[Any, ...]:
 
 def _kind(field: Field) -> str:
     return f"{field.kind!r} under {field.key!r}"
-
-
-def _shape(shapes: Sequence[Shape]) -> Shape:
-    height, width = (
-        sides[0] if len({*sides}) == 1 else None
-        for sides in zip(*(shape[:2] for shape in shapes), strict=True)
-    )
-    return height, width, shapes[0][2]
 
 
 def _sides(stored: Sequence[StoredDataset]) -> Any:
