@@ -59,7 +59,38 @@ def batches(directory: Datasets, split: str, **options: Unpack[BatchKeywords]) -
     return Batches(directory, split, BatchOptions.of(options, unfit))
 
 
-class Batches:
+class Progress:
+    """What goes through records epoch after epoch, and has a position."""
+
+    _options: BatchOptions
+    _records: RecordSet
+    _position: Position
+    _has_own_seed: bool  # which no other process knows
+
+    @property
+    def epoch(self) -> int:
+        return self._position.epoch
+
+    def __repr__(self) -> str:
+        """The position, and which share of the records is read and why."""
+        records, at = self._divide().records, self._position
+        of_data = f"{at.split!r}, {records} records, fingerprint={at.fingerprint!r}"
+        options = f"batch_size={self._options.batch_size}, seed={at.seed}"
+        return f"{type(self).__name__}({of_data}, {options}, shard={self._options.rank!r})"
+
+    def _divide(self) -> Share:
+        """What this process reads of an epoch: asked each time, as processes connect or fork."""
+        share = self._options.share(self._records.size, self._position.split)
+        if share.world > 1 and self._has_own_seed:
+            self._go_to(replace(self._position, seed=COMMON_SEED))
+            self._has_own_seed = False
+        return share
+
+    def _go_to(self, position: Position) -> None:
+        self._position = position
+
+
+class Batches(Progress):
     """What `tfrecorder.batches` returns: an iterable with a position.
 
     If you leave a loop early, the next `for` continues after the last batch it took.  Only one loop
@@ -81,7 +112,7 @@ class Batches:
         stored = found.stored
         spec = refuse_sizes(stored, options, options.batch_size)
         seed = seed_of(options.seed, world=1)
-        self._has_own_seed = options.seed is None  # which no other process knows
+        self._has_own_seed = options.seed is None
         any_size = of_any_size(stored, options) if self._following else stored
         of_that = replace(found, stored=any_size)
         self._elements = Elements(of_that, options, seed, options.layout, options.choose)
@@ -105,14 +136,6 @@ class Batches:
         self._records, self._reader = records, records.reader()
         self._position = self._position_in(records)
 
-    def _divide(self) -> Share:
-        """What this process reads of an epoch: asked each time, as processes connect or fork."""
-        share = self._options.share(self._records.size, self._position.split)
-        if share.world > 1 and self._has_own_seed:
-            self._go_to(replace(self._position, seed=COMMON_SEED))
-            self._has_own_seed = False
-        return share
-
     def _position_in(self, records: RecordSet) -> Position:
         """The position, but in these records."""
         return replace(
@@ -126,10 +149,6 @@ class Batches:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ahead": None}
-
-    @property
-    def epoch(self) -> int:
-        return self._position.epoch
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is.
@@ -176,10 +195,6 @@ class Batches:
         self._has_own_seed = False
         self._loop = None
 
-    def __repr__(self) -> str:
-        records = self._divide().records
-        return type(self).__name__ + self._options.described(self._position, records)
-
     def _records_at(self, state: Mapping[str, Any]) -> RecordSet:
         """The records as of the generation that a position was saved in, if some came since."""
         generation = state.get("generation") if isinstance(state, Mapping) else None
@@ -189,7 +204,7 @@ class Batches:
 
     def _go_to(self, position: Position) -> None:
         self._elements.seed = position.seed
-        self._position = position
+        super()._go_to(position)
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
@@ -261,11 +276,13 @@ class Batches:
     @contextlib.contextmanager
     def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
-        (ahead, *left), self._ahead = self._ahead or (None,), None
-        now = (self._reader, share, os.getpid())
-        if ahead is None or left != [position, *now]:
-            if ahead is not None:
-                ahead.close()
+        kept, self._ahead = self._ahead, None
+        of_this = self._reader, share, os.getpid()
+        if kept is not None and kept[1:] == (position, *of_this):
+            ahead = kept[0]
+        else:
+            if kept is not None:
+                kept[0].close()
             together = block if position.mode == "blocks" else 1
             held = 2 * WINDOW * block // together
             ahead = PrefetchReader(self._reader, self._coming(position, share), together, held)
@@ -274,7 +291,7 @@ class Batches:
         except BaseException:
             ahead.close()
             raise
-        self._ahead = ahead, position.next_epoch(), *now
+        self._ahead = ahead, position.next_epoch(), *of_this
 
     def _coming(self, position: Position, share: Share) -> Iterator[int]:
         """The numbers of the records that are read from a position on, in all epochs."""
