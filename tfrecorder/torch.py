@@ -112,7 +112,7 @@ class TensorBatches(of_arrays.Batches):
         waiting = prefetched(self._batch_bytes(), options.budget)
         memory = BatchMemory(2 * len(self._elements.spec.decoded))
         order = self._records.order(position.mode, position.seed, position.epoch)
-        directories = [one.directory for one in self._records.members]
+        directories = [member.directory for member in self._records.members]
         loader = torch.utils.data.DataLoader(
             WorkerBatches(self._elements, self._reader, _tensor, memory),
             sampler=steps_of(order, share, position.next),
@@ -187,14 +187,14 @@ class BatchSampler(of_arrays.Progress):
             balance=balance,
             epoch_size=epoch_size,
         )
-        self._records = found = records.record_set.sampled(balance, epoch_size)
+        self._records = sampled = records.record_set.sampled(balance, epoch_size)
         self._has_own_seed = seed is None and records.has_own_seed
         chosen = records.seed if seed is None else int(seed)
-        order = (found.split, found.mode(options.shuffle), chosen)
+        order = (sampled.split, sampled.mode(options.shuffle), chosen)
         # The position is of the next loop, the other one of what was drawn last.  They differ as a
         # loader draws ahead, starts again where its loop stopped, and asks for iterators that it
         # does not use.
-        self._position = Position(found.fingerprint, *order, generation=found.generation)
+        self._position = Position(sampled.fingerprint, *order, generation=sampled.generation)
         self._drawn = self._position
         self._is_loaded = False
 
@@ -253,8 +253,8 @@ class BatchSampler(of_arrays.Progress):
         """
         takes_seed, since = self._options.seed is None, self._records.stored.since
         size = self._records.size
-        found = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
-        self._position = self._drawn = found
+        position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
+        self._position = self._drawn = position
         self._is_loaded, self._has_own_seed = True, False
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -278,7 +278,7 @@ class BatchSampler(of_arrays.Progress):
             self._drawn = replace(position, next=after)
             if number == steps:  # Lightning does not ask for more than the last batch
                 self._position = position.next_epoch()
-            yield [NumberInEpoch(one, step.epoch) for one in step.numbers]
+            yield [NumberInEpoch(record, step.epoch) for record in step.numbers]
         if not steps:
             self._position = position.next_epoch()
 

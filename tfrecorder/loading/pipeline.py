@@ -30,7 +30,7 @@ from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
-from tfrecorder.reading.growth import Following, of_any_size
+from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 
@@ -48,13 +48,13 @@ def read_dataset(
     if chosen.is_by_number or not isinstance(directory, (str, os.PathLike)):
         return _read_by_number(directory, split, chosen)
     refuse_unread(storage.given_path(directory))
-    following = Following(directory, chosen) if chosen.follow else None
-    stored = following.look() if following else open_dataset(directory, chosen.at, chosen.keys)
+    growing = GrowingDataset(directory, chosen) if chosen.follow else None
+    stored = growing.look() if growing else open_dataset(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if name is not None:
-        return _load_split(stored, name, chosen, following=following)
-    return {name: _load_split(stored, name, chosen, following=following) for name in stored.splits}
+        return _load_split(stored, name, chosen, growing=growing)
+    return {name: _load_split(stored, name, chosen, growing=growing) for name in stored.splits}
 
 
 def _read_by_number(
@@ -67,15 +67,15 @@ def _read_by_number(
             raise OptionError.of(name, getattr(options, name), f"{words} with `where`.")
     members, shares = open_members(directory, options)
 
-    def one(name: str) -> tf.data.Dataset:
+    def load_split(name: str) -> tf.data.Dataset:
         records = record_set(members, name, options, shares, options.balance, options.epoch_size)
         refuse_sizes(records.stored, options, options.batch_size)
         return _load_split(records.stored, records.split, options, records)
 
     if split is not None:
-        return one(split)
-    names = [name for name in members[0].splits if all(name in one.splits for one in members)]
-    return {name: one(name) for name in names}
+        return load_split(split)
+    names = [name for name in members[0].splits if all(name in other.splits for other in members)]
+    return {name: load_split(name) for name in names}
 
 
 def _load_split(
@@ -83,10 +83,10 @@ def _load_split(
     split: str,
     options: LoadOptions,
     chosen: RecordSet | None = None,
-    following: Following | None = None,
+    growing: GrowingDataset | None = None,
 ) -> tf.data.Dataset:
-    records = None if following else _count(stored, split, options, chosen)
-    dataset = _decoded(stored, split, records, options, chosen, following)
+    records = None if growing else _count(stored, split, options, chosen)
+    dataset = _decoded(stored, split, records, options, chosen, growing)
     if records is not None:
         whole = steps(records, options)
         if options.step > whole:
@@ -122,11 +122,11 @@ def _decoded(
     records: int | None,
     options: LoadOptions,
     chosen: RecordSet | None,
-    following: Following | None,
+    growing: GrowingDataset | None,
 ) -> tf.data.Dataset:
     """The elements, in order or shuffled, and batched if asked for."""
     shuffled = options.shuffles(split)
-    spec = spec_of(of_any_size(stored, options) if following else stored, options)
+    spec = spec_of(of_any_size(stored, options) if growing else stored, options)
     by_batch = _decodes_batches(spec, stored, split, options)
     under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
@@ -134,14 +134,14 @@ def _decoded(
         "deterministic": options.is_deterministic(split),
     }
     held, cache_pixels = 0, caches_pixels(options)
-    if shuffled and chosen is None and not following:
+    if shuffled and chosen is None and not growing:
         of_one = (
             image_bytes(stored, split, options) if cache_pixels else record_bytes(stored, split)
         )
         held = shuffle_records(of_one, records, options)
     skipped = options.step * (options.batch_size or 1)
-    if following:
-        dataset = read_followed(following, split, shuffled, options)
+    if growing:
+        dataset = read_followed(growing, split, shuffled, options)
     elif chosen is not None:
         dataset = numbers(chosen, share_of(chosen, options), options)
     else:

@@ -21,7 +21,7 @@ from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
-from tfrecorder.reading.growth import Following, of_any_size
+from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
@@ -102,30 +102,30 @@ class Batches(Progress):
     """
 
     def __init__(self, directory: Datasets, split: str, options: BatchOptions) -> None:
-        self._options, self._following, self._shares = options, None, None
+        self._options, self._growing, self._shares = options, None, None
         if options.follow:
-            self._following = Following(directory, options)
-            members = [self._following.look()]
+            self._growing = GrowingDataset(directory, options)
+            members = [self._growing.look()]
         else:
             members, self._shares = open_members(directory, options)
-        found = self._chosen(members, split)
-        stored = found.stored
+        records = self._chosen(members, split)
+        stored = records.stored
         spec = refuse_sizes(stored, options, options.batch_size)
         seed = seed_of(options.seed, world=1)
         self._has_own_seed = options.seed is None
-        any_size = of_any_size(stored, options) if self._following else stored
-        of_that = replace(found, stored=any_size)
-        self._elements = Elements(of_that, options, seed, options.layout, options.choose)
+        any_size = of_any_size(stored, options) if self._growing else stored
+        of_any = replace(records, stored=any_size)
+        self._elements = Elements(of_any, options, seed, options.layout, options.choose)
         if spec.ragged - self._elements.chosen and options.map_fn is None:
             raise OptionError(
                 f"elements of {stored.directory} hold lists of different lengths; give "
                 "`max_boxes`, or `choose='random'` for texts, choose other columns with `inputs` "
                 "and `targets`, or pad the lists in `map_fn`."
             )
-        self._position = Position("", found.split, found.mode(options.shuffle), seed)
+        self._position = Position("", records.split, records.mode(options.shuffle), seed)
         self._loop: object = None
         self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
-        self._read_from(found)
+        self._read_from(records)
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
         balance, size = self._options.balance, self._options.epoch_size
@@ -198,9 +198,9 @@ class Batches(Progress):
     def _records_at(self, state: Mapping[str, Any]) -> RecordSet:
         """The records as of the generation that a position was saved in, if some came since."""
         generation = state.get("generation") if isinstance(state, Mapping) else None
-        if self._following is None or not is_whole(generation):
+        if self._growing is None or not is_whole(generation):
             return self._records
-        return self._chosen([self._following.look(generation)], self._position.split)
+        return self._chosen([self._growing.look(generation)], self._position.split)
 
     def _go_to(self, position: Position) -> None:
         self._elements.seed = position.seed
@@ -224,10 +224,10 @@ class Batches(Progress):
 
     def _epoch(self, share: Share) -> Iterator[tuple[Any, Position]]:
         """The batches from the position to the end of its epoch, and the position after each."""
-        if self._following is not None and not self._position.next:
-            found = self._following.look()
-            if found.commit != self._records.stored.commit:
-                self._read_from(self._chosen([found], self._position.split))
+        if self._growing is not None and not self._position.next:
+            newest = self._growing.look()
+            if newest.commit != self._records.stored.commit:
+                self._read_from(self._chosen([newest], self._position.split))
                 share = self._divide()
         begin, start = self._position, self._position.next
         steps = share.steps(start)

@@ -119,8 +119,8 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
 def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     """The keys with a value that begins as an encoded image does, sorted."""
     values = [(key, data) for sample in samples for key, data in sample.items() if len(data)]
-    lists = [(key, data) for key, data in values if isinstance(data, list)]
-    return sorted({key for key, data in lists if data[0].startswith(_IMAGES)})
+    texts = [(key, data) for key, data in values if isinstance(data, list)]
+    return sorted({key for key, data in texts if data[0].startswith(_IMAGES)})
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:

@@ -117,9 +117,9 @@ def _shard(path: str, file: storage.Description, before: Sequence[ShardFile]) ->
         file: what the store says about it.
         before: the files of its split found so far.
     """
-    known = [shard.compression for shard in before if shard.bytes]
+    others = [shard.compression for shard in before if shard.bytes]
     is_local = storage.is_local(path)
-    compression = known[0] if known and not is_local else compression_in(path)
+    compression = others[0] if others and not is_local else compression_in(path)
     records = count_records(path) if is_local and not compression else None
     return ShardFile(path, records, file.size, compression, file)
 

@@ -132,10 +132,10 @@ def cells_in(fields: Iterable[Field], rows: pa.Table) -> dict[str, Cells]:
 
     Those of which the tables do not hold everything are left out.
     """
-    there = {field: table_keys(field) for field in fields}
+    keys_of = {field: table_keys(field) for field in fields}
     return {
         field.column: dict(_cells_in(field, [rows.column(key) for key in names]))
-        for field, names in there.items()
+        for field, names in keys_of.items()
         if {*names} <= {*rows.column_names}
     }
 
@@ -146,7 +146,7 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
         yield from _several(field, kind, values[0].to_pylist())
     elif isinstance(kind, Boxes):
         columns = columns_of(field.column, kind)
-        yield from zip(columns, (lists.to_pylist() for lists in values), strict=True)
+        yield from zip(columns, (edge.to_pylist() for edge in values), strict=True)
     elif isinstance(kind, (Number, Text, Bytes)) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
     else:
@@ -164,15 +164,15 @@ def _classes(field: Field, row: Row) -> list[Any]:
 
 
 def _several(
-    field: Field, kind: Labels, lists: Sequence[list[Any]]
+    field: Field, kind: Labels, cells: Sequence[list[Any]]
 ) -> Iterator[tuple[str, list[Any]]]:
     if kind.columns is not None:
         for place, column in enumerate(kind.columns):
-            yield column, [labels[place] if place < len(labels) else None for labels in lists]
+            yield column, [labels[place] if place < len(labels) else None for labels in cells]
     elif kind.separator is not None:
-        yield field.column, [kind.separator.join(map(str, labels)) for labels in lists]
+        yield field.column, [kind.separator.join(map(str, labels)) for labels in cells]
     else:
-        yield field.column, list(lists)
+        yield field.column, list(cells)
 
 
 def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> Iterator[tuple[str, list[Any]]]:

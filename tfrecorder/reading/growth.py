@@ -20,7 +20,7 @@ from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.kinds import Labels
 
 
-class Following:
+class GrowingDataset:
     """A dataset that may grow, for a reader whose elements keep their form.
 
     Args:

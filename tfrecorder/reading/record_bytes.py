@@ -127,7 +127,8 @@ class RecordReader:
 
     def is_all_kept(self) -> bool:
         """Whether everything is on this machine, so that nothing has to be fetched ahead."""
-        return self.is_local or all(self._files.has(one, 0, one.bytes) for one in self._shards)
+        kept = (self._files.has(shard, 0, shard.bytes) for shard in self._shards)
+        return self.is_local or all(kept)
 
     def _used(self, number: int, framed: bytes, use: Callable[[bytes, int], T], at: int) -> T:
         """What `use` makes of one record, once its checksums are compared."""
