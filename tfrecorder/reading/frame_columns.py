@@ -56,24 +56,20 @@ def frame_of(
     if stored.commit is not None:
         options = opened_commit(stored.directory, stored.commit).manifest["options"]
     columns: dict[str, pd.Series] = {}
-    plain = (options.get("schema") or {}).items()
-    order = [name for name, _ in plain] or [
-        SPLIT_COLUMN,
-        *(field.column for field in stored.fields),
-    ]
-    splits_of = (name for name, kind in plain if kind_of(name, kind).word == "split")
+    schema = options.get("schema") or {}
+    splits_of = (name for name, kind in schema.items() if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)
-    by_name = {field.column: field for field in stored.fields if field.column in cells}
+    order = list(schema) or [SPLIT_COLUMN, *(field.column for field in stored.fields)]
     if split_column not in order:
         order = [split_column, *order]
+    by_name = {field.column: field for field in stored.fields if field.column in cells}
     for name in order:
-        if name == split_column and name not in by_name:
+        field = by_name.get(name)
+        if field is not None and not field.is_unlabelled:
+            for column, values in cells[name].items():
+                columns[column] = _series(field, values, index)
+        elif field is None and name == split_column:
             columns[name] = pd.Series(splits, index=index)
-            continue
-        if name not in by_name or by_name[name].is_unlabelled:
-            continue
-        for column, values in cells[name].items():
-            columns[column] = _series(by_name[name], values, index)
     return pd.DataFrame(columns, index=index)
 
 
