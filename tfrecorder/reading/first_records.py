@@ -13,6 +13,7 @@ import numpy as np
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
+from tfrecorder.images.formats import ending_of
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.decoding import shape_of
@@ -28,12 +29,11 @@ _LARGEST_FRACTION = 1.5
 #: How far a box in pixels may extend beyond its image, as a fraction of the image's side.
 _BEYOND = 0.01
 
-#: The first bytes of a JPEG, PNG, GIF or BMP; no text begins so.
-_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
+#: The endings of images that no text begins like.
+_IMAGES = (".jpg", ".png", ".gif")
 
-#: A PNG's first eight bytes, and the offsets of bit depth and colour type in its header.
-_PNG, _DEPTH, _COLOUR = b"\x89PNG\r\n\x1a\n", 24, 25
-
+#: The offsets of bit depth and colour type in a PNG.
+_DEPTH, _COLOUR = 24, 25
 
 #: One of the first records of a file: its values by key.
 Sample = dict[str, Values]
@@ -120,7 +120,7 @@ def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     """The keys with a value that begins as an encoded image does, sorted."""
     values = [(key, data) for sample in samples for key, data in sample.items() if len(data)]
     texts = [(key, data) for key, data in values if isinstance(data, list)]
-    return sorted({key for key, data in texts if data[0].startswith(_IMAGES)})
+    return sorted({key for key, data in texts if ending_of(data[0]) in _IMAGES})
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
@@ -187,7 +187,7 @@ def mask_fault(samples: Sequence[Sample], key: str) -> str:
         if not isinstance(values, list):
             return "holds numbers, not PNGs"
         for data in values:
-            if data[:8] != _PNG or len(data) <= _COLOUR:
+            if ending_of(data) != ".png" or len(data) <= _COLOUR:
                 return "holds something other than PNGs"
             if data[_COLOUR] != 0 or data[_DEPTH] not in (1, 8):
                 return "holds PNGs with a palette, of colours, or of other than 1 or 8 bits a pixel"
