@@ -33,14 +33,7 @@ def share_of(records: RecordSet, options: LoadOptions) -> Share:
 
 def records_of(share: Share) -> int:
     """The number of records of an epoch that this host reads."""
-    return sum(len(places) for places in _all_places(share))
-
-
-def _all_places(share: Share) -> Iterator[range]:
-    start = 0
-    for _ in range(share.steps(0)):
-        yield share.places(start)
-        start = share.after(start)
+    return sum(len(share.places(start)) for start in share.starts(0))
 
 
 def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
@@ -56,7 +49,7 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
     seed = seed_of(options.seed, share.world)
     mode = records.mode(options.shuffle)
     epochs = itertools.count()
-    of_host = [places for places in _all_places(share) if places]
+    of_host = [share.places(start) for start in share.starts(0)]
     beside: dict[str, Any] = {}
     if options.augment:
         beside["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
