@@ -61,7 +61,8 @@ def test_batches_of_a_bucket(
     loop = batches(uri, "TRAIN", batch_size=5, seed=3, shuffle="blocks", **ids)
     gcs.forget_requests()
     found = np.concatenate(list(loop)).tolist()
-    assert gcs.count("download", "*.tfrecord") == 12, "a request for each block of three"
+    requests = gcs.count("download", "*.tfrecord")
+    assert 12 <= requests <= 24, "one for each block of three, of this epoch and of the next"
     assert sorted(found) == sorted(one["image/source_id"] for one in local)
     taken = iter(loop)
     next(taken)

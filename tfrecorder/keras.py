@@ -164,7 +164,7 @@ class TrainingPosition(keras.callbacks.Callback):
 def _symbolic(shape: Any) -> Any:
     """Symbolic inputs with the shapes in a position: one, or a dict or list of them."""
     if isinstance(shape, dict):
-        return {name: _symbolic(one) for name, one in shape.items()}
+        return {name: _symbolic(part) for name, part in shape.items()}
     if all(side is None or isinstance(side, int) for side in shape):
         return keras.KerasTensor((None, *shape[1:]))
-    return [_symbolic(one) for one in shape]
+    return [_symbolic(part) for part in shape]

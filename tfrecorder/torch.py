@@ -20,7 +20,6 @@ from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.options.keywords import Datasets, TensorKeywords, Unpack
 from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require, takes
-from tfrecorder.options.ranks import COMMON_SEED
 from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, each
@@ -113,7 +112,7 @@ class TensorBatches(of_arrays.Batches):
         waiting = prefetched(self._batch_bytes(), options.budget)
         memory = BatchMemory(2 * len(self._elements.spec.decoded))
         order = self._records.order(position.mode, position.seed, position.epoch)
-        directories = [one.directory for one in self._records.members]
+        directories = [member.directory for member in self._records.members]
         loader = torch.utils.data.DataLoader(
             WorkerBatches(self._elements, self._reader, _tensor, memory),
             sampler=steps_of(order, share, position.next),
@@ -130,7 +129,7 @@ class TensorBatches(of_arrays.Batches):
             yield answer.batch_or_error()
 
 
-class BatchSampler:
+class BatchSampler(of_arrays.Progress):
     """Which records make each batch of a `DataLoader`, with a position.
 
     Each `for` over the loader is one epoch, and the next `for` is the next epoch.  The order is
@@ -188,20 +187,16 @@ class BatchSampler:
             balance=balance,
             epoch_size=epoch_size,
         )
-        self._records = found = records.record_set.sampled(balance, epoch_size)
+        self._records = sampled = records.record_set.sampled(balance, epoch_size)
         self._has_own_seed = seed is None and records.has_own_seed
         chosen = records.seed if seed is None else int(seed)
-        order = (found.split, found.mode(options.shuffle), chosen)
-        # The position of the next loop, and of what was drawn last.  They can differ because a
+        order = (sampled.split, sampled.mode(options.shuffle), chosen)
+        # The position is of the next loop, the other one of what was drawn last.  They differ as a
         # loader draws ahead, starts again where its loop stopped, and asks for iterators that it
         # does not use.
-        self._begin = Position(found.fingerprint, *order, generation=found.generation)
-        self._drawn = self._begin
+        self._position = Position(sampled.fingerprint, *order, generation=sampled.generation)
+        self._drawn = self._position
         self._is_loaded = False
-
-    @property
-    def epoch(self) -> int:
-        return self._begin.epoch
 
     @property
     def batch_size(self) -> int:
@@ -229,8 +224,8 @@ class BatchSampler:
             OptionError: the value is not a whole number from 0.
         """
         require(Whole(0), epoch=epoch)
-        if epoch != self._begin.epoch:
-            self._begin = self._drawn = replace(self._begin, epoch=int(epoch), next=0)
+        if epoch != self._position.epoch:
+            self._position = self._drawn = replace(self._position, epoch=int(epoch), next=0)
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is."""
@@ -239,11 +234,7 @@ class BatchSampler:
     @property
     def remaining(self) -> int:
         """The number of batches in the next loop, up to the end of its epoch."""
-        return _steps(self._divide(), self._begin.next)
-
-    def __repr__(self) -> str:
-        records = self._divide().records
-        return "BatchSampler" + self._options.described(self._begin, records)
+        return _steps(self._divide(), self._position.next)
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was drawn, as JSON values.
@@ -252,7 +243,7 @@ class BatchSampler:
         in `tfrecorder.batches`.
         """
         self._divide()  # which may decide the seed
-        return self._drawn.to_json()
+        return replace(self._drawn, seed=self._position.seed).to_json()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a `state_dict` was taken, with the next loop.
@@ -262,8 +253,8 @@ class BatchSampler:
         """
         takes_seed, since = self._options.seed is None, self._records.stored.since
         size = self._records.size
-        found = self._begin.with_saved(state, size, since=since, takes_seed=takes_seed)
-        self._begin = self._drawn = found
+        position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
+        self._position = self._drawn = position
         self._is_loaded, self._has_own_seed = True, False
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -271,20 +262,11 @@ class BatchSampler:
         share = self._divide()
         # If nothing is left of a loaded epoch, torchdata's loader discards the empty rest and asks
         # again for the next epoch.  With workers it has drawn that rest by then, otherwise not.
-        if not self._is_loaded and not _steps(share, self._begin.next):
-            self._begin = self._begin.next_epoch()
+        if not self._is_loaded and not _steps(share, self._position.next):
+            self._position = self._position.next_epoch()
         self._is_loaded = False
-        self._drawn = self._begin
-        return self._draw(self._begin, share)
-
-    def _divide(self) -> Share:
-        """As that of `Batches`."""
-        share = self._options.share(self._records.size, self._begin.split)
-        if share.world > 1 and self._has_own_seed:
-            self._begin = replace(self._begin, seed=COMMON_SEED)
-            self._drawn = replace(self._drawn, seed=COMMON_SEED)
-            self._has_own_seed = False
-        return share
+        self._drawn = self._position
+        return self._draw(self._position, share)
 
     def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
         order = self._records.order(position.mode, position.seed, position.epoch)
@@ -295,10 +277,10 @@ class BatchSampler:
             after = share.after(step.start) if number < steps else share.records
             self._drawn = replace(position, next=after)
             if number == steps:  # Lightning does not ask for more than the last batch
-                self._begin = position.next_epoch()
-            yield [NumberInEpoch(one, step.epoch) for one in step.numbers]
+                self._position = position.next_epoch()
+            yield [NumberInEpoch(record, step.epoch) for record in step.numbers]
         if not steps:
-            self._begin = position.next_epoch()
+            self._position = position.next_epoch()
 
 
 def _steps(share: Share, start: int) -> int:

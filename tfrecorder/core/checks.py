@@ -11,7 +11,7 @@ import numbers
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def nearest(name: str, known: Iterable[str], mark: str = "") -> str | None:
+def nearest(name: str, options: Collection[str], mark: str = "") -> str | None:
     """The options that a wrong name probably means: those with it as a word, or the nearest.
 
     Args:
@@ -31,10 +31,9 @@ def nearest(name: str, known: Iterable[str], mark: str = "") -> str | None:
     >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
     ('num_shards', 'seed')
     """
-    names = list(known)
-    near = [one for one in names if name in one.split("_")]
-    near = near or difflib.get_close_matches(name, names, n=1)
-    return " or ".join(f"{mark}{one}{mark}" for one in near) or None
+    near = [option for option in options if name in option.split("_")]
+    near = near or difflib.get_close_matches(name, options, n=1)
+    return " or ".join(f"{mark}{option}{mark}" for option in near) or None
 
 
 def parse_size(size: int | str) -> int:

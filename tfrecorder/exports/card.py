@@ -117,10 +117,10 @@ def _write(
     done = {shard.file: record for shard, record in all_done(commits(where, newest)).items()}
     # Names may come again, for other bytes.
     before = (kept.shards if kept else {}).items()
-    known = {name: sums for name, sums in before if name in done and done[name].crc32c == sums[0]}
-    unknown = [name for name in done if name not in known]
-    hashes = zip(unknown, _sha256s(where, unknown), strict=True)
-    sums = known | {name: (done[name].crc32c, sha256) for name, sha256 in hashes}
+    same = {name: sums for name, sums in before if name in done and done[name].crc32c == sums[0]}
+    others = [name for name in done if name not in same]
+    hashes = zip(others, _sha256s(where, others), strict=True)
+    sums = same | {name: (done[name].crc32c, sha256) for name, sha256 in hashes}
     rows = record_table(stored)
     records = as_parquet(rows)
     listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}
@@ -147,7 +147,7 @@ def _write(
     storage.remove_all(where, kept.files if kept else ())
     for file, data in {layout.CARD: made.to_json(), **files}.items():
         storage.publish_bytes(where, file, data)
-    return Card(where, newest.number, (*made.files,), len(unknown), len(done), (*findings,))
+    return Card(where, newest.number, (*made.files,), len(others), len(done), (*findings,))
 
 
 def _refuse_others(where: str, written: dict[str, str]) -> None:

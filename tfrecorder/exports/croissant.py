@@ -110,8 +110,8 @@ def _records(info: DatasetInfo, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
-    is_list, known = pa.types.is_list(column.type), info.columns.get(column.name)
-    sides = known.shape if is_list and known else (None,)
+    is_list, stated = pa.types.is_list(column.type), info.columns.get(column.name)
+    sides = stated.shape if is_list and stated else (None,)
     shape = ",".join(str(-1 if side is None else side) for side in sides)
     array = {"isArray": True, "arrayShape": shape} if is_list else {}
     kind = _TYPES.get(str(column.type.value_type if is_list else column.type), "sc:Text")

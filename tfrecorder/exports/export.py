@@ -87,13 +87,13 @@ class _Part:
     def records(self) -> Iterator[tuple[str, dict[str, bytes]]]:
         """The name of each record, and its images by their columns."""
         stored, fields = self.stored, file_fields(self.stored.fields)
-        wanted = {key for one in fields for key in (one.encoded_key, *one.size_keys)}
+        wanted = {key for field in fields for key in (field.encoded_key, *field.size_keys)}
         record = tuple(feature for feature in stored.record if feature.key in wanted)
         alone = dataclasses.replace(stored, splits={self.split: (self.shard,)}, record=record)
         rows = read_rows(alone, [self.split], "bytes")
         for name, (_, row) in zip(self.names, rows, strict=True):
-            found = {one.column: encoded_of(row, one.encoded_key, stored) for one in fields}
-            yield name, {column: data for column, data in found.items() if data}
+            images = {f.column: encoded_of(row, f.encoded_key, stored) for f in fields}
+            yield name, {column: data for column, data in images.items() if data}
 
 
 def export(
@@ -138,16 +138,16 @@ def export(
         record_bar(is_shown(progress)) as stage,
     ):
         _begin(out, {"to": to, "of": of, "commit": stored.note, "at": at})
-        there, advance = {*storage.files_below(out)}, stage("writing", records)
+        written, advance = {*storage.files_below(out)}, stage("writing", records)
 
-        def work(part: _Part) -> list[forms.Placed]:
-            made = (_archive if to == WEBDATASET else _place)(part, out, to, there)
+        def work(part: _Part) -> list[forms.Written]:
+            made = (_archive if to == WEBDATASET else _place)(part, out, to, written)
             advance(len(part.names))
             return made
 
         every = map_at_once(work, _parts(stored, tables, names), cores())
-        placed = list(itertools.chain.from_iterable(every))
-        for name, data in forms.annotation_files(stored, tables, placed, to).items():
+        images = list(itertools.chain.from_iterable(every))
+        for name, data in forms.annotation_files(stored, tables, images, to).items():
             storage.publish_bytes(out, name, data)
         storage.remove(out, layout.PRIVATE)
     return Exported(out, to, records, tuple(without))
@@ -175,19 +175,19 @@ def _begin(out: str, mark: dict[str, Any]) -> None:
     storage.publish_bytes(out, _MARK, forms.as_json(mark))
 
 
-def _place(part: _Part, out: str, to: str, there: set[str]) -> list[forms.Placed]:
+def _place(part: _Part, out: str, to: str, written: set[str]) -> list[forms.Written]:
     """Write the images of a part that are not there."""
-    folder, placed = "images/" if to == COCO else "", []
+    folder, images = "images/" if to == COCO else "", []
     for name, pictures in part.records():
         files, size = dict[str, str](), (0, 0)
         for column, data in pictures.items():
             endings, size = _endings(data), size if files or to != COCO else shape_of(data)
             path = name if name.lower().endswith(endings) else f"{name}{endings[0]}"
             files[column] = path = f"{column}/{path}" if files else path
-            if f"{folder}{path}" not in there:
+            if f"{folder}{path}" not in written:
                 storage.publish_bytes(out, f"{folder}{path}", data)
-        placed.append(forms.Placed(files, *size))
-    return placed
+        images.append(forms.Written(files, *size))
+    return images
 
 
 def _endings(data: bytes) -> tuple[str, ...]:
@@ -195,10 +195,10 @@ def _endings(data: bytes) -> tuple[str, ...]:
     return _JPEG if (kind := format_of("", data)) == "jpeg" else (f".{kind or 'bin'}",)
 
 
-def _archive(part: _Part, out: str, to: str, there: set[str]) -> list[forms.Placed]:
+def _archive(part: _Part, out: str, to: str, written: set[str]) -> list[forms.Written]:
     """Write a part as an archive in the form of WebDataset, unless it is there."""
     name = os.path.basename(part.shard.path).partition(".")[0] + ".tar"
-    if name not in there:
+    if name not in written:
         storage.publish_by(out, name, partial(_write_archive, part))
     return []
 

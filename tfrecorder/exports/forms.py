@@ -39,7 +39,7 @@ _SAFE = re.compile(r"(?:\w[\w ()+,=@.-]*/)*\w[\w ()+,=@.-]*")
 _OF_BOXES = {"area": "area", "is_crowd": "iscrowd"}
 
 
-class Placed(NamedTuple):
+class Written(NamedTuple):
     """What was written of one record.
 
     Attributes:
@@ -116,12 +116,12 @@ def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list
 
 
 def annotation_files(
-    stored: StoredDataset, tables: Tables, placed: Sequence[Placed], to: str
+    stored: StoredDataset, tables: Tables, images: Sequence[Written], to: str
 ) -> dict[str, bytes]:
     """The files that say what the images of all records are, by their paths."""
     if to == CSV:
-        return _csv(stored, pd.concat(tables.values(), ignore_index=True), placed)
-    left = iter(placed if to == COCO else ())
+        return _csv(stored, pd.concat(tables.values(), ignore_index=True), images)
+    left = iter(images if to == COCO else ())
     return {
         f"annotations/instances_{split.lower()}.json": as_json(
             _coco(stored, table, list(itertools.islice(left, len(table))))
@@ -136,7 +136,7 @@ def as_json(value: Any) -> bytes:
     return _JSON.encode(value).encode()
 
 
-def _coco(stored: StoredDataset, table: pd.DataFrame, placed: Sequence[Placed]) -> dict[str, Any]:
+def _coco(stored: StoredDataset, table: pd.DataFrame, records: Sequence[Written]) -> dict[str, Any]:
     """COCO's instances of one split; images and annotations count from 1."""
     field, image = boxes_in(stored), primary_image(stored.fields)
     assert field is not None
@@ -146,10 +146,10 @@ def _coco(stored: StoredDataset, table: pd.DataFrame, placed: Sequence[Placed]) 
     names = field.class_names or () if kind.label else ("object",)
     ids = {name: number + start for number, name in enumerate(names) if number + start}
     images, made = [], list[dict[str, Any]]()
-    lists = [table[name] for name in kind.columns]
-    labels = table[kind.label] if kind.label else [["object"] * len(of) for of in lists[0]]
+    columns = [table[name] for name in kind.columns]
+    labels = table[kind.label] if kind.label else [["object"] * len(boxes) for boxes in columns[0]]
     for number, (record, *edges, of_boxes) in enumerate(
-        zip(placed, *lists, labels, strict=True), 1
+        zip(records, *columns, labels, strict=True), 1
     ):
         size = {"width": record.width, "height": record.height}
         images.append({"id": number, "file_name": record.files[image.column], **size})
@@ -161,12 +161,12 @@ def _coco(stored: StoredDataset, table: pd.DataFrame, placed: Sequence[Placed]) 
             made.append({**where, "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
     if kind.masks:
         masks = (cell for of_record in table[kind.masks] for cell in of_record)
-        for one, cell in zip(made, masks, strict=True):
-            one["segmentation"] = json.loads(cell)
+        for annotation, cell in zip(made, masks, strict=True):
+            annotation["segmentation"] = json.loads(cell)
     for name in _kept_of_boxes(stored):
         values = (value for of_record in table[name] for value in np.asarray(of_record).tolist())
-        for one, value in zip(made, values, strict=True):
-            one[_OF_BOXES[name]] = value
+        for annotation, value in zip(made, values, strict=True):
+            annotation[_OF_BOXES[name]] = value
     categories = [{"id": number, "name": name} for name, number in ids.items()]
     return {"images": images, "annotations": made, "categories": categories}
 
@@ -177,11 +177,11 @@ def _kept_of_boxes(stored: StoredDataset) -> set[str]:
     return {f.column for f in fields if isinstance(f.kind, Number) and f.kind.of}
 
 
-def _csv(stored: StoredDataset, frame: pd.DataFrame, placed: Sequence[Placed]) -> dict[str, bytes]:
+def _csv(stored: StoredDataset, frame: pd.DataFrame, images: Sequence[Written]) -> dict[str, bytes]:
     """A table as `convert` reads it, and the schema to read it with."""
     others = {name for field in stored.fields for name in columns_of(field.column, field.kind)}
     split = next(name for name in frame if name not in others)
-    files = pd.DataFrame([record.files for record in placed])
+    files = pd.DataFrame([record.files for record in images])
     fields = [f for f in stored.fields if not (isinstance(f.kind, Bytes) or f.is_unlabelled)]
     fields = [*with_validators(fields)]
     kinds: dict[str, Kind] = {str(split): Split(), **{f.column: _named(f) for f in fields}}

@@ -43,7 +43,7 @@ def readme(
         f"# {in_markdown(name)}",
         *map(in_markdown, [fields.description] if fields.description else []),
         *([f"![Random records of each split]({layout.PICTURES})"] if pictures else []),
-        "\n".join(f"- {in_markdown(one)}" for one in (*said, *findings)),
+        "\n".join(f"- {in_markdown(remark)}" for remark in (*said, *findings)),
         gathered.info.as_markdown(),
         f"[A row a record]({layout.RECORDS}), and [the sum of each file]({layout.CROISSANT}).",
     ]

@@ -28,11 +28,11 @@ def decoder(
         # Not its tf.shape: the graph may know that in advance and then decode nothing.
         return decode(encoded, None, picture)
 
-    def found(encoded: bytes) -> tuple[int, ...]:
+    def shape_of(encoded: bytes) -> tuple[int, ...]:
         try:
             with tf.device("/CPU:0"):  # where tf.data decodes
                 return tuple(pixels_of(tf.constant(encoded)).shape)
         except tf.errors.OpError as error:
             raise ValueError(f"TensorFlow: {error.message.splitlines()[0]}") from error
 
-    return found
+    return shape_of

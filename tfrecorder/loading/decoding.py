@@ -140,8 +140,8 @@ def shape_of(encoded: tf.Tensor) -> tf.Tensor:
 
     def numbers(at: int, size: int, kind: tf.DType, little_endian: bool) -> tf.Tensor:
         """(height, width) from a header that has the width first, then the height."""
-        found = tf.io.decode_raw(tf.strings.substr(encoded, at, 2 * size), kind, little_endian)
-        return tf.cast(found, tf.int32)[::-1]
+        sides = tf.io.decode_raw(tf.strings.substr(encoded, at, 2 * size), kind, little_endian)
+        return tf.cast(sides, tf.int32)[::-1]
 
     return tf.cond(
         _is_jpeg(encoded),

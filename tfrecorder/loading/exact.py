@@ -33,14 +33,7 @@ def share_of(records: RecordSet, options: LoadOptions) -> Share:
 
 def records_of(share: Share) -> int:
     """The number of records of an epoch that this host reads."""
-    return sum(len(places) for places in _all_places(share))
-
-
-def _all_places(share: Share) -> Iterator[range]:
-    start = 0
-    for _ in range(share.steps(0)):
-        yield share.places(start)
-        start = share.after(start)
+    return sum(len(share.places(start)) for start in share.starts(0))
 
 
 def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
@@ -56,7 +49,7 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
     seed = seed_of(options.seed, share.world)
     mode = records.mode(options.shuffle)
     epochs = itertools.count()
-    of_host = [places for places in _all_places(share) if places]
+    of_host = [share.places(start) for start in share.starts(0)]
     beside: dict[str, Any] = {}
     if options.augment:
         beside["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
@@ -68,21 +61,24 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
         order = records.order(mode, seed, epoch)
         places = itertools.chain.from_iterable(of_host)
         while some := list(itertools.islice(places, _NUMBERS)):
-            found = order.numbers(np.array(some))
-            known = {"drawn": lambda: draws(seed, epoch, found)}  # noqa: B023  (called at once)
-            known["member"] = lambda: records.members_of(found)  # noqa: B023
-            yield found, {name: known[name]() for name in beside}
+            wanted = order.numbers(np.array(some))
+            values = {}
+            if "drawn" in beside:
+                values["drawn"] = draws(seed, epoch, wanted)
+            if "member" in beside:
+                values["member"] = records.members_of(wanted)
+            yield wanted, values
 
     signature: Any = tf.TensorSpec([None], tf.int64), beside
     return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
 
 
-def read(records: RecordSet, found: tf.data.Dataset) -> tf.data.Dataset:
+def read(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
     """The serialized records of these numbers, in the same order, several per call.
 
     Args:
         records: what the numbers count.
-        found: pairs of a number and what is beside its record.
+        numbered: pairs of a number and what is beside its record.
     """
     reader = records.reader()
     stored, split = records.stored, records.split
@@ -97,7 +93,7 @@ def read(records: RecordSet, found: tf.data.Dataset) -> tf.data.Dataset:
         serialized.set_shape([None])
         return serialized, beside
 
-    calls = found.batch(together).map(
+    calls = numbered.batch(together).map(
         in_graph, num_parallel_calls=cores_of_rank(), deterministic=True
     )
     return calls.unbatch()

@@ -18,7 +18,7 @@ from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import cycle_of, read_slices, shuffle_records, slices
 from tfrecorder.reading.dataset import ShardFile
-from tfrecorder.reading.growth import Following
+from tfrecorder.reading.growth import GrowingDataset
 from tfrecorder.reading.order import derive_seed
 
 #: Paths, the commit's note, files read at a time, records in the shuffle buffer, a seed.
@@ -35,13 +35,13 @@ _GRAPH_SEED = 87654321
 
 
 def read_followed(
-    following: Following, split: str, shuffled: bool, options: LoadOptions
+    growing: GrowingDataset, split: str, shuffled: bool, options: LoadOptions
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins."""
-    epochs, opened = itertools.count(), OpenedShards(following.directory, ())
+    epochs, opened = itertools.count(), OpenedShards(growing.directory, ())
 
     def look() -> Iterator[tuple[Any, ...]]:
-        stored = following.look()
+        stored = growing.look()
         shards = stored.splits[split]
         opened.by_path |= {shard.path: shard for shard in shards}
         paths, *more = _files(shards, shuffled, next(epochs), options)

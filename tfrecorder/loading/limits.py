@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tfrecorder.display.bars import watched
 
@@ -37,11 +36,19 @@ def looks_at_lock() -> Iterator[list[bool]]:
         yield looks
 
 
-@dataclass(frozen=True)
-class Use:
-    """What a reader used while it was measured.
+def limit_of(
+    *,
+    cores: int,
+    busy: float,
+    taken: float,
+    megabytes: float,
+    from_disk: float,
+    remote: bool,
+    waiting: float | None = None,
+) -> str:
+    """What limited a reader, in words, by what it used.
 
-    Attributes:
+    Args:
         cores: those it may use.
         busy: those that were, on average.
         taken: the share of the looks at which another thread had Python's lock.
@@ -50,40 +57,29 @@ class Use:
         remote: they came from a store elsewhere.
         waiting: the share of the time that a step waited for its batch; None without a step.
     """
-
-    cores: int
-    busy: float
-    taken: float
-    megabytes: float
-    from_disk: float
-    remote: bool
-    waiting: float | None = None
-
-    def limit(self) -> str:
-        """The limit that was met, in words."""
-        if self.waiting is not None and self.waiting < WAITING:
-            return "the step: the next batch was ready before it ended"
-        if self.busy >= BUSY * self.cores:
-            return (
-                f"the cores: {self.busy:.1f} of {self.cores} were busy. Images that are converted "
-                "smaller, or to raw pixels, take less of them"
-            )
-        if self.taken >= TAKEN:
-            return (
-                f"Python's lock (the GIL): another thread had it at {self.taken:.0%} of the looks. "
-                "More processes do not share it"
-            )
-        if self.remote:
-            return (
-                f"the network: {self.megabytes:,.1f} MB/s came from the store. More shards are "
-                "read at the same time, or a copy on a disk"
-            )
-        if self.from_disk >= FROM_DISK:
-            return (
-                f"the disk: {self.from_disk:.0%} of {self.megabytes:,.1f} MB/s came from it. A "
-                "second epoch is faster where the records fit into memory"
-            )
+    if waiting is not None and waiting < WAITING:
+        return "the step: the next batch was ready before it ended"
+    if busy >= BUSY * cores:
         return (
-            f"none of cores ({self.busy:.1f} of {self.cores} were busy), lock and disk: other "
-            "programs took the cores, or batches are too few or too large to be made ahead"
+            f"the cores: {busy:.1f} of {cores} were busy. Images that are converted smaller, or to "
+            "raw pixels, take less of them"
         )
+    if taken >= TAKEN:
+        return (
+            f"Python's lock (the GIL): another thread had it at {taken:.0%} of the looks. More "
+            "processes do not share it"
+        )
+    if remote:
+        return (
+            f"the network: {megabytes:,.1f} MB/s came from the store. More shards are read at the "
+            "same time, or a copy on a disk"
+        )
+    if from_disk >= FROM_DISK:
+        return (
+            f"the disk: {from_disk:.0%} of {megabytes:,.1f} MB/s came from it. A second epoch is "
+            "faster where the records fit into memory"
+        )
+    return (
+        f"none of cores ({busy:.1f} of {cores} were busy), lock and disk: other programs took the "
+        "cores, or batches are too few or too large to be made ahead"
+    )

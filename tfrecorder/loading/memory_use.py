@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfrecorder.loading.options import LoadOptions, caches_pixels
+from tfrecorder.loading.options import LoadOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import picture_of
 
@@ -17,13 +17,6 @@ def record_bytes(stored: StoredDataset, split: str) -> float:
     """The mean size of a record."""
     records = stored.records(split)
     return stored.bytes(split) / records if records else _USUAL_RECORD_BYTES
-
-
-def held_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
-    """The mean size of what the shuffle buffer holds."""
-    if caches_pixels(options):
-        return image_bytes(stored, split, options)
-    return record_bytes(stored, split)
 
 
 def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:

@@ -165,12 +165,11 @@ def benchmark_options(given: Mapping[str, Any]) -> tuple[BenchmarkOptions, LoadO
     >>> benchmark_options({"shuffle": False})[1].size
     (224, 224)
     """
-    names = names_of(BenchmarkOptions)
-    refuse_unknown(given, [*names, *names_of(LoadOptions)])
+    refuse_unknown(given, [*names_of(BenchmarkOptions), *names_of(LoadOptions)])
+    others = dict(given)
     if given.get("decode") is False:
-        given = {"image_size": None, **given}
-    own = BenchmarkOptions(**{name: value for name, value in given.items() if name in names})
-    others = {name: value for name, value in given.items() if name not in names}
+        others.setdefault("image_size", None)
+    own = BenchmarkOptions.out_of(others)
     return own, LoadOptions.of(
         {"batch_size": own.batch_size, "image_size": own.image_size, **others}
     )
@@ -182,12 +181,10 @@ def caches_pixels(options: LoadOptions) -> bool:
 
 
 def steps(records: int, options: LoadOptions) -> int:
-    """The elements of one iteration over these records: batches, or images without batch_size.
+    """The elements of an epoch of these records: batches, or images without batch_size.
 
-    >>> steps(100, LoadOptions(batch_size=32)), steps(100, LoadOptions(batch_size=32, seed=1,
-    ...     start=(0, 3), drop_remainder=True))
-    (4, 0)
+    >>> steps(100, LoadOptions(batch_size=32)), steps(3, LoadOptions())
+    (4, 3)
     """
     size = options.batch_size or 1
-    whole = records // size if options.drop_remainder else -(-records // size)
-    return max(0, whole - options.step)
+    return records // size if options.drop_remainder else -(-records // size)

@@ -51,8 +51,8 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
         shards: of a split; their `records` must be known if there is a `part`.
         part: (index, count) of the host; None for all records.
 
-    >>> [(one.path, one.skip, one.take)
-    ...  for one in slices([ShardFile("a", 4, 0), ShardFile("b", 4, 0)], (1, 3))]
+    >>> [(run.path, run.skip, run.take)
+    ...  for run in slices([ShardFile("a", 4, 0), ShardFile("b", 4, 0)], (1, 3))]
     [('a', 2, 2), ('b', 0, 1)]
     """
     if part is None:
@@ -82,9 +82,9 @@ def shuffle_records(element_bytes: float, records: int | None, options: LoadOpti
     """
     if options.shuffle is not None and is_whole(options.shuffle):
         return int(options.shuffle)
-    room = min(MAX_SHUFFLE_BYTES, options.budget * SHUFFLE_SHARE)
-    fitting = max(1, int(room / max(element_bytes, 1.0)))
-    return min(fitting, MAX_SHUFFLE_RECORDS, records or MAX_SHUFFLE_RECORDS)
+    most_bytes = min(MAX_SHUFFLE_BYTES, options.budget * SHUFFLE_SHARE)
+    most = max(1, int(most_bytes / max(element_bytes, 1.0)))
+    return min(most, MAX_SHUFFLE_RECORDS, records or MAX_SHUFFLE_RECORDS)
 
 
 def read_records(

@@ -15,7 +15,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
-from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, held_bytes, record_bytes
+from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, image_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     random_draws,
@@ -30,7 +30,7 @@ from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
-from tfrecorder.reading.growth import Following, of_any_size
+from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
 
@@ -48,13 +48,13 @@ def read_dataset(
     if chosen.is_by_number or not isinstance(directory, (str, os.PathLike)):
         return _read_by_number(directory, split, chosen)
     refuse_unread(storage.given_path(directory))
-    following = Following(directory, chosen) if chosen.follow else None
-    stored = following.look() if following else open_dataset(directory, chosen.at, chosen.keys)
+    growing = GrowingDataset(directory, chosen) if chosen.follow else None
+    stored = growing.look() if growing else open_dataset(directory, chosen.at, chosen.keys)
     name = None if split is None else stored.split(split)
     refuse_sizes(stored, chosen, chosen.batch_size)
     if name is not None:
-        return _load_split(stored, name, chosen, following=following)
-    return {name: _load_split(stored, name, chosen, following=following) for name in stored.splits}
+        return _load_split(stored, name, chosen, growing=growing)
+    return {name: _load_split(stored, name, chosen, growing=growing) for name in stored.splits}
 
 
 def _read_by_number(
@@ -67,15 +67,15 @@ def _read_by_number(
             raise OptionError.of(name, getattr(options, name), f"{words} with `where`.")
     members, shares = open_members(directory, options)
 
-    def one(name: str) -> tf.data.Dataset:
-        found = record_set(members, name, options, options.balance, options.epoch_size, shares)
-        refuse_sizes(found.stored, options, options.batch_size)
-        return _load_split(found.stored, found.split, options, found)
+    def load_split(name: str) -> tf.data.Dataset:
+        records = record_set(members, name, options, shares, options.balance, options.epoch_size)
+        refuse_sizes(records.stored, options, options.batch_size)
+        return _load_split(records.stored, records.split, options, records)
 
     if split is not None:
-        return one(split)
-    names = [name for name in members[0].splits if all(name in one.splits for one in members)]
-    return {name: one(name) for name in names}
+        return load_split(split)
+    names = [name for name in members[0].splits if all(name in other.splits for other in members)]
+    return {name: load_split(name) for name in names}
 
 
 def _load_split(
@@ -83,14 +83,17 @@ def _load_split(
     split: str,
     options: LoadOptions,
     chosen: RecordSet | None = None,
-    following: Following | None = None,
+    growing: GrowingDataset | None = None,
 ) -> tf.data.Dataset:
-    records = None if following else _count(stored, split, options, chosen)
+    records = None if growing else _count(stored, split, options, chosen)
+    dataset = _decoded(stored, split, records, options, chosen, growing)
     if records is not None:
-        _check_start(records, options)
-    dataset = _decoded(stored, split, records, options, chosen, following)
-    if records is not None:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps(records, options)))
+        whole = steps(records, options)
+        if options.step > whole:
+            words = f"an epoch has {whole} steps; give at most that."
+            raise OptionError.of("start", options.start, words)
+        left = tf.data.experimental.assert_cardinality(whole - options.step)
+        dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
     return dataset.prefetch(ahead).with_options(_tf_options(split, options))
 
@@ -113,36 +116,32 @@ def _count(
     return end - first
 
 
-def _check_start(records: int, options: LoadOptions) -> None:
-    whole = steps(records, dataclasses.replace(options, start=None))
-    if options.step > whole:
-        words = f"an epoch has {whole} steps; give at most that."
-        raise OptionError.of("start", options.start, words)
-
-
 def _decoded(
     stored: StoredDataset,
     split: str,
     records: int | None,
     options: LoadOptions,
     chosen: RecordSet | None,
-    following: Following | None,
+    growing: GrowingDataset | None,
 ) -> tf.data.Dataset:
     """The elements, in order or shuffled, and batched if asked for."""
     shuffled = options.shuffles(split)
-    spec = spec_of(of_any_size(stored, options) if following else stored, options)
+    spec = spec_of(of_any_size(stored, options) if growing else stored, options)
     by_batch = _decodes_batches(spec, stored, split, options)
     under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    held = 0
-    if shuffled and chosen is None and not following:
-        held = shuffle_records(held_bytes(stored, split, options), records, options)
+    held, cache_pixels = 0, caches_pixels(options)
+    if shuffled and chosen is None and not growing:
+        of_one = (
+            image_bytes(stored, split, options) if cache_pixels else record_bytes(stored, split)
+        )
+        held = shuffle_records(of_one, records, options)
     skipped = options.step * (options.batch_size or 1)
-    if following:
-        dataset = read_followed(following, split, shuffled, options)
+    if growing:
+        dataset = read_followed(growing, split, shuffled, options)
     elif chosen is not None:
         dataset = numbers(chosen, share_of(chosen, options), options)
     else:
@@ -151,7 +150,6 @@ def _decoded(
         opened = OpenedShards(stored.directory, stored.splits[split])
         is_mixed = shuffled and not options.cache
         dataset = read_records(runs, is_mixed, options, opened, stored.note)
-    cache_pixels = caches_pixels(options)
     if cache_pixels:
         dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
     if options.cache:

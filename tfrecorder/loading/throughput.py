@@ -16,7 +16,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
-from tfrecorder.loading.limits import Use, looks_at_lock
+from tfrecorder.loading.limits import limit_of, looks_at_lock
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
 from tfrecorder.options.keywords import BenchmarkKeywords, Unpack
@@ -126,7 +126,7 @@ def benchmark(
     name = stored.split(split)
     megabytes = images * stored.bytes(name) / (stored.records(name) or 1) / 1e6
     waiting = None if own.step_ms is None else waited / lasted
-    use = Use(
+    limit = limit_of(
         cores=cores_of_rank(),
         busy=cpu / lasted,
         taken=sum(looks) / max(1, len(looks)),
@@ -144,7 +144,7 @@ def benchmark(
         step_ms=own.step_ms,
         waiting=waiting,
         hits=None if reading.cache_folder is None else max(0, 1 - fetched / (megabytes or 1)),
-        limit=use.limit(),
+        limit=limit,
     )
 
 

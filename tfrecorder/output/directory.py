@@ -121,7 +121,7 @@ def refuse_foreign(output_dir: str) -> None:
         raise OutputError(f"{output_dir} {words}")
     names = set(storage.names(output_dir))
     foreign, remedy = names - {layout.PRIVATE, *layout.DESKTOP_FILES}, _ELSEWHERE
-    if foreign and is_own(names, names):
+    if foreign and is_own(names):
         standing = standing_of(output_dir)
         card = stored_card(output_dir) if foreign & {*layout.CARD_FILES} else None
         foreign -= {*public_names(standing), layout.CARD_YAML, *(card.files if card else ())}

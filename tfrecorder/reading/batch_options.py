@@ -9,7 +9,7 @@ from typing import Any
 from tfrecorder.core.checks import OneOf, Whole, flag_or_none
 from tfrecorder.core.option import Fault, option
 from tfrecorder.options.read import SEED, EpochOptions
-from tfrecorder.reading.position import Position, Share
+from tfrecorder.reading.position import Share
 
 
 def _check_shuffle(value: Any) -> str | None:
@@ -75,13 +75,6 @@ class BatchOptions(EpochOptions):
         if self.drop_remainder is not None:
             drops = self.drop_remainder
         return Share(records, int(self.batch_size), rank, world, drops)
-
-    def described(self, at: Position, records: int) -> str:
-        """A reader at a position, and which share it reads and why, for its `repr`."""
-        given = {"batch_size": self.batch_size, "seed": at.seed, "shard": self.rank}
-        words = [f"{name}={value!r}" for name, value in given.items()]
-        of_data = f"{at.split!r}, {records} records, fingerprint={at.fingerprint!r}"
-        return f"({', '.join([of_data, *words])})"
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.layout == "NCHW" and self.map_fn is not None:

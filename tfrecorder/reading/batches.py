@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder import storage
 from tfrecorder.core.checks import Whole, is_whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
@@ -22,16 +21,13 @@ from tfrecorder.reading.batch_options import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
-from tfrecorder.reading.growth import Following, of_any_size
+from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
-from tfrecorder.reading.prefetch import PrefetchReader, WindowReader
+from tfrecorder.reading.prefetch import PrefetchReader
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
-
-#: Names of the threads that decode, and of those that wait for a bucket.
-_BATCHES, _BLOCKS = "tfrecorder-batches", "tfrecorder-blocks"
 
 #: A batch, where in it some of its records begin, and its arrays to fill.
 _Task = tuple[Step, int, dict[str, np.ndarray]]
@@ -63,7 +59,38 @@ def batches(directory: Datasets, split: str, **options: Unpack[BatchKeywords]) -
     return Batches(directory, split, BatchOptions.of(options, unfit))
 
 
-class Batches:
+class Progress:
+    """What goes through records epoch after epoch, and has a position."""
+
+    _options: BatchOptions
+    _records: RecordSet
+    _position: Position
+    _has_own_seed: bool  # which no other process knows
+
+    @property
+    def epoch(self) -> int:
+        return self._position.epoch
+
+    def __repr__(self) -> str:
+        """The position, and which share of the records is read and why."""
+        records, at = self._divide().records, self._position
+        of_data = f"{at.split!r}, {records} records, fingerprint={at.fingerprint!r}"
+        options = f"batch_size={self._options.batch_size}, seed={at.seed}"
+        return f"{type(self).__name__}({of_data}, {options}, shard={self._options.rank!r})"
+
+    def _divide(self) -> Share:
+        """What this process reads of an epoch: asked each time, as processes connect or fork."""
+        share = self._options.share(self._records.size, self._position.split)
+        if share.world > 1 and self._has_own_seed:
+            self._go_to(replace(self._position, seed=COMMON_SEED))
+            self._has_own_seed = False
+        return share
+
+    def _go_to(self, position: Position) -> None:
+        self._position = position
+
+
+class Batches(Progress):
     """What `tfrecorder.batches` returns: an iterable with a position.
 
     If you leave a loop early, the next `for` continues after the last batch it took.  Only one loop
@@ -75,47 +102,39 @@ class Batches:
     """
 
     def __init__(self, directory: Datasets, split: str, options: BatchOptions) -> None:
-        self._options, self._following, self._shares = options, None, None
+        self._options, self._growing, self._shares = options, None, None
         if options.follow:
-            self._following = Following(directory, options)
-            members = [self._following.look()]
+            self._growing = GrowingDataset(directory, options)
+            members = [self._growing.look()]
         else:
             members, self._shares = open_members(directory, options)
-        found = self._chosen(members, split)
-        stored = found.stored
+        records = self._chosen(members, split)
+        stored = records.stored
         spec = refuse_sizes(stored, options, options.batch_size)
         seed = seed_of(options.seed, world=1)
-        self._has_own_seed = options.seed is None  # which no other process knows
-        any_size = of_any_size(stored, options) if self._following else stored
-        of_that = replace(found, stored=any_size)
-        self._elements = Elements(of_that, options, seed, options.layout, options.choose)
+        self._has_own_seed = options.seed is None
+        any_size = of_any_size(stored, options) if self._growing else stored
+        of_any = replace(records, stored=any_size)
+        self._elements = Elements(of_any, options, seed, options.layout, options.choose)
         if spec.ragged - self._elements.chosen and options.map_fn is None:
             raise OptionError(
                 f"elements of {stored.directory} hold lists of different lengths; give "
                 "`max_boxes`, or `choose='random'` for texts, choose other columns with `inputs` "
                 "and `targets`, or pad the lists in `map_fn`."
             )
-        self._position = Position("", found.split, found.mode(options.shuffle), seed)
+        self._position = Position("", records.split, records.mode(options.shuffle), seed)
         self._loop: object = None
         self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
-        self._read_from(found)
+        self._read_from(records)
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
         balance, size = self._options.balance, self._options.epoch_size
-        return record_set(members, split, self._options, balance, size, self._shares)
+        return record_set(members, split, self._options, self._shares, balance, size)
 
     def _read_from(self, records: RecordSet) -> None:
         """From now on, read these records: the position refers to them."""
         self._records, self._reader = records, records.reader()
         self._position = self._position_in(records)
-
-    def _divide(self) -> Share:
-        """What this process reads of an epoch: asked each time, as processes connect or fork."""
-        share = self._options.share(self._records.size, self._position.split)
-        if share.world > 1 and self._has_own_seed:
-            self._go_to(replace(self._position, seed=COMMON_SEED))
-            self._has_own_seed = False
-        return share
 
     def _position_in(self, records: RecordSet) -> Position:
         """The position, but in these records."""
@@ -130,10 +149,6 @@ class Batches:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ahead": None}
-
-    @property
-    def epoch(self) -> int:
-        return self._position.epoch
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is.
@@ -180,20 +195,16 @@ class Batches:
         self._has_own_seed = False
         self._loop = None
 
-    def __repr__(self) -> str:
-        records = self._divide().records
-        return type(self).__name__ + self._options.described(self._position, records)
-
     def _records_at(self, state: Mapping[str, Any]) -> RecordSet:
         """The records as of the generation that a position was saved in, if some came since."""
         generation = state.get("generation") if isinstance(state, Mapping) else None
-        if self._following is None or not is_whole(generation):
+        if self._growing is None or not is_whole(generation):
             return self._records
-        return self._chosen([self._following.look(generation)], self._position.split)
+        return self._chosen([self._growing.look(generation)], self._position.split)
 
     def _go_to(self, position: Position) -> None:
         self._elements.seed = position.seed
-        self._position = position
+        super()._go_to(position)
 
     def __iter__(self) -> Iterator[Any]:
         """The batches from the position to the end of its epoch."""
@@ -213,10 +224,10 @@ class Batches:
 
     def _epoch(self, share: Share) -> Iterator[tuple[Any, Position]]:
         """The batches from the position to the end of its epoch, and the position after each."""
-        if self._following is not None and not self._position.next:
-            found = self._following.look()
-            if found.commit != self._records.stored.commit:
-                self._read_from(self._chosen([found], self._position.split))
+        if self._growing is not None and not self._position.next:
+            newest = self._growing.look()
+            if newest.commit != self._records.stored.commit:
+                self._read_from(self._chosen([newest], self._position.split))
                 share = self._divide()
         begin, start = self._position, self._position.next
         steps = share.steps(start)
@@ -240,15 +251,10 @@ class Batches:
         order = self._order(position)
         made: list[Any] = []
         with contextlib.ExitStack() as stack:
-            reader: RecordReader | WindowReader | PrefetchReader = self._reader
-            if self._reader.is_all_kept():
-                pass
-            elif position.mode == "blocks":
-                requests = stack.enter_context(ThreadPool(storage.REMOTE_THREADS, _BLOCKS))
-                reader = WindowReader(self._reader, order, requests)
-            elif position.mode == "exact":
+            reader: RecordReader | PrefetchReader = self._reader
+            if position.mode != "stored" and not self._reader.is_all_kept():
                 reader = stack.enter_context(self._prefetched(position, share, order.block))
-            pool = stack.enter_context(ThreadPool(threads, _BATCHES))
+            pool = stack.enter_context(ThreadPool(threads, "tfrecorder-batches"))
 
             def make(task: _Task) -> tuple[_Task, list[Any]]:
                 step, begin, pixels = task
@@ -270,18 +276,22 @@ class Batches:
     @contextlib.contextmanager
     def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
-        (ahead, *left), self._ahead = self._ahead or (None,), None
-        now = (self._reader, share, os.getpid())
-        if ahead is None or left != [position, *now]:
-            if ahead is not None:
-                ahead.close()
-            ahead = PrefetchReader(self._reader, self._coming(position, share), 2 * WINDOW * block)
+        kept, self._ahead = self._ahead, None
+        of_this = self._reader, share, os.getpid()
+        if kept is not None and kept[1:] == (position, *of_this):
+            ahead = kept[0]
+        else:
+            if kept is not None:
+                kept[0].close()
+            together = block if position.mode == "blocks" else 1
+            held = 2 * WINDOW * block // together
+            ahead = PrefetchReader(self._reader, self._coming(position, share), together, held)
         try:
             yield ahead
         except BaseException:
             ahead.close()
             raise
-        self._ahead = ahead, position.next_epoch(), *now
+        self._ahead = ahead, position.next_epoch(), *of_this
 
     def _coming(self, position: Position, share: Share) -> Iterator[int]:
         """The numbers of the records that are read from a position on, in all epochs."""
@@ -293,16 +303,14 @@ class Batches:
     def _tasks(
         self,
         order: Order,
-        reader: RecordReader | WindowReader | PrefetchReader,
+        reader: RecordReader | PrefetchReader,
         start: int,
         share: Share,
         part: int,
         memory: BatchMemory,
     ) -> Iterator[_Task]:
         for step in steps_of(order, share, start):
-            if isinstance(reader, WindowReader):
-                reader.fetch(step.start)
-            elif isinstance(reader, PrefetchReader):
+            if isinstance(reader, PrefetchReader):
                 reader.fetch(len(step.numbers))
             pixels = self._elements.arrays(len(step.numbers), memory)
             for begin in range(0, len(step.numbers), part):

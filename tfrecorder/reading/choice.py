@@ -74,13 +74,13 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
     alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
     values = [value] if alone else list(value)
     if pd.api.types.is_numeric_dtype(column):
-        values = [_number(name, one) for one in values]
+        values = [_number(name, number) for number in values]
     # A row of several classes has each of them.
     cells = column.explode() if column.dtype == object else column
     meant = cells.isin(values).to_numpy()
-    there = {*cells[meant].unique()}
+    present = {*cells[meant].unique()}
     fault = None
-    if absent := [one for one in values if one not in there]:
+    if absent := [value for value in values if value not in present]:
         more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
         words = f"no row has {name!r} {absent[0]!r}{more}; write each exactly as the source did."
         fault = OptionError(f"`where`: {words}")

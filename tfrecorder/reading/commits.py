@@ -7,7 +7,7 @@ a reader must know of the whole dataset then.  A generation is the number of a c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -243,13 +243,7 @@ def generations(directory: str | os.PathLike[str], at: int | None = None) -> lis
     return [number for number in reversed(numbers) if number <= last.number]
 
 
-def is_own(names: Iterable[str], folders: Iterable[str]) -> bool:
-    """True if what is left in a directory shows that this package wrote it.
-
-    Args:
-        names: of the files in it.
-        folders: those in it.
-    """
-    names = set(names)
+def is_own(names: Collection[str]) -> bool:
+    """True if the files and folders left in a directory show that this package wrote it."""
     shards = layout.FEATURES in names and any(map(layout.parse_shard, names))
-    return shards or layout.PRIVATE in folders
+    return shards or layout.PRIVATE in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections import UserList
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,20 @@ from tfrecorder.schema.splits import SPELLINGS
 
 #: (height, width, channels) of images, None where they differ.
 Shape = tuple[int | None, int | None, int]
+
+
+def image_shape(extremes: Iterable[Sequence[int | None]]) -> Shape:
+    """(height, width, channels) that hold for every image; None for what differs between images.
+
+    If channels differ, or are 2, they become 3: what a decoder is then asked for.
+
+    Args:
+        extremes: the smallest and the largest (height, width, channels) of some images each, or
+            what holds for some.
+    """
+    axes = [{*axis} for axis in zip(*extremes, strict=True)] or [set(), set(), set()]
+    height, width, channels = (axis.pop() if len(axis) == 1 else None for axis in axes)
+    return height or None, width or None, channels if channels in (1, 3, 4) else 3
 
 
 class ShardFile(NamedTuple):

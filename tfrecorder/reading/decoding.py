@@ -70,7 +70,7 @@ def _fit(
     if picture.size is None:
         return pixels
     if drawn is None:
-        (height, width), where = _placed(picture, shape, ratio)
+        (height, width), where = _placement(picture, shape, ratio)
         pixels = pixels[:height, :width]
     else:
         start, size = part or geometry.random_part(shape, drawn)
@@ -90,7 +90,7 @@ def _ratio(picture: Picture, shape: Shape) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _placed(picture: Picture, shape: Shape, ratio: int) -> tuple[Shape, Any]:
+def _placement(picture: Picture, shape: Shape, ratio: int) -> tuple[Shape, Any]:
     """For an image decoded at 1/ratio: its size without what is beyond it, and where it goes."""
     assert picture.size is not None
     decoded = np.array([-(-side // ratio) for side in shape])
@@ -159,9 +159,9 @@ def shape_of(data: Encoded) -> Shape:
     Raises:
         ValueError: it has none.
     """
-    found = _jpeg_shape(data)
-    if found is not None:
-        return found
+    shape = _jpeg_shape(data)
+    if shape is not None:
+        return shape
     try:
         with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
             return opened.height, opened.width

@@ -159,7 +159,7 @@ class ElementSpec:
 
     def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
         picture, most = self.pictures[field.key], self.options.max_boxes
-        boxes, stays, shape = self._placed(field, values, drawn, engine)
+        boxes, stays, shape = self._boxes_on_picture(field, values, drawn, engine)
         made, fillers = {"boxes": boxes}, {"boxes": 0, "labels": NO_BOX, "masks": b""}
         if field.label_key is not None:
             made["labels"] = values[field.label_key][stays]
@@ -172,7 +172,7 @@ class ElementSpec:
             return made
         return {name: engine.padded(rows, most, fillers[name]) for name, rows in made.items()}
 
-    def _placed(self, boxes: Field, values: Values, drawn: Any, engine: Engine) -> Any:
+    def _boxes_on_picture(self, boxes: Field, values: Values, drawn: Any, engine: Engine) -> Any:
         """The boxes on the picture, which of the stored ones these are, and the stored shape."""
         assert self.image is not None
         picture, xp = self.pictures[boxes.key], engine.xp
@@ -185,7 +185,7 @@ class ElementSpec:
     def _beside_boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Any:
         """Other values of the boxes that are on the picture."""
         assert self.boxes is not None
-        of_boxes = values[field.key][self._placed(self.boxes, values, drawn, engine)[1]]
+        of_boxes = values[field.key][self._boxes_on_picture(self.boxes, values, drawn, engine)[1]]
         if self.options.max_boxes is None:
             return of_boxes
         filler = 0 if isinstance(field.kind, Number) else b""
@@ -237,8 +237,8 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
 def _stacked(maps: Sequence[np.ndarray]) -> np.ndarray:
     """Rows of different lengths as one array, with -1 behind the shorter ones."""
     stacked = np.full((len(maps), max(map(len, maps))), -1, np.int64)
-    for row, one in zip(stacked, maps, strict=True):
-        row[: len(one)] = one
+    for row, classes in zip(stacked, maps, strict=True):
+        row[: len(classes)] = classes
     return stacked
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
+from tfrecorder.images.formats import ending_of
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.decoding import shape_of
@@ -29,40 +29,35 @@ _LARGEST_FRACTION = 1.5
 #: How far a box in pixels may extend beyond its image, as a fraction of the image's side.
 _BEYOND = 0.01
 
-#: The first bytes of a JPEG, PNG, GIF or BMP; no text begins so.
-_IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
+#: The endings of images that no text begins like.
+_IMAGES = (".jpg", ".png", ".gif")
 
-#: A PNG's first eight bytes, and the offsets of bit depth and colour type in its header.
-_PNG, _DEPTH, _COLOUR = b"\x89PNG\r\n\x1a\n", 24, 25
+#: The offsets of bit depth and colour type in a PNG.
+_DEPTH, _COLOUR = 24, 25
 
-
-@dataclass(frozen=True)
-class Sample:
-    """One of the first records of a file."""
-
-    path: str
-    values: Mapping[str, Values]
+#: One of the first records of a file: its values by key.
+Sample = dict[str, Values]
 
 
-def take_samples(splits: Mapping[str, Sequence[ShardFile]]) -> list[Sample]:
-    """A few records of each split.
+def take_samples(splits: Mapping[str, Sequence[ShardFile]]) -> dict[str, list[Sample]]:
+    """A few records of each split, by the path of their file.
 
     Raises:
         DatasetError: a file is damaged, or holds no tf.train.Example.
     """
-    samples = []
+    samples = {}
     for shards in splits.values():
         filled = [shard for shard in shards if shard.records != 0]
         for shard in filled[:: -(-len(filled) // _FILES) or 1]:
-            samples += _first_records(shard)
-    return samples
+            samples[shard.path] = _first_records(shard)
+    return {path: records for path, records in samples.items() if records}
 
 
 def _first_records(shard: ShardFile) -> list[Sample]:
     samples, size = [], 0
     try:
         for data in itertools.islice(records_in(shard), _RECORDS):
-            samples.append(Sample(shard.path, parse_example(data)))
+            samples.append(parse_example(data))
             size += len(data)
             if size > _BYTES:
                 break
@@ -84,16 +79,16 @@ def features_of(
         usual_kinds: the kinds of keys whose lists are empty in all records, because an empty list
             has no type; other such keys are left out.
     """
-    keys = dict.fromkeys(key for sample in samples for key in sample.values)
+    keys = dict.fromkeys(key for sample in samples for key in sample)
     of_boxes = {key.rpartition("/")[0] for key in usual_kinds}
     features, faults = {}, {}
     for key in keys:
-        values = [sample.values[key] for sample in samples if len(sample.values.get(key, ()))]
+        values = [sample[key] for sample in samples if len(sample.get(key, ()))]
         kinds = sorted({_kind(stored) for stored in values})
         if len(kinds) > 1:
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
         elif kinds:
-            counts = {len(sample.values.get(key, ())) for sample in samples}
+            counts = {len(sample.get(key, ())) for sample in samples}
             kind = _text_or_bytes(values) if kinds == ["bytes"] else kinds[0]
             shape: tuple[int | None, ...] = () if counts == {1} else (None,)
             numbers = kinds != ["bytes"] and key.rpartition("/")[0] not in of_boxes
@@ -123,15 +118,15 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
 
 def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     """The keys with a value that begins as an encoded image does, sorted."""
-    values = [(key, data) for sample in samples for key, data in sample.values.items() if len(data)]
-    lists = [(key, data) for key, data in values if isinstance(data, list)]
-    return sorted({key for key, data in lists if data[0].startswith(_IMAGES)})
+    values = [(key, data) for sample in samples for key, data in sample.items() if len(data)]
+    texts = [(key, data) for key, data in values if isinstance(data, list)]
+    return sorted({key for key, data in texts if ending_of(data[0]) in _IMAGES})
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
     """What is wrong with keys that should hold the same number of values, or ""."""
     for sample in samples:
-        counts = {key: len(sample.values.get(key, ())) for key in keys}
+        counts = {key: len(sample.get(key, ())) for key in keys}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{count} of {key}" for key, count in counts.items())
             return f"does not match the others: a record has {listed}"
@@ -145,9 +140,7 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
         edges: the keys of the left, upper, right and lower edge.
         image: the key of the encoded image.
     """
-    boxed = [
-        (sample, [np.asarray(sample.values.get(key, ())) for key in edges]) for sample in samples
-    ]
+    boxed = [(sample, [np.asarray(sample.get(key, ())) for key in edges]) for sample in samples]
     boxed = [(sample, corners) for sample, corners in boxed if all(map(len, corners))]
     if not boxed:
         return "fraction", ""
@@ -161,14 +154,14 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
 
 def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str:
     """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
-    data = sample.values.get(image)
+    data = sample.get(image)
     if not isinstance(data, list) or not data:
         return ""
     try:
         size = shape_of(data[0])
     except ValueError:
         return ""
-    sides = [sample.values.get(key, []) for key in (HEIGHT, WIDTH)]
+    sides = [sample.get(key, []) for key in (HEIGHT, WIDTH)]
     stated = [int(side[0]) for side in sides if isinstance(side, np.ndarray) and len(side)]
     if len(stated) == 2 and tuple(stated) != size:
         return (
@@ -190,11 +183,11 @@ def mask_fault(samples: Sequence[Sample], key: str) -> str:
     Decoders turn a palette into colours, and 2, 4 or 16 bits into other numbers.
     """
     for sample in samples:
-        values = sample.values.get(key, [])
+        values = sample.get(key, [])
         if not isinstance(values, list):
             return "holds numbers, not PNGs"
         for data in values:
-            if data[:8] != _PNG or len(data) <= _COLOUR:
+            if ending_of(data) != ".png" or len(data) <= _COLOUR:
                 return "holds something other than PNGs"
             if data[_COLOUR] != 0 or data[_DEPTH] not in (1, 8):
                 return "holds PNGs with a palette, of colours, or of other than 1 or 8 bits a pixel"

@@ -7,6 +7,7 @@ mean.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -116,9 +117,9 @@ def _shard(path: str, file: storage.Description, before: Sequence[ShardFile]) ->
         file: what the store says about it.
         before: the files of its split found so far.
     """
-    known = [shard.compression for shard in before if shard.bytes]
+    others = [shard.compression for shard in before if shard.bytes]
     is_local = storage.is_local(path)
-    compression = known[0] if known and not is_local else compression_in(path)
+    compression = others[0] if others and not is_local else compression_in(path)
     records = count_records(path) if is_local and not compression else None
     return ShardFile(path, records, file.size, compression, file)
 
@@ -129,13 +130,14 @@ def _meaning_by_samples(
     named: NamedKeys,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
-    samples = take_samples(splits)
-    if not samples:
+    by_path = take_samples(splits)
+    if not by_path:
         return Meaning((), (), {})
+    samples = list(itertools.chain(*by_path.values()))
     features, faults = features_of(samples, USUAL_KINDS)
     folder = next(iter(folders))
     names = partial(_names, folder, folders[folder])
-    where = samples[0].path
+    where = next(iter(by_path))
     return meaning_of(RecordKeys(where, features, samples, faults, named=named, names=names))
 
 

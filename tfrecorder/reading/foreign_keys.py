@@ -196,7 +196,7 @@ def _image_fault(keys: RecordKeys, key: str) -> str:
         return "" if keys.is_a(key, ("image",), ()) else "is not one image in each record"
     if keys.features[key].kind not in ("bytes", "text"):
         return "holds numbers, not encoded images"
-    most = max(len(sample.values.get(key, ())) for sample in keys.samples)
+    most = max(len(sample.get(key, ())) for sample in keys.samples)
     return f"holds {most} values in a record, not one image" if most > 1 else ""
 
 
@@ -234,7 +234,7 @@ def _label_fault(keys: RecordKeys, key: str) -> str:
     if key not in keys.features:
         return ""
     for sample in keys.samples:
-        values = sample.values.get(key, ())
+        values = sample.get(key, ())
         if (isinstance(values, list) and values) or len(values) > 1:
             return f"is {reprlib.repr(values)}, not one integer"
     is_one = keys.samples or keys.features[key].shape == ()

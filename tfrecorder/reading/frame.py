@@ -207,13 +207,13 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
     if rows is not None and isinstance(field.kind, Label):
         return np.asarray(rows.column(key))
     if rows is not None:
-        lists = rows.column(key).to_pylist()
+        cells = rows.column(key).to_pylist()
     else:
-        lists = [row.get(key, ()) for _, row in read_rows(stored, [split])]
+        cells = [row.get(key, ()) for _, row in read_rows(stored, [split])]
     if isinstance(field.kind, Label):
-        return np.array([next(iter(values), NO_LABEL) for values in lists], np.int64)
-    labels = np.empty(len(lists), object)
-    labels[:] = [np.array(values, np.int64) for values in lists]
+        return np.array([next(iter(values), NO_LABEL) for values in cells], np.int64)
+    labels = np.empty(len(cells), object)
+    labels[:] = [np.array(values, np.int64) for values in cells]
     return labels
 
 
@@ -227,8 +227,8 @@ def class_column(stored: StoredDataset, column: str | None) -> Field:
     if column is None and len(fields) == 1:
         return next(iter(fields.values()))
     if column not in fields:
-        there = ", ".join(map(repr, fields)) or "none"
-        words = f"give a column with classes; {stored.directory} has {there}."
+        names = ", ".join(map(repr, fields)) or "none"
+        words = f"give a column with classes; {stored.directory} has {names}."
         raise OptionError.of("column", column, words)
     return fields[column]
 

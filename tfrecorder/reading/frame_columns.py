@@ -56,24 +56,20 @@ def frame_of(
     if stored.commit is not None:
         options = opened_commit(stored.directory, stored.commit).manifest["options"]
     columns: dict[str, pd.Series] = {}
-    plain = (options.get("schema") or {}).items()
-    order = [name for name, _ in plain] or [
-        SPLIT_COLUMN,
-        *(field.column for field in stored.fields),
-    ]
-    splits_of = (name for name, kind in plain if kind_of(name, kind).word == "split")
+    schema = options.get("schema") or {}
+    splits_of = (name for name, kind in schema.items() if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)
-    by_name = {field.column: field for field in stored.fields if field.column in cells}
+    order = list(schema) or [SPLIT_COLUMN, *(field.column for field in stored.fields)]
     if split_column not in order:
         order = [split_column, *order]
+    by_name = {field.column: field for field in stored.fields if field.column in cells}
     for name in order:
-        if name == split_column and name not in by_name:
+        field = by_name.get(name)
+        if field is not None and not field.is_unlabelled:
+            for column, values in cells[name].items():
+                columns[column] = _series(field, values, index)
+        elif field is None and name == split_column:
             columns[name] = pd.Series(splits, index=index)
-            continue
-        if name not in by_name or by_name[name].is_unlabelled:
-            continue
-        for column, values in cells[name].items():
-            columns[column] = _series(by_name[name], values, index)
     return pd.DataFrame(columns, index=index)
 
 
@@ -132,10 +128,10 @@ def cells_in(fields: Iterable[Field], rows: pa.Table) -> dict[str, Cells]:
 
     Those of which the tables do not hold everything are left out.
     """
-    there = {field: table_keys(field) for field in fields}
+    keys_of = {field: table_keys(field) for field in fields}
     return {
         field.column: dict(_cells_in(field, [rows.column(key) for key in names]))
-        for field, names in there.items()
+        for field, names in keys_of.items()
         if {*names} <= {*rows.column_names}
     }
 
@@ -146,7 +142,7 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
         yield from _several(field, kind, values[0].to_pylist())
     elif isinstance(kind, Boxes):
         columns = columns_of(field.column, kind)
-        yield from zip(columns, (lists.to_pylist() for lists in values), strict=True)
+        yield from zip(columns, (edge.to_pylist() for edge in values), strict=True)
     elif isinstance(kind, (Number, Text, Bytes)) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
     else:
@@ -164,15 +160,15 @@ def _classes(field: Field, row: Row) -> list[Any]:
 
 
 def _several(
-    field: Field, kind: Labels, lists: Sequence[list[Any]]
+    field: Field, kind: Labels, cells: Sequence[list[Any]]
 ) -> Iterator[tuple[str, list[Any]]]:
     if kind.columns is not None:
         for place, column in enumerate(kind.columns):
-            yield column, [labels[place] if place < len(labels) else None for labels in lists]
+            yield column, [labels[place] if place < len(labels) else None for labels in cells]
     elif kind.separator is not None:
-        yield field.column, [kind.separator.join(map(str, labels)) for labels in lists]
+        yield field.column, [kind.separator.join(map(str, labels)) for labels in cells]
     else:
-        yield field.column, list(lists)
+        yield field.column, list(cells)
 
 
 def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> Iterator[tuple[str, list[Any]]]:

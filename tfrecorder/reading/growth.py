@@ -20,7 +20,7 @@ from tfrecorder.reading.open import open_dataset
 from tfrecorder.schema.kinds import Labels
 
 
-class Following:
+class GrowingDataset:
     """A dataset that may grow, for a reader whose elements keep their form.
 
     Args:
@@ -32,9 +32,8 @@ class Following:
         if not isinstance(directory, (str, os.PathLike)):
             raise OptionError.of("follow", True, "it reads one dataset; give one, or leave it out.")
         self.directory, self._options = storage.given_path(directory), options
-        self._since: int | None = None
+        self._first: StoredDataset | None = None
         self._last: int | None = None
-        self._opened: ElementSpec | None = None
 
     def look(self, at: int | None = None) -> StoredDataset:
         """The dataset with all that is committed by now.
@@ -52,8 +51,8 @@ class Following:
                 f"follow: {self.directory} has no generations, as it was not written by "
                 "tfrecorder. Leave out follow, or convert the images."
             )
-        self._since = stored.since if self._since is None else self._since
-        if self._since != stored.since:
+        self._first = self._first or stored
+        if self._first.since != stored.since:
             raise DatasetError(
                 f"{self.directory} was overwritten while it was being read. Open it again to read "
                 "the new dataset."
@@ -65,10 +64,9 @@ class Following:
                 "was being read. Open it again to read what is left."
             )
         self._last = stored.commit
-        spec = spec_of(stored, self._options)
-        self._opened = self._opened or spec
+        before, now = (spec_of(dataset, self._options) for dataset in (self._first, stored))
         since = f"generation {stored.commit}: since {stored.directory} was opened"
-        _refuse_other_form(self._opened, spec, since)
+        _refuse_other_form(before, now, since)
         if at is not None and stored.since <= at < stored.commit:
             earlier = open_dataset(self.directory, at)
             of_then = {name: getattr(earlier, name) for name in ("splits", "commit", "contents")}

@@ -6,6 +6,7 @@ Their classes become one list; each dataset has a map from its integers to those
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ import pandas as pd
 from tfrecorder.errors import OptionError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.columns import chosen_columns
-from tfrecorder.reading.dataset import Shape, StoredDataset
+from tfrecorder.reading.dataset import StoredDataset, image_shape
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label
 
@@ -24,6 +25,9 @@ BY_NAME, EQUAL = "by name", "equal"
 
 #: What the integer of a class becomes whose records are left out.
 LEFT_OUT = -2
+
+#: Columns by their names.
+Columns = dict[str, Field]
 
 #: What stays as it is: a record without a class, or a padded box.
 _NONE = -1
@@ -104,10 +108,10 @@ def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field,
             if becomes.setdefault(str(source), number) != number:
                 words = f"{source!r} becomes two classes; name it once."
                 raise OptionError.of("classes", dict(classes), words)
-    known = {name for field in fields for name in field.class_names or ()}
+    names = {name for field in fields for name in field.class_names or ()}
     for source in becomes:
-        if source not in known:
-            words = f"no dataset has the class {source!r}; there is {', '.join(sorted(known))}."
+        if source not in names:
+            words = f"no dataset has the class {source!r}; there is {', '.join(sorted(names))}."
             raise OptionError.of("classes", dict(classes), words)
     made = [
         np.array([LEFT_OUT, *(becomes.get(name, LEFT_OUT) for name in field.class_names or ())])
@@ -140,25 +144,28 @@ def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) ->
     first = stored[0]
     if len(stored) == 1 and options.classes is None:
         return first
-    directories = [one.directory for one in stored]
-    columns = [_columns(one, options) for one in stored]
-    for one, found in zip(stored, columns, strict=True):
-        _refuse_others(first, columns[0], one, found)
+    directories = [dataset.directory for dataset in stored]
+    columns = [_columns(dataset, options) for dataset in stored]
+    for other, of_other in zip(stored, columns, strict=True):
+        _refuse_others(first, columns[0], other, of_other)
     fields, class_maps = {}, {}
     for field in first.fields:
         is_read = field.column in columns[0] or isinstance(options.classes, Mapping)
         if field.label_key is not None and is_read:
-            of_all = [_field(one, field.column) for one in stored]
+            of_all = [_field(dataset, field.column) for dataset in stored]
             classes = BY_NAME if options.classes is None else options.classes
             fields[field.column], maps = joined_classes(of_all, directories, classes)
-            if any(not np.array_equal(one, np.arange(-1, len(one) - 1)) for one in maps):
+            if any(not np.array_equal(new, np.arange(-1, len(new) - 1)) for new in maps):
                 class_maps[field.label_key] = maps
+    shards = (dataset.splits[dataset.split(split)] for dataset in stored)
     return replace(
         first,
         directory=" and ".join(directories),
-        splits={split: tuple(shard for one in stored for shard in one.splits[one.split(split)])},
+        splits={split: tuple(itertools.chain.from_iterable(shards))},
         fields=tuple(fields.get(field.column, field) for field in first.fields),
-        shapes={key: _shape([one.shape_of(key) for one in stored]) for key in first.shapes},
+        shapes={
+            key: image_shape(dataset.shape_of(key) for dataset in stored) for key in first.shapes
+        },
         sides=_sides(stored),
         commit=None if len(stored) > 1 else first.commit,
         note="",
@@ -167,7 +174,7 @@ def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) ->
     )
 
 
-def _columns(stored: StoredDataset, options: ReadOptions) -> dict[str, Field]:
+def _columns(stored: StoredDataset, options: ReadOptions) -> Columns:
     """What is read of a dataset, by the name of the column."""
     if options.is_whole:
         return {field.column: field for field in stored.fields}
@@ -185,31 +192,33 @@ def _field(stored: StoredDataset, column: str) -> Field:
 
 
 def _refuse_others(
-    first: StoredDataset, of_first: dict[str, Field], one: StoredDataset, found: dict[str, Field]
+    first: StoredDataset, of_first: Columns, other: StoredDataset, of_other: Columns
 ) -> None:
     """Refuse a dataset whose columns differ from those of the first."""
-    both = f"{first.directory} and {one.directory}"
+    both = f"{first.directory} and {other.directory}"
     remedy = "`inputs` and `targets` choose columns that all datasets have."
-    for has, lacks, names in ((first, one, of_first), (one, first, found)):
-        other = found if lacks is one else of_first
-        for name in names:
-            if name not in other:
+    both_ways = ((first, of_first, other, of_other), (other, of_other, first, of_first))
+    for has, columns, lacks, of_lacking in both_ways:
+        for name in columns:
+            if name not in of_lacking:
                 words = f"{has.directory} has the column {name!r}, {lacks.directory} does not"
                 raise OptionError(f"{words}; {remedy}")
     for name, field in of_first.items():
-        if _form(field) != _form(found[name]):
+        if _form(field) != _form(of_other[name]):
             words = f"the column {name!r} of {both} is stored in two forms"
             raise OptionError(
-                f"{words}: {_kind(field)} and {_kind(found[name])}. Convert one of them with the "
-                f"other's schema; or leave the column out: {remedy}"
+                f"{words}: {_kind(field)} and {_kind(of_other[name])}. Convert one of them with "
+                f"the other's schema; or leave the column out: {remedy}"
             )
-    channels = ({key: shape[2] for key, shape in one.shapes.items()} for one in (first, one))
-    if first.form != one.form or first.raw != one.raw or len({*map(str, channels)}) > 1:
+    channels, of_others = (
+        {key: shape[2] for key, shape in dataset.shapes.items()} for dataset in (first, other)
+    )
+    if (first.form, first.raw, channels) != (other.form, other.raw, of_others):
         raise OptionError(
             f"the images of {both} are stored in two forms, or differ in channels; convert one of "
             "them as the other."
         )
-    if first.raw and first.shapes != one.shapes:
+    if first.raw and first.shapes != other.shapes:
         raise OptionError(f"the raw images of {both} differ in size; convert them to one size.")
 
 
@@ -221,17 +230,9 @@ def _kind(field: Field) -> str:
     return f"{field.kind!r} under {field.key!r}"
 
 
-def _shape(shapes: Sequence[Shape]) -> Shape:
-    height, width = (
-        sides[0] if len({*sides}) == 1 else None
-        for sides in zip(*(shape[:2] for shape in shapes), strict=True)
-    )
-    return height, width, shapes[0][2]
-
-
 def _sides(stored: Sequence[StoredDataset]) -> Any:
     """The ranges of the sides of all; None if one does not know its own."""
-    every = [one.sides for one in stored if one.sides is not None]
+    every = [dataset.sides for dataset in stored if dataset.sides is not None]
     if len(every) < len(stored):
         return None
     lows, highs = np.array(every).min(0)[:, 0].tolist(), np.array(every).max(0)[:, 1].tolist()

@@ -18,7 +18,7 @@ from tfrecorder.format.documents import commit_note
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
-from tfrecorder.reading.commits import Commit, commit_at, commits, newest_commit
+from tfrecorder.reading.commits import Commit, all_done, commit_at, commits, newest_commit
 from tfrecorder.reading.dataset import Shards, StoredDataset, check_shards, damaged
 from tfrecorder.reading.dataset_files import files_in, has_private_folder, matching
 from tfrecorder.schema.fields import from_json, record_features
@@ -147,11 +147,8 @@ def _refuse_damaged(
     directory: str, newest: Commit, files: Mapping[str, storage.Description]
 ) -> None:
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
-    written = {
-        shard.file: done.bytes
-        for commit in commits(directory, newest)
-        for shard, done in commit.done.items()
-    }
+    done = all_done(commits(directory, newest))
+    written = {shard.file: record.bytes for shard, record in done.items()}
     remedy = (
         f"`{command('repair', directory)}` restores it from the source; or copy the files again."
     )

@@ -53,8 +53,8 @@ class Elements:
     ) -> None:
         stored, self._records = records.stored, records
         self.spec, self.seed = spec_of(stored, options), seed
-        lists = (field for field in stored.fields if not field.of_boxes)
-        texts = {field.key for field in lists if isinstance(field.kind, Text)}
+        of_images = (field for field in stored.fields if not field.of_boxes)
+        texts = {field.key for field in of_images if isinstance(field.kind, Text)}
         self.chosen = self.spec.ragged & texts if choose else frozenset()
         if choose and not self.chosen:
             words = f"no column that is read from {stored.directory} holds lists of texts; leave"
@@ -66,7 +66,7 @@ class Elements:
             others = [field for field in self.spec.columns if field not in self.spec.decoded]
             wanted = {feature.key for field in others for feature in field.features}
             sizes = {key for field in self.spec.decoded for key in field.size_keys} - wanted
-            self._parsed = tuple(one for one in self.spec.parsed if one.key not in sizes)
+            self._parsed = tuple(item for item in self.spec.parsed if item.key not in sizes)
         self._keys = {feature.key.encode(): feature.key for feature in self._parsed}
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
@@ -120,7 +120,10 @@ class Elements:
         elements, function = reader.read(numbers, make), options.map_fn
         if function is None:
             return elements
-        return [function(*one) if isinstance(one, tuple) else function(one) for one in elements]
+        return [
+            function(*element) if isinstance(element, tuple) else function(element)
+            for element in elements
+        ]
 
     def arrays(self, count: int, memory: BatchMemory) -> dict[str, np.ndarray]:
         """Unfilled arrays for the images and masks of a batch, by the key of their column.
@@ -155,11 +158,11 @@ class Elements:
 
     def _only(self, feature: Feature, framed: bytes, at: int, end: int) -> Any:
         """What `_typed` makes of a feature with one value, quicker; None if it is none of these."""
-        found = find_only(framed, at, end) if feature.shape == () else None
-        if isinstance(found, slice) and feature.kind not in NUMBERS:
-            return (memoryview(framed) if feature.kind in self._viewed else framed)[found]
-        if isinstance(found, int) and NUMBERS.get(feature.kind) == "int64":
-            return np.bool_(found) if feature.kind == "bool" else np.int64(found)
+        value = find_only(framed, at, end) if feature.shape == () else None
+        if isinstance(value, slice) and feature.kind not in NUMBERS:
+            return (memoryview(framed) if feature.kind in self._viewed else framed)[value]
+        if isinstance(value, int) and NUMBERS.get(feature.kind) == "int64":
+            return np.bool_(value) if feature.kind == "bool" else np.int64(value)
         return None
 
     def _typed(self, feature: Feature, values: Any) -> Any:

@@ -163,6 +163,10 @@ class Share:
         left = self.records - start
         return left // self.step if self.drop_remainder else -(-left // self.step)
 
+    def starts(self, start: int) -> range:
+        """Where the steps from a place to the end of the epoch begin."""
+        return range(start, start + self.steps(start) * self.step, self.step)
+
     def places(self, start: int) -> range:
         """This host's places in the step that begins at a place.
 
@@ -205,7 +209,7 @@ class Step(NamedTuple):
 
 def steps_of(order: Order, share: Share, start: int) -> Iterator[Step]:
     """The batches of this host, from a place to the end of the epoch."""
-    starts = range(start, start + share.steps(start) * share.step, share.step)
+    starts = share.starts(start)
     for first in range(0, len(starts), _AT_ONCE):
         steps = [(begin, share.places(begin)) for begin in starts[first : first + _AT_ONCE]]
         places = np.array([place for _, some in steps for place in some or [0]])

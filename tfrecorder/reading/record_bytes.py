@@ -89,29 +89,34 @@ class RecordReader:
             numbers: from 0 to `records` - 1; in a bucket, consecutive records are read together,
                 and all others at the same time.
             use: a record with its framing, and its place in `numbers` -> the result.
-            held: the records that were read before, and None for the others.
+            held: what `fetch` gave of some of the records, and None for the others.
 
         Raises:
             DatasetError: a record is damaged, or `use` cannot take it (it raises ValueError); the
                 message names the file and the byte where the record begins.
         """
         if self.is_local:
-            return [self._alone(number, at, use) for at, number in enumerate(numbers)]
-        results: list[Any] = [None] * len(numbers)
-        for at, (number, framed) in enumerate(zip(numbers, held, strict=False)):
-            if framed is not None:
-                try:
-                    results[at] = use(framed, at)
-                except ValueError as error:
-                    shard, offset, _ = self._place(number)
-                    raise damaged_record(shard, offset, error, self._stored.form) from error
-        missing = [at for at in range(len(numbers)) if not held or held[at] is None]
-        for shard, run, data in self._read_runs(list(self._runs(numbers, missing))):
+            return [
+                self._used(number, self._files.read(*self._place(number)), use, at)
+                for at, number in enumerate(numbers)
+            ]
+        framed = list(held) or [None] * len(numbers)
+        missing = [at for at, data in enumerate(framed) if data is None]
+        for at, data in zip(missing, self.fetch([numbers[at] for at in missing]), strict=True):
+            framed[at] = data
+        return [
+            self._used(number, cast(bytes, data), use, at)
+            for at, (number, data) in enumerate(zip(numbers, framed, strict=True))
+        ]
+
+    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
+        """Records of a bucket with their framing, in the order of `numbers`, not checked yet."""
+        framed = [b""] * len(numbers)
+        for run, data in self._read_runs(list(self._runs(numbers))):
             for place in run:
                 start = place.offset - run[0].offset
-                framed = data[start : start + place.size]
-                results[place.at] = self._used(shard, place.offset, framed, use, place.at)
-        return results
+                framed[place.at] = data[start : start + place.size]
+        return framed
 
     def is_kept(self, number: int) -> bool:
         """Whether a record is known to be on this machine; asks nothing of a bucket."""
@@ -122,33 +127,31 @@ class RecordReader:
 
     def is_all_kept(self) -> bool:
         """Whether everything is on this machine, so that nothing has to be fetched ahead."""
-        return self.is_local or all(self._files.has(one, 0, one.bytes) for one in self._shards)
+        kept = (self._files.has(shard, 0, shard.bytes) for shard in self._shards)
+        return self.is_local or all(kept)
 
-    def _alone(self, number: int, at: int, use: Callable[[bytes, int], T]) -> T:
-        shard, offset, size = self._place(number)
-        return self._used(shard, offset, self._files.read(shard, offset, size), use, at)
-
-    def _used(
-        self, shard: ShardFile, offset: int, framed: bytes, use: Callable[[bytes, int], T], at: int
-    ) -> T:
+    def _used(self, number: int, framed: bytes, use: Callable[[bytes, int], T], at: int) -> T:
+        """What `use` makes of one record, once its checksums are compared."""
         try:
             try:
                 tfrecord.check_frame(framed)
             except ValueError:
+                shard, offset, _ = self._place(number)
                 framed = self._files.read_again(shard, offset, framed)
                 tfrecord.check_frame(framed)
             return use(framed, at)
         except ValueError as error:
+            shard, offset, _ = self._place(number)
             raise damaged_record(shard, offset, error, self._stored.form) from error
 
     def _read_runs(
         self, runs: list[tuple[ShardFile, list[_Wanted]]]
-    ) -> Iterator[tuple[ShardFile, list[_Wanted], bytes]]:
+    ) -> Iterator[tuple[list[_Wanted], bytes]]:
         """Runs with their bytes, which are asked for at the same time."""
 
-        def read(one: tuple[ShardFile, list[_Wanted]]) -> tuple[ShardFile, list[_Wanted], bytes]:
-            shard, run = one
-            return shard, run, self._files.read(shard, run[0].offset, run[-1].end - run[0].offset)
+        def read(place: tuple[ShardFile, list[_Wanted]]) -> tuple[list[_Wanted], bytes]:
+            shard, run = place
+            return run, self._files.read(shard, run[0].offset, run[-1].end - run[0].offset)
 
         for start in range(0, len(runs), storage.REMOTE_THREADS):
             some = runs[start : start + storage.REMOTE_THREADS]
@@ -157,17 +160,11 @@ class RecordReader:
             else:
                 yield from storage.each(read, some, some[0][0].path)
 
-    def _runs(
-        self, numbers: Sequence[int], wanted: Sequence[int]
-    ) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
-        """The places of records that touch each other and are read together.
-
-        Args:
-            wanted: where in `numbers` they are.
-        """
+    def _runs(self, numbers: Sequence[int]) -> Iterator[tuple[ShardFile, list[_Wanted]]]:
+        """The places of records that touch each other and are read together."""
         run: list[_Wanted] = []
         before: ShardFile | None = None
-        for at in sorted(wanted, key=numbers.__getitem__):
+        for at in sorted(range(len(numbers)), key=numbers.__getitem__):
             shard, offset, size = self._place(numbers[at])
             if before is not None:
                 touches = shard is before and run[-1].end == offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -100,7 +101,7 @@ class RecordSet:
 
     def members_of(self, numbers: np.ndarray) -> np.ndarray:
         """The place of each record's dataset among the members, int64."""
-        counts = [one.records(one.split(self.split)) or 0 for one in self.members]
+        counts = [member.records(member.split(self.split)) or 0 for member in self.members]
         every = numbers if self.chosen is None else self.chosen[numbers]
         return np.searchsorted(np.cumsum(counts), every, side="right")
 
@@ -113,21 +114,21 @@ class RecordSet:
         field = class_field(self.stored.fields)
         if names is not None and field is not None:
             names = {*names, field.column}
-        frames = [table_of(one, one.split(self.split), names) for one in self.members]
+        frames = [table_of(member, member.split(self.split), names) for member in self.members]
         if field is not None and isinstance(field.kind, Label):
             maps = self.stored.class_maps.get(field.label_key or "")
-            for one, frame, becomes in zip(self.members, frames, maps or (), strict=False):
-                frame[field.column] = renamed(frame[field.column], one.fields, field, becomes)
+            for member, frame, becomes in zip(self.members, frames, maps or (), strict=False):
+                frame[field.column] = renamed(frame[field.column], member.fields, field, becomes)
         frame = pd.concat(frames, ignore_index=True) if frames[1:] else frames[0]
         return frame if self.chosen is None else frame.iloc[self.chosen].reset_index(drop=True)
 
     def labels(self, column: str | None = None) -> np.ndarray:
         """The classes of each record, as `labels_of` gives them; as they are joined."""
-        found = [labels_of(one, one.split(self.split), column) for one in self.members]
+        every = [labels_of(member, member.split(self.split), column) for member in self.members]
         key = str(class_column(self.stored, column).label_key)
         if maps := self.stored.class_maps.get(key):
-            found = [_mapped(labels, one) for labels, one in zip(found, maps, strict=True)]
-        labels = np.concatenate(found)
+            every = list(map(_mapped, every, maps))
+        labels = np.concatenate(every)
         return labels if self.chosen is None else labels[self.chosen]
 
     def sampled(
@@ -166,45 +167,26 @@ class RecordSet:
         weights = checked(weights)
         if self.shares is not None:
             totals = np.bincount(parts, weights, len(self.members))
-            for one, share, total in zip(self.members, self.shares, totals, strict=True):
+            for member, share, total in zip(self.members, self.shares, totals, strict=True):
                 if share and not total:
-                    words = f"no record of {one.directory} is chosen, and its weight is {share!r}"
-                    raise OptionError(f"{words}; leave it out, or give it the weight 0.")
+                    raise OptionError(
+                        f"no record of {member.directory} is chosen, and its weight is {share!r}; "
+                        "leave it out, or give it the weight 0."
+                    )
             weights = weights * (np.array(self.shares) / np.where(totals, totals, 1))[parts]
-        found = sampled(weights, groups, epoch_size or self.records)
-        return replace(
-            self, sampling=found, fingerprint=f"{self.fingerprint} balance:{found.fingerprint}"
-        )
-
-
-def open_records(
-    datasets: Datasets,
-    split: str,
-    options: ReadOptions,
-    balance: Any = None,
-    epoch_size: int | None = None,
-) -> RecordSet:
-    """The records of a split that options choose.
-
-    Args:
-        datasets: one, a list, or weights of several by directory.
-        split: in any usual spelling.
-        options: which records are read, and how classes are joined.
-        balance, epoch_size: as for `RecordSet.sampled`.
-
-    Raises:
-        OptionError: a condition holds for no record, datasets do not fit together, or a weight is
-            no number from 0.
-        DatasetError: as `open_stored`, or the split is not there.
-    """
-    members, shares = open_members(datasets, options)
-    return record_set(members, split, options, balance, epoch_size, shares)
+        sampling = sampled(weights, groups, epoch_size or self.records)
+        fingerprint = f"{self.fingerprint} balance:{sampling.fingerprint}"
+        return replace(self, sampling=sampling, fingerprint=fingerprint)
 
 
 def open_members(
     datasets: Datasets, options: ReadOptions
 ) -> tuple[list[StoredDataset], tuple[float, ...] | None]:
     """One or several datasets, and their weights if they have any.
+
+    Args:
+        datasets: one, a list, or weights of several by directory.
+        options: which of their records are read.
 
     Raises:
         OptionError: a weight is no number from 0, or an option is for one dataset alone.
@@ -213,7 +195,7 @@ def open_members(
     shares = None
     if isinstance(datasets, Mapping):
         shares = tuple(datasets.values())
-        if not all(is_number(one) and 0 <= one < np.inf for one in shares) or not any(shares):
+        if not all(is_number(share) and 0 <= share < np.inf for share in shares) or not any(shares):
             words = "give each dataset a finite weight from 0, not all 0."
             raise OptionError.of("directory", dict(datasets), words)
     every: Sequence[Any] = [datasets]
@@ -227,29 +209,42 @@ def open_members(
     if len(every) > 1 and options.at is not None:
         words = "each dataset has its own generations; give one dataset, or leave it out."
         raise OptionError.of("at", options.at, words)
-    return [open_stored(one, options.at, options.keys) for one in every], shares
+    return [open_stored(path, options.at, options.keys) for path in every], shares
 
 
 def record_set(
     members: Sequence[StoredDataset],
     split: str,
     options: ReadOptions,
+    shares: tuple[float, ...] | None,
     balance: Any = None,
     epoch_size: int | None = None,
-    shares: tuple[float, ...] | None = None,
 ) -> RecordSet:
-    """As `open_records`, of opened datasets."""
+    """The records of a split that options choose.
+
+    Args:
+        members: the datasets.
+        split: in any usual spelling.
+        options: which records are read, and how classes are joined.
+        shares: how much of an epoch each dataset is; None if that follows from their records.
+        balance, epoch_size: as for `RecordSet.sampled`.
+
+    Raises:
+        OptionError: a condition holds for no record, or datasets do not fit together.
+        DatasetError: the split is not there.
+    """
     name = members[0].split(split)
     stored = joined(members, name, options)
-    texts = [fingerprint_of(one, one.split(split)) for one in members]
+    texts = [fingerprint_of(member, member.split(split)) for member in members]
     fingerprint = texts[0] if len(texts) == 1 else _digest("".join(texts).encode())
     folder = options.cache_folder
-    found = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint, folder)
+    records = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint, folder)
     frame = None
-    leaves_out = any(LEFT_OUT in one for maps in stored.class_maps.values() for one in maps)
+    all_maps = itertools.chain.from_iterable(stored.class_maps.values())
+    leaves_out = any(LEFT_OUT in becomes for becomes in all_maps)
     label = class_field(stored.fields)
     if leaves_out or options.where is not None:
-        frame = found.table(_needed(options.where, balance))
+        frame = records.table(_needed(options.where, balance))
         kept = np.ones(len(frame), bool)
         if leaves_out and label is not None:
             kept &= frame[label.column].notna().to_numpy()
@@ -262,13 +257,13 @@ def record_set(
         if not len(numbers):
             raise OptionError("`where` and `classes` together leave no record; change one of them.")
         text = f"{fingerprint} where:{_digest(numbers.data)}"
-        found = replace(found, chosen=numbers, fingerprint=text)
+        records = replace(records, chosen=numbers, fingerprint=text)
         # Texts of a million records are tens of megabytes: only what is weighed by goes on.
         needed = {*(_needed(None, balance) or ()), *([label.column] if label else ())}
         if needed <= {*frame.columns}:
             frame = frame[[name for name in frame if name in needed]]
         frame = frame.iloc[numbers]
-    return found.sampled(balance, epoch_size, frame)
+    return records.sampled(balance, epoch_size, frame)
 
 
 def _needed(where: Any, balance: Any) -> set[str] | None:
@@ -295,7 +290,7 @@ def _mapped(labels: np.ndarray, becomes: np.ndarray) -> np.ndarray:
     if labels.dtype != object:
         return becomes[labels + 1]
     mapped = np.empty(len(labels), object)
-    mapped[:] = [becomes[one + 1] for one in labels]
+    mapped[:] = [becomes[several + 1] for several in labels]
     return mapped
 
 

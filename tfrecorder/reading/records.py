@@ -15,7 +15,7 @@ from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import seed_of
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.parsing import Elements
-from tfrecorder.reading.record_set import open_records
+from tfrecorder.reading.record_set import open_members, record_set
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,13 +93,14 @@ class Records(Sequence[Any]):
 
     def __init__(self, directory: Datasets, split: str, **options: Unpack[ReadKeywords]) -> None:
         self._options = ReadOptions.of(options, _OF_EPOCHS)
-        self.record_set = found = open_records(directory, split, self._options)
-        self.split, self.fingerprint = found.split, found.fingerprint
-        self.generation, self.class_names = found.generation, found.stored.class_names
-        self._reader = found.reader()
+        members, shares = open_members(directory, self._options)
+        self.record_set = records = record_set(members, split, self._options, shares)
+        self.split, self.fingerprint = records.split, records.fingerprint
+        self.generation, self.class_names = records.generation, records.stored.class_names
+        self._reader = records.reader()
         self.has_own_seed = self._options.seed is None
         self.seed = seed_of(self._options.seed, world=1)
-        self._elements = Elements(found, self._options, self.seed)
+        self._elements = Elements(records, self._options, self.seed)
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:

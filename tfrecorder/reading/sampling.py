@@ -117,7 +117,8 @@ def weights_of(
     """
     if isinstance(balance, str):
         if balance not in frame:
-            near = nearest(balance, map(str, frame.columns)) or ", ".join(map(str, frame.columns))
+            names = list(map(str, frame.columns))
+            near = nearest(balance, names) or ", ".join(names)
             raise OptionError.of("balance", balance, f"there is no such column; there is {near}.")
         if balance != label and pd.api.types.is_numeric_dtype(frame[balance]):
             groups = parts if label is None else _codes(frame[label], parts)[0]
@@ -146,12 +147,12 @@ def checked(weights: Any) -> np.ndarray:
         OptionError: one of them is not a finite number from 0, or all are 0.
     """
     try:
-        found = np.asarray(weights, np.float64)
+        floats = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
-        found = np.array([np.nan])
-    if not (np.isfinite(found).all() and (found >= 0).all() and found.any()):
+        floats = np.array([np.nan])
+    if not (np.isfinite(floats).all() and (floats >= 0).all() and floats.any()):
         raise OptionError("`balance`: weights must be finite numbers from 0, and not all 0.")
-    return found
+    return floats
 
 
 def _codes(column: pd.Series, parts: np.ndarray) -> tuple[np.ndarray, pd.Index]:

@@ -20,7 +20,7 @@ SIZES, MOST_AS_BYTES = 8, 2**21
 class _OfThread(threading.local):
     def __init__(self) -> None:
         self.files: dict[int, io.BytesIO] = {}
-        self.room = bytearray()
+        self.buffer = bytearray()
 
 
 _OF_THREAD = _OfThread()
@@ -34,7 +34,7 @@ def filled(shape: tuple[int, ...], fill: Callable[[Any], np.ndarray]) -> np.ndar
     size, files = math.prod(shape), _OF_THREAD.files
     if size not in files:
         if len(files) == SIZES or size > MOST_AS_BYTES:
-            return fill(_room(size))
+            return fill(_kept_buffer(size))
         files[size] = io.BytesIO(bytes(size))
     with files[size].getbuffer() as buffer:
         made = fill(buffer).shape
@@ -50,10 +50,10 @@ def bytes_of(pixels: np.ndarray) -> bytes:
     return pixels.tobytes()
 
 
-def _room(size: int) -> bytearray | None:
+def _kept_buffer(size: int) -> bytearray | None:
     """This thread's buffer of at least this size; None if that is too large to keep."""
     if size > MOST_KEPT:
         return None
-    if len(_OF_THREAD.room) < size:
-        _OF_THREAD.room = bytearray(size)
-    return _OF_THREAD.room
+    if len(_OF_THREAD.buffer) < size:
+        _OF_THREAD.buffer = bytearray(size)
+    return _OF_THREAD.buffer

@@ -16,8 +16,8 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import BASE, value_columns
 
-#: Given the schema of all columns, the names of those to read; None to read none of the table.
-Chosen = Callable[["pa.Schema"], Sequence[str] | None]
+#: Given the schema of all columns, the names of those to read.
+Chosen = Callable[["pa.Schema"], Sequence[str]]
 
 #: Tables that are read from a remote store at once, and are in memory together.
 _TOGETHER = 256
@@ -32,19 +32,17 @@ def each_table(
         DatasetError: a table cannot be read.
     """
 
-    def read(shard: Shard) -> pa.Table | None:
+    def read(shard: Shard) -> pa.Table:
         return read_columns(directory, shard.table, chosen)
 
     together = 1 if storage.is_local(directory) else _TOGETHER
     for start in range(0, len(shards), together):
         some = shards[start : start + together]
-        for shard, table in zip(some, storage.each(read, some, directory), strict=True):
-            if table is not None:
-                yield shard, table
+        yield from zip(some, storage.each(read, some, directory), strict=True)
 
 
 def read_tables(directory: str, shards: Sequence[Shard], chosen: Chosen) -> pa.Table | None:
-    """The same as one table; None if none was chosen.
+    """The same as one table; None without shards.
 
     Raises:
         DatasetError: a table cannot be read.
@@ -63,13 +61,9 @@ def types_of(directory: str, splits: Mapping[str, Sequence[int]]) -> dict[str, A
         DatasetError: the table of its first shard cannot be read.
     """
     split, (revision, _) = next(iter(splits.items()))
-    types: dict[str, Any] = {}
-
-    def look(schema: pa.Schema) -> None:
-        types.update({name: schema.field(name).type for name in value_columns(schema.names)})
-
-    read_columns(directory, Shard(split, 0, revision).table, look)
-    return types
+    with opened_rows(directory, Shard(split, 0, revision).table) as file:
+        schema = file.schema_arrow
+    return {name: schema.field(name).type for name in value_columns(schema.names)}
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
@@ -97,7 +91,7 @@ def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
     return {name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in named}
 
 
-def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table | None:
+def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table:
     """Some columns of a table of rows in a dataset, in the order in which they were chosen.
 
     The folder of relative uris can be chosen like a column, wherever it is noted.
@@ -109,8 +103,6 @@ def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table | None:
         schema = file.schema_arrow
         has_base = BASE in schema.names
         names = chosen(schema if has_base else schema.append(pa.field(BASE, pa.large_string())))
-        if names is None:
-            return None
         stored = [name for name in names if has_base or name != BASE]
         table: pa.Table = file.read(columns=stored, use_threads=False)
         if len(stored) < len(names):

@@ -56,7 +56,7 @@ def positions_in(directory: str, source: str) -> list[str]:
         DatasetError: its rows cannot be read.
     """
     rows = read_columns(directory, layout.PLAN_ROWS, lambda _: POSITION_OF)
-    return [] if rows is None else _of_source([rows], source)
+    return _of_source([rows], source)
 
 
 def _of_source(tables: Iterable[pa.Table], source: str) -> list[str]:

@@ -68,8 +68,8 @@ class WorkerBatches:
     def __getitem__(self, step: Step) -> Answer:
         try:
             pixels = self.elements.arrays(len(step.numbers), self.memory)
-            found = self.elements.read(self.reader, step.numbers, step.epoch, pixels)
-            return Answer(each(self.tensor, collate(found, pixels, step.is_empty)))
+            made = self.elements.read(self.reader, step.numbers, step.epoch, pixels)
+            return Answer(each(self.tensor, collate(made, pixels, step.is_empty)))
         except Exception as error:
             # torch would put the traceback into the message, and has to if this fails.
             with contextlib.suppress(Exception):

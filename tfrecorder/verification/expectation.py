@@ -317,7 +317,7 @@ def refuse(directory: str) -> None:
         is_committed = layout.COMMIT in names
         is_pending = storage.exists(os.path.join(directory, layout.PLAN))
         numbers = _numbers(directory)
-    if not is_own(names, names):
+    if not is_own(names):
         if is_committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "

@@ -209,10 +209,9 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     images = [field for field in fields if isinstance(field.kind, kinds.Image)]
     wanted, first = list(planned_features(fields)), primary_file(fields)
     known: list[Row] = []
-    if stands and (
-        table := read_columns(made.expected.directory, shard.table, lambda schema: schema.names)
-    ):
-        known = table.to_pylist()
+    if stands:
+        directory = made.expected.directory
+        known = read_columns(directory, shard.table, lambda schema: schema.names).to_pylist()
     rejected = [row for row in known if row[REJECT_OF.reason]]
     sound = iter([row for row in known if not row[REJECT_OF.reason]])
     other = ValueError(f"{shard.table} is not of the records of {shard.file}")

@@ -240,8 +240,7 @@ def _make_way(path: str) -> None:
 def _index(directory: str, shard: Shard) -> bytes:
     """The index of a shard, from its table."""
     table = read_columns(directory, shard.table, lambda _: [RECORD_OF.offset, RECORD_OF.size])
-    rows = table.to_pylist() if table is not None else []
-    places = (row.values() for row in rows if row[RECORD_OF.size] >= 0)
+    places = (row.values() for row in table.to_pylist() if row[RECORD_OF.size] >= 0)
     return "".join(f"{offset} {size}\n" for offset, size in places).encode()
 
 
@@ -289,7 +288,6 @@ def _plan_aside(
         SourceError: images came as bytes.
     """
     table = read_columns(expected.directory, shard.table, lambda schema: schema.names)
-    assert table is not None
     if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
         raise SourceError("its images came as bytes, which were kept only until the commit")
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
@@ -312,8 +310,7 @@ def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
     """Why a shard comes out different: the first row that became a reject, if one did."""
     now = read_columns(folder, shard.table, lambda schema: schema.names)
     image = primary_file(plan.fields)
-    pairs = zip(before.to_pylist(), now.to_pylist() if now is not None else (), strict=True)
-    for old, new in pairs:
+    for old, new in zip(before.to_pylist(), now.to_pylist(), strict=True):
         if (reason := new[REJECT_OF.reason]) and not old[REJECT_OF.reason]:
             shown = f", image {new[image.uri_key]!r}," if image else ""
             return f"row {new[SOURCE_ID]}{shown} cannot be used now ({reason})"

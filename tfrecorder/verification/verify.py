@@ -16,6 +16,7 @@ from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import file_fields
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.verification.absence import named
@@ -31,7 +32,6 @@ from tfrecorder.verification.expectation import (
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.shard import Decode, ShardCheck, ShardFindings
 from tfrecorder.verification.sources import COUNTED, other_sources
-from tfrecorder.writing.tfds import image_shape
 
 
 def verify(

@@ -15,6 +15,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
 from tfrecorder.format.layout import Shard
 from tfrecorder.plan.plan import Plan
+from tfrecorder.reading.dataset import Shape, image_shape
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
@@ -26,24 +27,6 @@ DATASET_NAME = "dataset"
 DATASET_VERSION = "1.0.0"
 
 _TFDS = "tensorflow_datasets.core.features"
-
-
-#: (height, width, channels); None for what differs between images.
-Shape = tuple[int | None, int | None, int]
-
-
-def image_shape(extremes: Iterable[Sequence[int | None]]) -> Shape:
-    """(height, width, channels) that hold for every image; None for what differs between images.
-
-    If channels differ, or are 2, they become 3: what a decoder is then asked for.
-
-    Args:
-        extremes: the smallest and the largest (height, width, channels) of some images each, or
-            what holds for some.
-    """
-    axes = [{*axis} for axis in zip(*extremes, strict=True)] or [set(), set(), set()]
-    height, width, channels = (axis.pop() if len(axis) == 1 else None for axis in axes)
-    return height or None, width or None, channels if channels in (1, 3, 4) else 3
 
 
 def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]]:
