@@ -68,7 +68,8 @@ class UndoResult(Report):
             what += f", {counted(len(self.classes), 'class', 'classes')}"
         done = "would take back" if self.dry_run else "took back"
         name = PlanKind(self.kind).words
-        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} of {what}"
+        of = "that wrote again" if self.kind == PlanKind.UPDATE else "of"
+        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} {of} {what}"
 
     def _notes(self) -> list[str]:
         notes = [f"classes that go: {class_words(self.classes)}"] if self.classes else []
@@ -169,13 +170,15 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
             "another split, so it is not taken back. Correct what is wrong with "
             "`tfrecorder.update` and the table as it should be."
         )
-    before = chain_before(commit)
-    if not before or commit.manifest["kind"] not in (PlanKind.APPEND, PlanKind.BATCH):
+    before, kind = chain_before(commit), commit.manifest["kind"]
+    if not before or kind not in (PlanKind.APPEND, PlanKind.BATCH):
+        since = f"nothing was added since generation {commit.number} ({kind}), which"
+        if kind == PlanKind.UNDO:  # of an update: it holds all that came before
+            since = f"generation {commit.number} took an update back; what was added before that"
         raise DatasetError(
-            f"{where}: nothing was added since generation {commit.number} "
-            f"({commit.manifest['kind']}), which is not taken back. `tfrecorder.update` corrects "
-            "and adds rows, and `tfrecorder.remove` removes records; `overwrite` of "
-            "`tfrecorder.convert` replaces all of them."
+            f"{where}: {since} is not taken back. `tfrecorder.update` corrects and adds rows, and "
+            "`tfrecorder.remove` removes records; `overwrite` of `tfrecorder.convert` replaces all "
+            "of them."
         )
     return commit, read_commit(where, before[-1])
 

@@ -80,8 +80,8 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
             yield Remark(
                 f"Leakage: {records} also in {other}, byte for byte "
                 f"({_percent(share)} of the {split} records compared): "
-                f"{_files(duplicates.leaks, split, other)}. The evaluation looks too good by that "
-                "much.",
+                f"{_first_few(_copies_in(split, duplicates.leaks, other), count)}. The evaluation "
+                "looks too good by that much.",
                 "duplicates",
                 "error",
             )
@@ -89,14 +89,15 @@ def _leaks(gathered: Gathered) -> Iterator[Remark]:
         extra = sum(group.records - len(group.counts) for group in duplicates.repeats)
         yield Remark(
             f"{counted(extra, 'record repeats', 'records repeat')} an image of the same split, "
-            f"byte for byte: {_files(duplicates.repeats)}.",
+            f"byte for byte: {_first_few(_firsts(duplicates.repeats))}.",
             "duplicates",
         )
     contrary = [group for group in duplicates.groups if len(group.labels) > 1]
     if contrary:
         images = counted(len(contrary), "image has", "images have")
         yield Remark(
-            f"{images} different labels in different records: {_files(contrary)}.", "duplicates"
+            f"{images} different labels in different records: {_first_few(_firsts(contrary))}.",
+            "duplicates",
         )
     if not duplicates.groups and splits:
         compared = counted(sum(duplicates.compared.values()), "record")
@@ -113,9 +114,12 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
         if count := near.leaked(split, other):
             records = counted(count, f"{split} record is a", f"{split} records are")
             shown = [
-                pair for pair in gathered.near_pairs if {v.split for v in pair} == {split, other}
+                _short(_named(view))
+                for pair in gathered.near_pairs
+                for view in pair
+                if view.split == split and other in {view.split for view in pair}
             ]
-            names = ": " + _first_few([_short(_named(pair[0])) for pair in shown]) if shown else ""
+            names = f": {_first_few(shown, count)}" if shown else ""
             yield Remark(
                 f"Leakage: {records} near {'copy' if count == 1 else 'copies'} of {other} "
                 f"records (resized, encoded again or cut at the borders){names}.",
@@ -240,10 +244,19 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
                 yield Remark(words, "images")
 
 
-def _files(groups: Iterable[SameImage], *splits: str) -> str:
-    """The first few images of some groups, those in the given splits."""
-    firsts = [group.copies[0] for group in groups if set(splits) <= set(group.counts)]
-    return _first_few([_short(_named(copy)) for copy in firsts])
+def _firsts(groups: Iterable[SameImage]) -> list[str]:
+    """The name of the first copy of each image."""
+    return [_short(_named(group.copies[0])) for group in groups]
+
+
+def _copies_in(split: str, groups: Iterable[SameImage], other: str) -> list[str]:
+    """The names of those copies in a split whose images are in another split too."""
+    return [
+        _short(_named(copy))
+        for group in groups
+        for copy in group.copies
+        if copy.split == split and other in group.counts
+    ]
 
 
 def _named(view: RecordView) -> str:
@@ -264,13 +277,18 @@ def _short(name: str) -> str:
     return f"{NAME}{shown.replace(NAME, '␀')}{NAME}"
 
 
-def _first_few(names: Sequence[str]) -> str:
+def _first_few(names: Sequence[str], count: int = 0) -> str:
     """The first few of some names, as a phrase.
+
+    Args:
+        count: of what they are names of; more than there are names if some were not read.
 
     >>> _first_few(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
+    >>> _first_few(["a", "b"], 5)
+    'a, b and 3 more'
     """
-    more = len(names) - NAMED
+    more = max(len(names), count) - len(names[:NAMED])
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
