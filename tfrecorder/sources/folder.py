@@ -18,11 +18,12 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.metadata import TABLES, read_metadata
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.sidecar_files import with_sidecar_files
-from tfrecorder.sources.table import Fault, RawTable
+from tfrecorder.sources.table import RawTable
 
 
 def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
@@ -51,11 +52,11 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     refuse_table_options(options, "a folder")
     passed_over["not images"] += len(tables)
     frame = _images_in(source.folder, files, passed_over)
-    faults: Sequence[Fault] = ()
+    findings: Sequence[Finding] = ()
     if options.schema is not None:
-        frame, read, faults = with_sidecar_files(frame, source.folder, options.schema)
+        frame, read, findings = with_sidecar_files(frame, source.folder, options.schema)
         passed_over["not images"] -= read
-    return RawTable(frame, source.folder, passed_over, faults=faults)
+    return RawTable(frame, source.folder, passed_over, findings=findings)
 
 
 def _images_in(

@@ -80,12 +80,12 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         holding = (name for name, place in left_out.items() if _holds_splits(frame.iloc[:, place]))
         split_like = next(holding, None)
     table, groups = pd.DataFrame(picked, index=rows), _groups(frame, options.split_by)
-    text, faults = raw.text, [*raw.faults]
+    text, findings = raw.text, raw.findings
     if options.group_by is not None:
-        if raw.cells or raw.faults:
+        if raw.cells or raw.findings:
             words = "it is for tables of texts, such as a frame or a CSV; leave it out."
             raise OptionError.of("group_by", options.group_by, words)
-        table, first, faults = grouped(table, schema, options.group_by)
+        table, first, findings = grouped(table, schema, options.group_by)
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
     return Source(
@@ -99,7 +99,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         text=text,
         cells=raw.cells,
         typed=raw.typed,
-        faults=faults,
+        findings=findings,
     )
 
 

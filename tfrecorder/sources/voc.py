@@ -14,9 +14,10 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.default_schema import MASK_COLUMN
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
-from tfrecorder.sources.table import Fault, RawTable
+from tfrecorder.sources.table import RawTable
 
 #: Where the images may be.
 _IMAGES = ("JPEGImages", "images")
@@ -60,14 +61,14 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
     if splits:
         columns[SPLIT_COLUMN] = [splits.get(stem, "") for stem in stems]
     images = next((name for name in _IMAGES if storage.is_folder(f"{root}/{name}")), "")
-    uris, sizes, found, faults = list[str](), list[Any](), list[Any](), list[Fault]()
+    uris, sizes, found, findings = list[str](), list[Any](), list[Any](), list[Finding]()
     texts = texts_of([f"{root}/Annotations/{stem}.xml" for stem in stems])
     for row, (stem, text) in enumerate(zip(stems, texts, strict=True)):
         try:
             document = ElementTree.fromstring(text or "")
         except ElementTree.ParseError as error:
             words = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
-            faults.append(Fault("bad_annotation", row, URI_COLUMN, f"{stem}.xml", words))
+            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [f"{stem}.xml"], words))
             document = ElementTree.Element("annotation")
         name = (document.findtext("filename") or "").strip() or f"{stem}.jpg"
         uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))
@@ -79,8 +80,8 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         known[known == 0] = np.nan
         of_boxes, wrong = object_columns(_objects(found), uris, known, _SLACK)
         columns |= of_boxes
-        faults += wrong
-    return RawTable(pd.DataFrame(columns), root, schema=schema, faults=faults)
+        findings += wrong
+    return RawTable(pd.DataFrame(columns), root, schema=schema, findings=findings)
 
 
 def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:

@@ -28,11 +28,11 @@ from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import assign_splits
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Row
 from tfrecorder.streaming.stream_source import Unusable
-from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
 
 #: The stage of rejects whose image was never read.

@@ -16,9 +16,9 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
 from tfrecorder.schema.kinds import Boxes, Label, Labels
 from tfrecorder.schema.labels import number_labels
+from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import as_objects, as_texts
-from tfrecorder.validation.columns import check_labels, flag, has_faults
-from tfrecorder.validation.report import Finding
+from tfrecorder.validation.columns import check_labels, has_faults
 
 
 class Outcome(NamedTuple):

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.display.tables import counted, cut
+from tfrecorder.display.tables import counted
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import CellFault
+from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import as_objects, as_texts
-from tfrecorder.validation.report import Finding
 
 #: How many uris have their schemes checked together.
 _TOGETHER = 2**16
@@ -189,15 +189,3 @@ def _check_integers(
         findings.append(flag("unknown_label", beyond, column, message))
     wrong = null | too_large | negative
     return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings
-
-
-def flag(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
-    """A finding for each row under a mask; the message may use {value} and {type}."""
-    flagged = column[mask]
-    values = flagged.tolist()
-    messages = (
-        [message.format(value=cut(value), type=type(value).__name__) for value in values]
-        if "{" in message
-        else message
-    )
-    return Finding(code, list(flagged.index), str(column.name), values, messages)

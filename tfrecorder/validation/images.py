@@ -30,9 +30,9 @@ from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
-from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rows import describe_assigned
 from tfrecorder.validation.rules import Checked
 

@@ -16,9 +16,9 @@ from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import FILES, Label
 from tfrecorder.schema.splits import UNASSIGNED, Division
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.places import place_numbers
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding
 
 #: A class with fewer images than this has few images.
 FEW_IMAGES = 10
