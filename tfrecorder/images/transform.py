@@ -16,7 +16,7 @@ from tfrecorder.images import deep_png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
 from tfrecorder.images.memory import Room, unlimited
-from tfrecorder.images.reencode import TURNS
+from tfrecorder.images.reencode import TURNS, encoded
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,7 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         pixels = pixels.convert("RGB")
         data = pixels.tobytes()
     else:
-        out = io.BytesIO()
-        pixels.save(out, form, quality=transform.quality)  # which PNG has none of
-        data = out.getvalue()
+        data = encoded(pixels, form, quality=transform.quality)  # which PNG has none of
     return image._replace(
         data=data,
         format=form,

@@ -86,12 +86,8 @@ def texts_of(paths: Sequence[str]) -> list[str | None]:
     """The texts of small files; None for one that is not there."""
 
     def read(path: str) -> str | None:
-        try:
-            return storage.read_bytes(path).decode("utf-8-sig", errors="replace")
-        except storage.UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        data = storage.unless_missing(lambda: storage.read_bytes(path))
+        return None if data is None else data.decode("utf-8-sig", errors="replace")
 
     return [*in_threads(read, paths)]
 
