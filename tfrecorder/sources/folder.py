@@ -37,10 +37,10 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
         )
     folder = source.folder
     if storage.is_local(folder):
-        files, tables, passed_over = _sorted_out(walk(folder))
+        files, tables, passed_over = sorted_out(walk(folder))
     else:
         listed = storage.files_below(folder)
-        files, tables, passed_over = _sorted_out(tuple(file.split("/")) for file in listed)
+        files, tables, passed_over = sorted_out(tuple(file.split("/")) for file in listed)
     if named := [name for name in tables if name.rpartition("/")[2] in TABLES]:
         images = [*map("/".join, files)]
         if raw := read_metadata(folder, named, images, passed_over, options):
@@ -110,7 +110,7 @@ def _texts(names: Iterable[str]) -> pd.Series:
         return pd.Series(values, dtype=object)
 
 
-def _sorted_out(
+def sorted_out(
     files: Iterable[tuple[str, ...]],
 ) -> tuple[list[tuple[str, ...]], list[str], dict[str, int]]:
     """The path parts of all images, the paths of tables, both sorted; and counts of others."""

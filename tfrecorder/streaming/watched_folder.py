@@ -12,8 +12,7 @@ from tfrecorder import storage
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.folder import walk
+from tfrecorder.sources.folder import sorted_out, walk
 from tfrecorder.streaming.stream_source import Unusable
 
 #: Seconds for which a file must keep its size and time before it counts.  A program that writes a
@@ -103,14 +102,9 @@ class WatchedFolder:
         self._seen, self._settling = seen, len(seen) - len(settled)
         return [(parts, position) for _, parts, position in sorted(settled)]
 
-    def _files(self) -> Iterator[tuple[str, ...]]:
-        if not os.path.isdir(self.base):
-            # A mount that is away for a moment must not end the stream; nothing is taken then.
-            return
-        for parts in walk(self.base):
-            hidden = any(part.startswith(".") for part in parts)
-            if not hidden and parts[-1].lower().endswith(IMAGE_ENDINGS):
-                yield parts
+    def _files(self) -> list[tuple[str, ...]]:
+        # A mount that is away for a moment must not end the stream; nothing is taken then.
+        return sorted_out(walk(self.base))[0] if os.path.isdir(self.base) else []
 
 
 def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:

@@ -27,6 +27,7 @@ from tfrecorder.reading.shard_tables import each_table, those_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.sources.file_sums import describing, in_threads
+from tfrecorder.verification.expectation import GONE
 from tfrecorder.verification.faults import Fault
 
 #: What is counted, as the report names it.
@@ -34,9 +35,6 @@ COUNTED = ("compared", "changed", "vanished", "unreadable", "from_bytes", "unkno
 
 #: Files that are in memory together.
 _BATCH = 2**18
-
-#: The reasons for which a file cannot be read because there is none under its name any more.
-_GONE = ("not_found", "not_a_file", "bad_name")
 
 
 class SourceFile(NamedTuple):
@@ -157,7 +155,7 @@ def _difference(
     try:
         data, _ = read_image(file.uri, file.base, folders=folders)
     except Reject as reject:
-        code = "source_vanished" if reject.code in _GONE else "source_unreadable"
+        code = "source_vanished" if reject.code in GONE else "source_unreadable"
         return code, f"it cannot be read: {reject.detail}"
     size, crc = len(data), google_crc32c.value(data)
     if (size, crc) == (file.bytes, file.crc32c):
