@@ -36,11 +36,7 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"it, and `tfrecorder.load({source.path!r})` reads it."
         )
     folder = source.folder
-    if storage.is_local(folder):
-        files, tables, passed_over = sorted_out(walk(folder))
-    else:
-        listed = storage.files_below(folder)
-        files, tables, passed_over = sorted_out(tuple(file.split("/")) for file in listed)
+    files, tables, passed_over = sorted_out(walk(folder))
     if named := [name for name in tables if name.rpartition("/")[2] in TABLES]:
         images = [*map("/".join, files)]
         if raw := read_metadata(folder, named, images, passed_over, options):
@@ -131,10 +127,13 @@ def sorted_out(
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:
-    """The path parts of all files below a local folder; a hidden folder counts as one file.
+    """The path parts of all files below a folder; a hidden one on a disk counts as one file.
 
     Links to folders are followed, except those that lead back up.
     """
+    if not storage.is_local(folder):
+        yield from (tuple(file.split("/")) for file in storage.files_below(folder))
+        return
     for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
         above = Path(where).relative_to(folder).parts
         for name in folders:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.display.tables import escaped
+from tfrecorder.core.checks import is_text
 from tfrecorder.sources.table import Source, as_texts
 
 #: Bytes that are hashed at a time, and those of the longest text.
@@ -147,5 +147,5 @@ def _texts(column: pd.Series) -> pa.LargeStringArray:
     if (texts := as_texts(column)) is not None:
         return texts
     cells = (os.fspath(cell) if isinstance(cell, os.PathLike) else cell for cell in column)
-    sound = [cell if isinstance(cell, str) and escaped(cell) == cell else None for cell in cells]
+    sound = [cell if is_text(cell) else None for cell in cells]
     return pa.array(sound, pa.large_string())

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.display.tables import escaped
+from tfrecorder.core.checks import is_text
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN
@@ -143,7 +143,7 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     """The names of a table's columns, renamed to ours; refused if one would be lost."""
     frame, columns, have = raw.frame, dict(raw.columns), [str(name) for name in raw.frame.columns]
-    if bad := [name for name in have if escaped(name) != name]:
+    if bad := [name for name in have if not is_text(name)]:
         raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     stated = raw.schema.source_columns() if raw.schema else []
     if URI_COLUMN not in (*have, *columns.values()) and FILE_NAME not in (*columns, *stated):

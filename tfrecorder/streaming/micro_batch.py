@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.conversion.same_schema import refuse_other_schema
-from tfrecorder.core.checks import is_whole
+from tfrecorder.core.checks import is_text, is_whole
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
@@ -135,20 +135,20 @@ def _table(cells: Sequence[Mapping[str, Any]], target: Target) -> Source:
     options = target.options
     # No column can have a name that is not text, or not Unicode: it is left out.
     given = dict.fromkeys(name for row in cells for name in row)
-    names = {name: None for name in given if isinstance(name, str) and escaped(name) == name}
+    names = [name for name in given if is_text(name)]
     if target.fields:
-        columns = [columns_of(field.column, field.kind) for field in target.fields]
-        labelled = [field.column for field in target.fields if field.num_classes]
-        known = {name for names_of_field in columns for name in names_of_field}
-        theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
+        wanted = {*(options.columns or ()), *COLUMNS}
+        for field in target.fields:
+            wanted.update(columns_of(field.column, field.kind))
         if options.schema is not None:
-            theirs |= {*options.schema.source_columns()}
+            wanted.update(options.schema.source_columns())
         # A further column of a message means nothing to a dataset that already exists.
-        names = {name: None for name in names if name in known | theirs}
+        names = [name for name in names if name in wanted or name == options.split_by]
         renamed = (options.columns or {}).values()
-        names |= {name: None for name in labelled if name not in renamed}
+        labelled = (field.column for field in target.fields if field.num_classes)
+        names += (name for name in labelled if name not in renamed)
     if options.split_by is not None:
-        names[options.split_by] = None
+        names.append(options.split_by)
     frame = pd.DataFrame(
         {name: pd.Series([row.get(name) for row in cells], dtype=object) for name in names}
     )

@@ -35,12 +35,27 @@ class WatchedFolder:
     Args:
         folder: a local directory.
         settle: seconds.
+
+    Raises:
+        SourceError: there is no such folder, or it is not a local one.
     """
 
     ordered = False
 
-    def __init__(self, folder: str, settle: float = SETTLE) -> None:
+    def __init__(self, folder: str, settle: float) -> None:
+        if not storage.is_local(folder):
+            raise SourceError(
+                f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, "
+                "or give a source of your own (tfrecorder.streaming.StreamSource)."
+            )
         self.base = storage.absolute(folder)
+        if not os.path.isdir(self.base):
+            hint = storage.backslash_hint(folder)
+            raise SourceError(
+                f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A "
+                "stream watches a folder; the rows of a file are written once, by `convert` or "
+                "`append`."
+            )
         self.name = f"folder:{self.base}"
         self._settle = settle
         #: For each file that may still change: its position, and since when it has had that
@@ -105,26 +120,6 @@ class WatchedFolder:
     def _files(self) -> list[tuple[str, ...]]:
         # A mount that is away for a moment must not end the stream; nothing is taken then.
         return sorted_out(walk(self.base))[0] if os.path.isdir(self.base) else []
-
-
-def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
-    """The source for a folder.
-
-    Raises:
-        SourceError: there is no such folder, or it is not a local one.
-    """
-    if not storage.is_local(folder):
-        raise SourceError(
-            f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, or "
-            "give a source of your own (tfrecorder.streaming.StreamSource)."
-        )
-    if not os.path.isdir(storage.absolute(folder)):
-        hint = storage.backslash_hint(folder)
-        raise SourceError(
-            f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A stream "
-            "watches a folder; the rows of a file are written once, by `convert` or `append`."
-        )
-    return WatchedFolder(folder, settle)
 
 
 def _status(path: str) -> os.stat_result | None:
