@@ -46,7 +46,7 @@ def as_segmentation(cell: Any) -> str | None:
             value = {"size": [int(height), int(width)], "counts": runs}
         else:
             value = [[*map(float, polygon)] for polygon in value]
-            sound = bool(value) and all(len(one) >= 6 and len(one) % 2 == 0 for one in value)
+            sound = bool(value) and all(len(ring) >= 6 and len(ring) % 2 == 0 for ring in value)
         return json.dumps(value, allow_nan=False) if sound else None
     except (KeyError, OSError, OverflowError, TypeError, ValueError):
         return None
@@ -104,7 +104,7 @@ def _in_pixels(text: str | None, width: int, height: int, unit: str) -> Any:
     """Polygons, whose corners have the unit of the boxes, or RLE, whose unit is the pixel."""
     value = json.loads(text or "null")
     if isinstance(value, list) and unit == "fraction":
-        return [(np.reshape(one, (-1, 2)) * (width, height)).ravel().tolist() for one in value]
+        return [(np.reshape(ring, (-1, 2)) * (width, height)).ravel().tolist() for ring in value]
     return value
 
 

@@ -59,7 +59,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
     findings: list[Finding] = []
     names = _class_names(files, findings)
-    images, found, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
+    images, frames, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
     for file, start in zip(files, starts, strict=True):
         of_ids, every = _add_images(images, file, start, findings), file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
@@ -67,9 +67,9 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         is_text = np.array([text is not None for text in every["caption"]], bool)
         is_unclassed = (objects[LABEL_COLUMN] == "").to_numpy(dtype=bool)
         findings += _of_no_use(file, rows, is_unclassed & ~is_text)
-        found.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
+        frames.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
         captions += ((rows[n], every["caption"][n]) for n in np.flatnonzero(is_text & (rows >= 0)))
-    columns, kinds = _columns(images, pd.concat(found), captions, findings)
+    columns, kinds = _columns(images, pd.concat(frames), captions, findings)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
     frame = pd.DataFrame(columns)
@@ -113,7 +113,7 @@ def _add_images(images: _Images, file: File, start: str, findings: list[Finding]
 def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> pd.DataFrame:
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
-    of_file = {one["id"]: str(one.get("name", one["id"])) for one in file.categories}
+    of_file = {entry["id"]: str(entry.get("name", entry["id"])) for entry in file.categories}
     number_of = {name: number for number, name in enumerate(names)}
     codes = {number: number_of[name] for number, name in of_file.items()}
     classes = np.array([codes.get(number, -1) for number in every["category_id"]], np.int64)

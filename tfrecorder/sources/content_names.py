@@ -111,6 +111,6 @@ def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
     if all(isinstance(block, pa.Array) and not block.null_count for block in blocks):
         whole = pa.chunked_array(blocks, pa.large_string()).to_pandas()
     else:
-        lists = (block if isinstance(block, list) else block.to_pylist() for block in blocks)
-        whole = pd.Series(list(itertools.chain.from_iterable(lists)), dtype=object)
+        parts = (block if isinstance(block, list) else block.to_pylist() for block in blocks)
+        whole = pd.Series(list(itertools.chain.from_iterable(parts)), dtype=object)
     return whole.set_axis(column.index).rename(column.name)

@@ -215,8 +215,8 @@ def _class_texts(column: pa.ChunkedArray, classes: Sequence[str]) -> pd.Series:
     texts = np.array([*classes, None], dtype=object)  # -1 means no class
     if pa.types.is_integer(column.type):
         return pd.Series(texts[column.fill_null(-1).to_numpy()])
-    lists = [
+    cells = [
         None if numbers is None else [texts[number] for number in numbers]
         for numbers in column.to_pylist()
     ]
-    return pd.Series(lists, dtype=object)
+    return pd.Series(cells, dtype=object)

@@ -125,7 +125,7 @@ def _places_of_odd(uris: pa.Array, bases: pa.Array) -> pa.Array:
     folders = pc.replace_substring_regex(uris, "[^/]*$", "")
     both = pc.binary_join_element_wise(folders, bases, pa.scalar("\0", pa.large_string()))
     both = both.dictionary_encode()
-    distinct = [_place_of_folder(*one.split("\0")) for one in both.dictionary.to_pylist()]
+    distinct = [_place_of_folder(*pair.split("\0")) for pair in both.dictionary.to_pylist()]
     wholes = pa.array(distinct, pa.large_string()).take(both.indices)
     names = pc.replace_substring_regex(uris, "(?s)^.*/", "")
     return pc.binary_join_element_wise(wholes, names, pa.scalar("", pa.large_string()))

@@ -37,15 +37,15 @@ def with_sidecar_files(
             message = f"{stems[row]}.json is not a JSON object with values"
             uri = frame[URI_COLUMN][row]
             findings.append(Finding("bad_annotation", [row], URI_COLUMN, [uri], message))
-    there = {name: [of.get(name) for of in documents] for name in wanted}
-    there = {name: cells for name, cells in there.items() if any(c is not None for c in cells)}
-    texts = [n for n in wanted if n not in there and isinstance(schema.columns.get(n), Text)]
+    values = {name: [of.get(name) for of in documents] for name in wanted}
+    values = {name: cells for name, cells in values.items() if any(c is not None for c in cells)}
+    texts = [n for n in wanted if n not in values and isinstance(schema.columns.get(n), Text)]
     if len(texts) == 1:
-        found = texts_of([f"{stem}.txt" for stem in stems])
-        files += found
-        if any(text is not None for text in found):
-            there[texts[0]] = [_cell(schema.columns[texts[0]], text) for text in found]
-    columns = {name: pd.Series(cells, frame.index, object) for name, cells in there.items()}
+        text_files = texts_of([f"{stem}.txt" for stem in stems])
+        files += text_files
+        if any(text is not None for text in text_files):
+            values[texts[0]] = [_cell(schema.columns[texts[0]], text) for text in text_files]
+    columns = {name: pd.Series(cells, frame.index, object) for name, cells in values.items()}
     return frame.assign(**columns), sum(text is not None for text in files), findings
 
 

@@ -50,9 +50,9 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     for split in ("train", "val", "test", ""):
         entries = config.get(split) or []
         for entry in [entries] if isinstance(entries, str) else entries:
-            found = list(_images_at(path, root, str(entry)))
-            images += found
-            splits += [split] * len(found)
+            listed = list(_images_at(path, root, str(entry)))
+            images += listed
+            splits += [split] * len(listed)
     if not images:
         raise SourceError(f"{path}: no images found where it says that they are, below {root}.")
     uris = [image.removeprefix(f"{root}/") for image in images]
@@ -75,8 +75,8 @@ def _config_of(source: PathSource) -> str | None:
     if source.folder:
         paths = (f"{source.folder}/{name}" for name in _CONFIGS)
         has_labels = storage.is_folder(f"{source.folder}/labels")
-        there = (path for path in paths if has_labels or not path.endswith(".txt"))
-        return next((path for path in there if storage.size(path) is not None), None)
+        candidates = (path for path in paths if has_labels or not path.endswith(".txt"))
+        return next((path for path in candidates if storage.size(path) is not None), None)
     (path, *others) = source.files
     return path if not others and path.lower().endswith((".yaml", ".yml")) else None
 
@@ -135,7 +135,7 @@ def _objects(
     images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
 ) -> tuple[pd.DataFrame, list[Finding]]:
     """The objects of all images, with their polygons as `masks` says, and lines that say none."""
-    rows, found, findings = list[int](), list[tuple[int, Any, Any]](), list[Finding]()
+    rows, objects, findings = list[int](), list[tuple[int, Any, Any]](), list[Finding]()
     paths = [*map(_labels_of, images)]
     for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
         for number, line in enumerate((text or "").splitlines(), 1):
@@ -147,8 +147,8 @@ def _objects(
                 findings.append(Finding("bad_annotation", [row], LABEL_COLUMN, [line[:200]], words))
                 continue
             rows.append(row)
-            found.append(made)
-    classes, edges, polygons = zip(*found, strict=True) if found else ((), (), ())
+            objects.append(made)
+    classes, edges, polygons = zip(*objects, strict=True) if objects else ((), (), ())
     labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
     beside = {MASKS: np.array(polygons, dtype=object)} if masks else {}
     return objects_of(

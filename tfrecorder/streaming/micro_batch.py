@@ -79,32 +79,32 @@ def plan_batch(
         for at, row in enumerate(rows)
         if isinstance(row.cells, Unusable)
     }
-    cells = [_fitted(row.cells, target.fields) for row in rows]
+    cells = [_in_types(row.cells, target.fields) for row in rows]
     faults |= {at: cell for at, cell in enumerate(cells) if isinstance(cell, str)}
     checked = _checked(cells, faults, target)
     if checked is None and not target.types:
         return faults[0]
     whole, options = _with_rejects(rows, checked, faults, target), target.options
-    plan, planned = make_plan(whole, base, options, PlanKind.BATCH, streams)
+    plan, table = make_plan(whole, base, options, PlanKind.BATCH, streams)
     counts = shard_counts(plan.split_rows, [row_bytes], options, small_shards=1)
-    return dataclasses.replace(plan, split_shards=counts), planned
+    return dataclasses.replace(plan, split_shards=counts), table
 
 
-def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, Any] | str:
+def _in_types(cells: Mapping[str, Any], fields: Sequence[Field]) -> Mapping[str, Any] | str:
     """A row with its labels in the dataset's type; or what is wrong with one of them."""
-    fitted = dict(cells)
-    for field in known:
+    row = dict(cells)
+    for field in fields:
         name = field.column
-        if not isinstance(field.kind, Label) or not field.num_classes or fitted.get(name) is None:
+        if not isinstance(field.kind, Label) or not field.num_classes or row.get(name) is None:
             continue
-        label = fitted[name]
+        label = row[name]
         if not field.integer and is_whole(label):
-            fitted[name] = str(label)
+            row[name] = str(label)
         elif field.integer and isinstance(label, str) and label.strip().isdecimal():
-            fitted[name] = int(label)
+            row[name] = int(label)
         elif field.integer and not is_whole(label):
             return f"mixed_label_types: {name} {label!r}: the classes of the dataset are integers"
-    return fitted
+    return row
 
 
 def _checked(cells: Sequence[Any], faults: dict[int, str], target: Target) -> Checked | None:

@@ -69,7 +69,7 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     return folder
 
 
-def _refuse_unknown(options: Mapping[str, Any], kind: str, known: Sequence[str]) -> None:
-    if unknown := sorted(set(options).difference(known)):
-        words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
+def _refuse_unknown(options: Mapping[str, Any], kind: str, names: Sequence[str]) -> None:
+    if unknown := sorted(set(options).difference(names)):
+        words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(names)}."
         raise OptionError(f"`source_options`: {words}")  # without the others: some are passwords

@@ -83,24 +83,24 @@ def _typed(values: pd.Series, kind: Kind) -> np.ndarray:
     return (numbers if numbers.notna().all() else values).to_numpy()
 
 
-def _check_number(lists: pd.Series, sizes: np.ndarray) -> Finding:
+def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
     """Lists with more or fewer values than there are boxes."""
-    counts = as_objects(lists).map(lambda cell: len(_as_list(cell)))
-    wrong = lists[(counts != sizes).to_numpy(dtype=bool)]
+    counts = as_objects(column).map(lambda cell: len(_as_list(cell)))
+    wrong = column[(counts != sizes).to_numpy(dtype=bool)]
     message = "there is not a value for each box"
-    return Finding("bad_box", [*wrong.index], str(lists.name), [*map(str, wrong)], message)
+    return Finding("bad_box", [*wrong.index], str(column.name), [*map(str, wrong)], message)
 
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
-    lists = {name: boxes[name].map(_as_list) for name in names}
-    sizes = np.array([[*map(len, column)] for column in lists.values()], np.int64)
+    columns = {name: boxes[name].map(_as_list) for name in names}
+    sizes = np.array([[*map(len, column)] for column in columns.values()], np.int64)
     counts, uneven = sizes[0], (sizes != sizes[0]).any(axis=0)
     shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
     findings = [flag("bad_box", np.ones(len(shown), bool), shown, message)]
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
-    flat = {name: flatten(column, counts) for name, column in lists.items()}
+    flat = {name: flatten(column, counts) for name, column in columns.items()}
     return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
 
 

@@ -109,10 +109,10 @@ class Checked:
             warnings: which of them are errors, as the option has it.
             notes: what else to say.
         """
-        found = build_report(self.findings)
-        lines = line_numbers(table, shown_rows(found))
-        notes = (*self.notes, *notes, *beside_dataset(found))
-        return ValidationReport.of(as_errors(found, warnings), len(table.frame), notes, lines)
+        report = build_report(self.findings)
+        lines = line_numbers(table, shown_rows(report))
+        notes = (*self.notes, *notes, *beside_dataset(report))
+        return ValidationReport.of(as_errors(report, warnings), len(table.frame), notes, lines)
 
     @property
     def notes(self) -> list[str]:

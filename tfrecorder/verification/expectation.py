@@ -147,10 +147,10 @@ def read_expectation(directory: str) -> Expectation:
         )
     listed = newest.shards if newest else _shards_there(directory, info or {})
     # What is known of the commits before it.
-    known = newest or _older(directory, note[0], {*listed})
+    latest = newest or _older(directory, note[0], {*listed})
     numbers = [note[0]]
-    if known is not None:
-        numbers = [*chain_before(known), *range(known.number, note[0] + 1)]
+    if latest is not None:
+        numbers = [*chain_before(latest), *range(latest.number, note[0] + 1)]
     read = partial(_read_commit, directory, faults=faults)
     chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}

@@ -119,8 +119,8 @@ class ShardCheck:
             true, faults = self._walk(file, size, places or ())
         is_sound = not (changed if done else faults)
         if changed:
-            known = None if places is None else places[: len(true)]
-            faults = [changed, *(faults or _elsewhere(shard.file, known, true))]
+            listed = None if places is None else places[: len(true)]
+            faults = [changed, *(faults or _elsewhere(shard.file, listed, true))]
         elif not done:
             faults += _elsewhere(shard.index_file, places, true)
         return ShardFindings(shard, len(true), size, is_sound, tuple(faults))

@@ -100,8 +100,8 @@ def other_sources(
     files, folders = _files(directory, shards, fields, counts), storage.FoldersRead()
     while batch := [*itertools.islice(files, _BATCH)]:
         compare = functools.partial(_difference, describing(map(_path, batch)), folders)
-        found = in_threads(compare, batch, _path)
-        for file, (code, words) in zip(batch, found, strict=True):
+        differences = in_threads(compare, batch, _path)
+        for file, (code, words) in zip(batch, differences, strict=True):
             advance(1)
             if code:
                 counts[code.partition("_")[2]] += 1
@@ -124,8 +124,8 @@ def _files(
         missing = [None] * len(rows)
         for key, of_key in names.items():
             cells = zip(*(columns.get(name, missing) for name in of_key), strict=True)
-            for record, known in enumerate(cells):
-                file = SourceFile(shard, key, record, *known)
+            for record, of_row in enumerate(cells):
+                file = SourceFile(shard, key, record, *of_row)
                 is_known = "unknown" if file.crc32c is None else "compared"
                 counts["from_bytes" if file.spooled else is_known] += 1
                 if not file.spooled and file.crc32c is not None:
