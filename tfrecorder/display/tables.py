@@ -126,7 +126,7 @@ def one_line(text: str, limit: int = 40) -> str:
     ('a\\nb', 'abc…')
     """
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return str(cut(shown, limit))
 
 
 def cut(value: Any, limit: int = 100) -> Any:

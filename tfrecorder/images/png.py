@@ -75,7 +75,7 @@ class _PngFrame:
                 yield 1 + (width * self.depth * _SAMPLES[self.color] + 7) // 8, rows
 
 
-def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
+def check(data: bytes, max_pixels: int) -> tuple[Header, str | None]:
     """The header of a PNG that TensorFlow decodes, and a complaint if it is suspect.
 
     Raises:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfrecorder.display.tables import counted, one_line
+from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.reduced import reduced_in_words
 from tfrecorder.inspection.differences import class_gap, value_gap
 from tfrecorder.inspection.duplicates import SameImage
@@ -260,8 +260,7 @@ def _quoted(name: str) -> str:
 
 
 def _short(name: str) -> str:
-    shown = name if len(name) <= 48 else f"{name[:47]}…"
-    return f"{NAME}{shown.replace(NAME, '␀')}{NAME}"
+    return f"{NAME}{cut(name, 48).replace(NAME, '␀')}{NAME}"
 
 
 def _first_few(names: Sequence[str]) -> str:
