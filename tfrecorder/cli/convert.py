@@ -41,9 +41,9 @@ def opened(source: str) -> Any:
 def status(directory: str, as_json: bool) -> None:
     from tfrecorder.output.status import status as run
 
-    found = run(directory)
-    show(found, as_json)
-    sys.exit(1 if found.damage else 0)
+    state = run(directory)
+    show(state, as_json)
+    sys.exit(1 if state.damage else 0)
 
 
 @click.command(
@@ -61,8 +61,8 @@ def schema(source: str, **options: Any) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import inferred
 
-    found = inferred(opened(source), ConvertOptions.of(options))
-    click.echo(write_schema(found), nl=False)
+    made = inferred(opened(source), ConvertOptions.of(options))
+    click.echo(write_schema(made), nl=False)
 
 
 dry_run_option = click.option(
@@ -210,13 +210,13 @@ def validate(
     refuse_both(as_json, as_csv)
     from tfrecorder.conversion.validate import validate as run
 
-    found = in_shell(run)(opened(source), check_images, against, **options)
-    ok = not reports.has_errors(found)
+    report = in_shell(run)(opened(source), check_images, against, **options)
+    ok = not reports.has_errors(report)
     if as_csv:
-        click.echo(csv_of(found), nl=False)
+        click.echo(csv_of(report), nl=False)
     elif as_json:
-        show({"source": source, "ok": ok, "problems": reports.problems(found)}, as_json)
+        show({"source": source, "ok": ok, "problems": reports.problems(report)}, as_json)
     else:
-        said = found.errors if is_quiet() else found
+        said = report.errors if is_quiet() else report
         show(f"{source}: {said}", is_error=not ok)
     sys.exit(0 if ok else 1)

@@ -60,9 +60,9 @@ class _Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As in Click, but summaries are never cut short."""
-        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(1000)) for name, command in self.commands.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(1000)) for name, one in commands])
+            formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -109,7 +109,7 @@ def _with_hint(error: click.UsageError) -> str:
     """Click's message, or for an unknown option the one that was probably meant."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        near = nearest(name, [one.name or "" for one in error.ctx.command.params], "`")
+        near = nearest(name, [param.name or "" for param in error.ctx.command.params], "`")
         hint = f" Did you mean {in_shell_words(near)}?" if near else ""
         return f"No such option {error.option_name!r}.{hint}"
     return error.format_message()

@@ -115,7 +115,7 @@ class SharingCommand(click.Command):
     @property
     def shared(self) -> str:
         """What its help says of these options."""
-        flags = [one.opts[0] for one in self.params if isinstance(one, SharedOption)]
+        flags = [option.opts[0] for option in self.params if isinstance(option, SharedOption)]
         others = [flag for flag in _flags_of_convert() if flag not in flags]
         if len(others) < len(flags):
             return f"And the options of `tfrecorder convert`, except {', '.join(others)}."
@@ -162,7 +162,7 @@ def option_of(name: str) -> Callable[[Any], Any]:
 def _flags_of_convert() -> list[str]:
     """The flags of all options of a conversion, of which `overwrite` has two."""
     every = click.command()(options_of(ConvertOptions)(lambda **_: None))
-    return [one.opts[0] for one in every.params]
+    return [option.opts[0] for option in every.params]
 
 
 def _flag(name: str) -> str:

@@ -62,7 +62,7 @@ def coloured(words: str) -> str:
         return words
     return re.sub(
         rf"^({'|'.join(_COLOURS)}):",
-        lambda found: click.style(found[0], fg=_COLOURS[found[1]], bold=True),
+        lambda match: click.style(match[0], fg=_COLOURS[match[1]], bold=True),
         words,
         flags=re.MULTILINE,
     )
@@ -109,10 +109,9 @@ def is_quiet() -> bool:
     return bool(click.get_current_context().meta.get(_QUIET))
 
 
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--json`, as the argument `as_json`."""
-    words = "Print the result as JSON, for programs."
-    return click.option("--json", "as_json", is_flag=True, help=words)(command)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON, for programs."
+)
 
 
 def result_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,18 +119,18 @@ def result_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return json_option(quiet_option(command))
 
 
-def show(found: Any, as_json: bool = False, is_error: bool = False) -> None:
+def show(result: Any, as_json: bool = False, is_error: bool = False) -> None:
     """Print a result: as JSON if asked for, else as text unless `--quiet` is given.
 
     Args:
-        found: a value with `as_dict`; if JSON is asked for, it may be that dict itself.
+        result: a value with `as_dict`; if JSON is asked for, it may be that dict itself.
         is_error: it reports an error, so `--quiet` prints it too.
     """
     if as_json:
-        values = found if isinstance(found, dict) else found.as_dict()
+        values = result if isinstance(result, dict) else result.as_dict()
         click.echo(json.dumps(values, indent=2))
     elif is_error or not is_quiet():
-        click.echo(coloured(in_shell_words(str(found))))
+        click.echo(coloured(in_shell_words(str(result))))
 
 
 def refuse_both(as_json: bool, as_csv: bool) -> None:

@@ -84,12 +84,12 @@ def benchmark(directory: str, split: str, **options: Any) -> None:
 def cache(folder: str, clear: bool, as_json: bool) -> None:
     from tfrecorder.storage.cache_folder import CacheFolder
 
-    found = CacheFolder(folder)
-    if not found.is_there():
+    kept = CacheFolder(folder)
+    if not kept.is_there():
         raise OptionError.of("folder", folder, "it is not the folder of a local cache.")
     with storage.failing_writes(folder):
-        removed = found.clear() if clear else []
-        values = {"datasets": found.datasets(), **found.counters()._asdict()}
+        removed = kept.clear() if clear else []
+        values = {"datasets": kept.datasets(), **kept.counters()._asdict()}
     if as_json:
         show({**values, "removed": removed}, as_json)
         return
@@ -97,5 +97,5 @@ def cache(folder: str, clear: bool, as_json: bool) -> None:
     for uri in removed:
         click.echo(f"removed {uri}")
     click.echo("\n".join(text_table([["dataset", "kept"], *rows])))
-    words = [readable_bytes(size) for size in found.counters()]
+    words = [readable_bytes(size) for size in kept.counters()]
     click.echo("{} on the disk; so far {} were fetched and kept, {} not kept".format(*words))

@@ -86,13 +86,13 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
             case ast.Call(ast.Attribute(module, name), values, named) if (
                 _is_ours(module) and name in commands
             ):
-                more = [typed(flags[str(one.arg)], ast.literal_eval(one.value)) for one in named]
+                more = [typed(flags[str(item.arg)], ast.literal_eval(item.value)) for item in named]
                 return f"`{' '.join([command(name, *map(_argument, values)), *more])}`"
             # What Python does by another library is an option here.
             case ast.Call(
                 ast.Attribute(ast.Name("pandas" | "frame"), "read_csv" | "rename"), _, named
             ):
-                texts = {str(one.arg): ast.literal_eval(one.value) for one in named}
+                texts = {str(item.arg): ast.literal_eval(item.value) for item in named}
                 return " ".join(typed(flags[name], value) for name, value in texts.items())
     except (KeyError, SyntaxError, ValueError):
         pass  # some other text between backticks
@@ -119,11 +119,11 @@ def typed(flag: str, value: Any) -> str:
     if isinstance(value, bool):
         return flag if value else flag.replace("--", "--no-", 1)
     if isinstance(value, dict):
-        value = [f"{name}={_number(one)}" for name, one in value.items()]
+        value = [f"{name}={_number(item)}" for name, item in value.items()]
     if isinstance(value, (tuple, list)):
         texts = list(map(str, value))
         if flag in _REPEATED:
-            return " ".join(f"{flag} {shlex.quote(one)}" for one in texts)
+            return " ".join(f"{flag} {shlex.quote(item)}" for item in texts)
         return f"{flag} {_BETWEEN.get(flag, ',').join(texts)}"
     if isinstance(value, str) and value.replace("\t", "").isprintable():
         return f"{flag} {shlex.quote(value)}".replace("\t", r"\t")

@@ -26,6 +26,7 @@ from tfrecorder.conversion.row_keys import (
     same_bytes,
 )
 from tfrecorder.conversion.same_schema import named_classes
+from tfrecorder.display.tables import cut
 from tfrecorder.format.plan_columns import REJECT_OF
 from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.likeness import picture_of
@@ -40,11 +41,11 @@ from tfrecorder.reading.shard_tables import columns_of, joined, types_of
 from tfrecorder.reading.stored_records import read_numbered
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.places import column_places
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.columns import cut, has_faults
+from tfrecorder.validation.columns import has_faults
 from tfrecorder.validation.images import KnownImages
-from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
 
 

@@ -29,8 +29,9 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding, ValidationReport
+from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked
 from tfrecorder.writing.commit import complete
 

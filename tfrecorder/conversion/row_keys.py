@@ -27,9 +27,9 @@ from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.places import places
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding
 
 #: In place of a folder that is not known.
 _NOWHERE = "/\x1f/"

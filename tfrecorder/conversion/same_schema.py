@@ -17,8 +17,8 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.append import NewClasses
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked
 
 

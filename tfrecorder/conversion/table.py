@@ -25,12 +25,12 @@ from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.images import KnownImages, look_at_files
 from tfrecorder.validation.report import (
     BESIDE,
-    Finding,
     ValidationReport,
     beside_dataset,
     count_warnings,

@@ -46,10 +46,11 @@ from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import merged
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source as Table
 from tfrecorder.validation.columns import has_faults
-from tfrecorder.validation.report import Finding, ValidationReport
+from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rows import describe_assigned
 from tfrecorder.validation.rules import Checked
 from tfrecorder.verification.sources import other_sources

@@ -20,9 +20,10 @@ from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
 from tfrecorder.plan.summary import left_out_words
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding, ValidationReport
+from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked, check_source
 
 if TYPE_CHECKING:

@@ -105,15 +105,12 @@ def watched(watch: Callable[[threading.Event], object], name: str) -> Iterator[N
 def instead_of_the_log() -> Iterator[None]:
     """Silence the package's log while a bar is shown: its lines would tear the bar apart."""
     logger = logging.getLogger("tfrecorder")
-    logger.addFilter(_no_record)
+    nothing = logging.Filter("no such logger")  # one of its own: blocks may overlap
+    logger.addFilter(nothing)
     try:
         yield
     finally:
-        logger.removeFilter(_no_record)
-
-
-def _no_record(record: logging.LogRecord) -> bool:
-    return False
+        logger.removeFilter(nothing)
 
 
 def is_shown(progress: bool | None) -> bool:

@@ -126,12 +126,12 @@ def one_line(text: str, limit: int = 40) -> str:
     ('a\\nb', 'abc…')
     """
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return str(cut(shown, limit))
 
 
-def cut(value: Any) -> Any:
+def cut(value: Any, limit: int = 100) -> Any:
     """A value as a message shows it: not too long."""
-    return value[:99] + "…" if isinstance(value, str) and len(value) > 100 else value
+    return f"{value[: limit - 1]}…" if isinstance(value, str) and len(value) > limit else value
 
 
 def class_words(names: Sequence[str], most: int = 8) -> str:

@@ -16,6 +16,7 @@ from PIL import Image as Pictures
 
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import Room
+from tfrecorder.images.reencode import encoded
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Geometry, transform_mask
 from tfrecorder.schema.fields import Field
@@ -45,7 +46,7 @@ def as_segmentation(cell: Any) -> str | None:
             value = {"size": [int(height), int(width)], "counts": runs}
         else:
             value = [[*map(float, polygon)] for polygon in value]
-            sound = bool(value) and all(len(one) >= 6 and len(one) % 2 == 0 for one in value)
+            sound = bool(value) and all(len(ring) >= 6 and len(ring) % 2 == 0 for ring in value)
         return json.dumps(value, allow_nan=False) if sound else None
     except (KeyError, OSError, OverflowError, TypeError, ValueError):
         return None
@@ -80,16 +81,13 @@ def stored_object_masks(
     Raises:
         Reject: a mask is of another size than the image, or a polygon far beyond it.
     """
-    return [*_drawn(field, segmentations, of, room)]
-
-
-def _drawn(field: Field, segmentations: Sequence[str], of: Placed, room: Room) -> Iterator[bytes]:
     from pycocotools import mask as masks
 
     assert isinstance(field.kind, Boxes)
     height, width, unit = of.source.height, of.source.width, field.kind.unit
     for _, fault in segmentation_faults(segmentations, width, height, unit):
         raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
+    drawn = list[bytes]()
     for text in segmentations:
         value = _in_pixels(text, width, height, unit)
         with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
@@ -98,16 +96,15 @@ def _drawn(field: Field, segmentations: Sequence[str], of: Placed, room: Room) -
             mask = Pictures.fromarray(masks.decode(rle))
             if of.geometry is not None and of.geometry.changes:
                 mask = transform_mask(mask, of.geometry)
-            out = io.BytesIO()
-            mask.save(out, "PNG")
-        yield out.getvalue()
+            drawn.append(encoded(mask, "PNG"))
+    return drawn
 
 
 def _in_pixels(text: str | None, width: int, height: int, unit: str) -> Any:
     """Polygons, whose corners have the unit of the boxes, or RLE, whose unit is the pixel."""
     value = json.loads(text or "null")
     if isinstance(value, list) and unit == "fraction":
-        return [(np.reshape(one, (-1, 2)) * (width, height)).ravel().tolist() for one in value]
+        return [(np.reshape(ring, (-1, 2)) * (width, height)).ravel().tolist() for ring in value]
     return value
 
 
@@ -183,9 +180,7 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
             if changes:
                 assert of.geometry is not None
                 classes = transform_mask(classes, of.geometry)
-            out = io.BytesIO()
-            classes.save(out, "PNG")
-    return out.getvalue()
+            return encoded(classes, "PNG")
 
 
 def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:

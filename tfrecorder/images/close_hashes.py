@@ -78,7 +78,7 @@ def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np
         agree, parts = next(a for a, most in _AGREE.items() if len(hashes) <= most), [groups]
     choices = [itertools.combinations(part, agree) for part in parts]
     size = (WAVES**2 - 1) // _GROUPS
-    found = [np.empty(0, np.int64)]
+    pairs = [np.empty(0, np.int64)]
     for chosen in itertools.chain(*choices):
         if time.monotonic() > deadline:
             break
@@ -96,8 +96,8 @@ def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np
             one, other = order[first], order[first + ahead]
             close = bits_between(hashes[one], hashes[other]) <= bits
             one, other = one[close], other[close]
-            found.append(np.minimum(one, other) * len(hashes) + np.maximum(one, other))
-    return np.stack(np.divmod(np.unique(np.concatenate(found)), max(len(hashes), 1)), 1)
+            pairs.append(np.minimum(one, other) * len(hashes) + np.maximum(one, other))
+    return np.stack(np.divmod(np.unique(np.concatenate(pairs)), max(len(hashes), 1)), 1)
 
 
 def _groups_of(hashes: np.ndarray) -> list[np.ndarray]:

@@ -92,11 +92,11 @@ def _scaled(shape: Any, size: tuple[int, int], resize: str, xp: Any) -> tuple[An
     Neither is rounded.
     """
     covers, enlarges = resize in ("crop", "short"), resize in ("crop", "pad")
-    found, wanted = as_floats(shape, xp), as_floats(size, xp)
-    along = found / wanted
+    whole, wanted = as_floats(shape, xp), as_floats(size, xp)
+    along = whole / wanted
     scale = (xp.minimum if covers else xp.maximum)(along[0], along[1])
     scale = scale if enlarges else xp.maximum(scale, 1.0)
-    return wanted * scale, found / scale
+    return wanted * scale, whole / scale
 
 
 def place(pixels: Any, where: Placement, resized: Callable[[Any, Any], Any], xp: Any = np) -> Any:
@@ -200,13 +200,13 @@ def place_boxes(
         # Not rounded; to be padded, the part is larger than the image.
         part, _ = _scaled(shape, picture.size, picture.resize, xp)
         start = (as_floats(shape, xp) - part) / 2
-    placed = moved(boxes, as_floats(shape, xp), start, part, xp)
+    shown = moved(boxes, as_floats(shape, xp), start, part, xp)
     if drawn is not None:
-        ymin, xmin, ymax, xmax = (placed[:, edge] for edge in range(4))
+        ymin, xmin, ymax, xmax = (shown[:, edge] for edge in range(4))
         mirrored = xp.stack([ymin, 1 - xmax, ymax, 1 - xmin], 1)
-        placed = xp.where(is_mirrored(drawn), mirrored, placed)
-    slack = ROUNDING * ((placed[:, 2] - placed[:, 0]) + (placed[:, 3] - placed[:, 1]))
-    return cut_boxes(placed, slack, xp)
+        shown = xp.where(is_mirrored(drawn), mirrored, shown)
+    slack = ROUNDING * ((shown[:, 2] - shown[:, 0]) + (shown[:, 3] - shown[:, 1]))
+    return cut_boxes(shown, slack, xp)
 
 
 def moved(boxes: Any, shape: Any, start: Any, part: Any, xp: Any = np) -> Any:

@@ -28,7 +28,7 @@ def largest_picture(data: bytes, max_pixels: int) -> bytes:
     listed = data[_HEAD.size :][: count * _ENTRY.size]
     if not listed or len(listed) < count * _ENTRY.size:
         raise Reject("check", "truncated", "the icon ends in the list of its pictures")
-    entry = max(_ENTRY.iter_unpack(listed), key=lambda one: (_side(one[0]) * _side(one[1]), one[5]))
+    entry = max(_ENTRY.iter_unpack(listed), key=lambda row: (_side(row[0]) * _side(row[1]), row[5]))
     bits, size, at = entry[5:]
     picture = data[at : at + size]
     if len(picture) < size:

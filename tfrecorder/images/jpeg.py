@@ -66,9 +66,7 @@ def _decode(data: bytes) -> np.ndarray | str:
     return gray[:, :, 0]
 
 
-def check(
-    data: bytes, max_pixels: int | None, room: Room = unlimited
-) -> tuple[Header, np.ndarray | str]:
+def check(data: bytes, max_pixels: int, room: Room = unlimited) -> tuple[Header, np.ndarray | str]:
     """The header of a JPEG that TensorFlow decodes; a grey picture, or the complaint of a suspect.
 
     The picture is uint8 of [height, width], at 1/8 of the size, or more of a small image.
@@ -76,9 +74,7 @@ def check(
     Raises:
         Reject: TensorFlow would refuse it, or it is too large, or too expensive.
     """
-    header, components, at = _read_frame(data)
-    check_size(header.height, header.width, components, max_pixels)
-    check_scans(data, at)
+    header, components = _read_frame(data, max_pixels)
     decoded = _decode(data)
     if isinstance(decoded, str):
         with room(header.height * header.width * components):
@@ -95,15 +91,11 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
     Raises:
         Reject: there is no frame that TensorFlow decodes, or it is too large, or too expensive.
     """
-    header, components, at = _read_frame(data)
-    check_size(header.height, header.width, components, max_pixels)
-    if max_pixels is not None:
-        check_scans(data, at)
-    return header
+    return _read_frame(data, max_pixels)[0]
 
 
-def _read_frame(data: bytes) -> tuple[Header, int, int]:
-    """The header, the frame's components (4 for CMYK, where channels is 3), and where it begins."""
+def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
+    """The header, and the frame's components: 4 for CMYK, where channels is 3."""
     at, exif, profile = 2, None, b""
     for _ in range(SEGMENTS):
         match = _MARKER.search(data, at)
@@ -130,11 +122,14 @@ def _read_frame(data: bytes) -> tuple[Header, int, int]:
     else:
         raise too_many_segments()
     height, width, components = _parse_frame(data, at)
+    check_size(height, width, components, max_pixels)
+    if max_pixels is not None:
+        check_scans(data, at)
     reduced: tuple[str, ...] = ("cmyk",) if components == 4 else ()
     if profile and not reduced and not is_srgb(profile):
         reduced = ("profile",)
     orientation = exif_orientation(exif or b"")
-    return Header(height, width, min(components, 3), orientation, reduced), components, at
+    return Header(height, width, min(components, 3), orientation, reduced), components
 
 
 def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:

@@ -75,7 +75,7 @@ class _PngFrame:
                 yield 1 + (width * self.depth * _SAMPLES[self.color] + 7) // 8, rows
 
 
-def check(data: bytes, max_pixels: int | None) -> tuple[Header, str | None]:
+def check(data: bytes, max_pixels: int) -> tuple[Header, str | None]:
     """The header of a PNG that TensorFlow decodes, and a complaint if it is suspect.
 
     Raises:
@@ -118,13 +118,13 @@ def _header(frame: _PngFrame, walk: _Walk) -> Header:
     channels = _SAMPLES[frame.color]
     if frame.color == _PALETTE:
         channels = 4 if walk.transparent else 3
-    found = {
+    is_reduced = {
         "depth": frame.depth == 16,
         "frames": walk.animated,
         "alpha": walk.transparent or frame.color in (_GRAY_ALPHA, _RGBA),
         "profile": not is_srgb(walk.profile) if walk.profile else False,
     }
-    reduced = tuple(word for word, is_so in found.items() if is_so)
+    reduced = tuple(word for word, is_so in is_reduced.items() if is_so)
     return Header(frame.height, frame.width, channels, walk.orientation, reduced)
 
 

@@ -64,8 +64,8 @@ def is_srgb(profile: bytes) -> bool:
         tags = (struct.unpack_from(">4sII", profile, 132 + 12 * at) for at in range(min(count, 99)))
         places = {name: place for name, place, _ in tags}
         for name, primary in _SRGB.items():
-            found = struct.unpack_from(">3i", profile, places[name] + 8)
-            pairs = zip(found, primary, strict=True)
+            stored = struct.unpack_from(">3i", profile, places[name] + 8)
+            pairs = zip(stored, primary, strict=True)
             if any(abs(value / 65536 - wanted) > _ROUNDING for value, wanted in pairs):
                 return False
     except (struct.error, KeyError):

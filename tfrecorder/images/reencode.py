@@ -186,8 +186,13 @@ def as_png(image: Image.Image) -> bytes:
     options = {"compress_level": _COMPRESS_LEVEL}
     if image.mode == "P" and _beyond_palette(image):
         options["bits"] = 8  # fewer would cut the upper bits off
+    return encoded(image, "PNG", **options)
+
+
+def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:
+    """A picture as a file of a format that Pillow writes."""
     out = io.BytesIO()
-    image.save(out, "PNG", **options)
+    picture.save(out, form, **options)
     return out.getvalue()
 
 

@@ -16,7 +16,7 @@ from tfrecorder.images import deep_png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
 from tfrecorder.images.memory import Room, unlimited
-from tfrecorder.images.reencode import TURNS
+from tfrecorder.images.reencode import TURNS, encoded
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,8 @@ def transform_of(options: Mapping[str, Any]) -> Transform | None:
     resize = options.get("resize", "stretch")
     if short is not None:
         size, resize = (short, short), "short"
-    return Transform(
-        None if size is None else _pair(size),
-        resize,
-        form,
-        options.get("image_quality", 95),
-        upright,
-    )
+    quality = options.get("image_quality", 95)
+    return Transform(None if size is None else _pair(size), resize, form, quality, upright)
 
 
 @dataclass(frozen=True)
@@ -145,12 +140,14 @@ def transform_image(
         return image, geometry
     with room(image.height * image.width * (4 if image.depth == 8 else 24)):
         if image.depth == 16:
-            return _of_16_bits(image, geometry, transform), geometry
-        pixels = _render(_decoded(image, geometry), geometry, Image.Resampling.BILINEAR)
-        return _encoded(pixels, image, transform), geometry
+            stored = _of_16_bits(image, geometry)
+        else:
+            pixels = _render(_decoded(image, geometry), geometry, Image.Resampling.BILINEAR)
+            stored = _encoded(pixels, image, transform)
+    return stored._replace(orientation=1 if transform.upright else image.orientation), geometry
 
 
-def _of_16_bits(image: CheckedImage, geometry: Geometry, transform: Transform) -> CheckedImage:
+def _of_16_bits(image: CheckedImage, geometry: Geometry) -> CheckedImage:
     """A PNG of 16 bits as it will be stored, which is a PNG too: each channel as floats."""
     planes = np.moveaxis(deep_png.decode(image.data), 2, 0).astype(np.float32)
     rendered = [_render(Image.fromarray(p), geometry, Image.Resampling.BILINEAR) for p in planes]
@@ -159,7 +156,6 @@ def _of_16_bits(image: CheckedImage, geometry: Geometry, transform: Transform) -
         data=deep_png.encode(np.rint(pixels).astype(np.uint16)),
         height=pixels.shape[0],
         width=pixels.shape[1],
-        orientation=1 if transform.upright else image.orientation,
     )
 
 
@@ -212,14 +208,11 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         pixels = pixels.convert("RGB")
         data = pixels.tobytes()
     else:
-        out = io.BytesIO()
-        pixels.save(out, form, quality=transform.quality)  # which PNG has none of
-        data = out.getvalue()
+        data = encoded(pixels, form, quality=transform.quality)  # which PNG has none of
     return image._replace(
         data=data,
         format=form,
         height=pixels.height,
         width=pixels.width,
         channels=len(pixels.getbands()),
-        orientation=1 if transform.upright else image.orientation,
     )

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tfrecorder.display.tables import counted, one_line
+from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.reduced import reduced_in_words
 from tfrecorder.inspection.differences import class_gap, value_gap
 from tfrecorder.inspection.duplicates import SameImage
@@ -227,18 +227,18 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
         newest = f"generation {max(gathered.info.generations)}"
         parts |= {newest: (added, images[is_new]), _EARLIER: (earlier, images[~is_new])}
         pairs.append((newest, _EARLIER))
-    for one, other in pairs:
-        (of_one, rows), (of_other, other_rows) = parts[one], parts[other]
+    for part, other in pairs:
+        (of_one, rows), (of_other, other_rows) = parts[part], parts[other]
         if gap := class_gap(of_one, of_other):
             words = (
-                f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {one} and "
+                f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {part} and "
                 f"{_percent(gap.other)} of those of {other}."
             )
             yield Remark(words, "labels")
         for column, what in _VALUES.items():
             if gap := value_gap(rows[column].to_numpy(), other_rows[column].to_numpy()):
                 words = (
-                    f"{_percent(gap.share)} of the images of {one} and {_percent(gap.other)} of "
+                    f"{_percent(gap.share)} of the images of {part} and {_percent(gap.other)} of "
                     f"those of {other} have {what} of at most {gap.of}."
                 )
                 yield Remark(words, "images")
@@ -273,8 +273,7 @@ def _quoted(name: str) -> str:
 
 
 def _short(name: str) -> str:
-    shown = name if len(name) <= 48 else f"{name[:47]}…"
-    return f"{NAME}{shown.replace(NAME, '␀')}{NAME}"
+    return f"{NAME}{cut(name, 48).replace(NAME, '␀')}{NAME}"
 
 
 def _first_few(names: Sequence[str], count: int = 0) -> str:

@@ -129,8 +129,8 @@ class Gathered:
     @property
     def of_images(self) -> str:
         """Of how many images size and brightness are known, in words."""
-        known = counted(len(self.images), "image")
-        return known if len(self.images) == self.info.records else f"{known} looked at"
+        words = counted(len(self.images), "image")
+        return words if len(self.images) == self.info.records else f"{words} looked at"
 
 
 def gather(

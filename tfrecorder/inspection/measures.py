@@ -62,8 +62,8 @@ def measured(looks: pd.DataFrame | None, seen: Iterable[RecordView]) -> pd.DataF
     images = pd.DataFrame(views, columns=_COLUMNS)
     if looks is not None:
         levels = {"brightness": looks["mean"] / 100, "contrast": looks["deviation"] / 100}
-        known = looks.assign(**levels)[_COLUMNS].dropna()
-        images = pd.concat([known, images]).drop_duplicates(["split", "number"])
+        noted = looks.assign(**levels)[_COLUMNS].dropna()
+        images = pd.concat([noted, images]).drop_duplicates(["split", "number"])
     return images.astype(dict.fromkeys(_COLUMNS[3:], float)).reset_index(drop=True)
 
 
@@ -93,13 +93,13 @@ def unusual(images: pd.DataFrame) -> list[Unusual]:
             _SHAPES * ratio - shape
         ),
     }
-    found, rest = [], pd.Series(True, images.index)
+    groups, rest = [], pd.Series(True, images.index)
     for (name, words), excess in kinds.items():
         chosen = excess[rest & (excess < 0)].sort_values(kind="stable").index
         rest[chosen] = False
         if len(chosen):
-            found.append(Unusual(name, words, images.loc[chosen]))
-    return found
+            groups.append(Unusual(name, words, images.loc[chosen]))
+    return groups
 
 
 def blurred(seen: Iterable[RecordView]) -> list[Unusual]:
@@ -107,7 +107,7 @@ def blurred(seen: Iterable[RecordView]) -> list[Unusual]:
     columns = [*_COLUMNS, "blur"]
     views = [[getattr(view, name) for name in columns] for view in seen if view.blur is not None]
     images = pd.DataFrame(views, columns=columns).sort_values("blur", ascending=False)
-    found = images[images["blur"] > _BLURRED]
+    chosen = images[images["blur"] > _BLURRED]
     words = "smoothing hardly changes their edges"
     among = counted(len(views), "image") + " looked at in full size"
-    return [Unusual("blurred", words, found, among)] if len(found) else []
+    return [Unusual("blurred", words, chosen, among)] if len(chosen) else []

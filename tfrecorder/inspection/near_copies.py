@@ -65,12 +65,12 @@ def duplicates(
     """
     stored = open_stored(directory, at)
     with record_bar(is_shown(progress)) as stage:
-        found = find_near_copies(stored, looks_of(stored), stage)
-    if found.damaged:
-        raise DatasetError(found.damaged[0])
-    for note in found.notes:
+        near = find_near_copies(stored, looks_of(stored), stage)
+    if near.damaged:
+        raise DatasetError(near.damaged[0])
+    for note in near.notes:
         warn(f"{stored.directory}: {note}")
-    copies, frames = found.copies, []
+    copies, frames = near.copies, []
     for split, rows in copies.groupby("split", sort=False):
         table = table_of(stored, str(split)).iloc[rows["number"]]
         frames.append(table.set_axis(rows.index))
@@ -189,9 +189,9 @@ def _same_bytes(
         looks: as `looks_of` gives them; the images that may be the same follow from it.
         images: reads those; b"" is unknown.
     """
-    known = looks["bytes"].notna()
-    again = known & looks.duplicated(["bytes", "crc32c"], keep=False)
-    if not known.all():  # of a table that was made again, only the looks are known
+    is_known = looks["bytes"].notna()
+    again = is_known & looks.duplicated(["bytes", "crc32c"], keep=False)
+    if not is_known.all():  # of a table that was made again, only the looks are known
         again |= looks["hash"].notna() & looks.duplicated([*Fingerprint._fields], keep=False)
     places = looks["place"][again]
     digests = [hashlib.blake2b(image).digest() if image else None for image in images([*places])]

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
+from tfrecorder.images.reencode import encoded
+
 #: The longer side of a picture on the page, in pixels.
 SIDE = 256
 #: The longer side of a picture that is one of many.
@@ -127,9 +129,7 @@ def lay_mask(pixels: Image.Image, mask: bytes) -> Image.Image:
 
 def to_jpeg(pixels: Image.Image) -> bytes:
     """A picture as a small JPEG."""
-    out = io.BytesIO()
-    pixels.save(out, "JPEG", quality=72, optimize=True)
-    return out.getvalue()
+    return encoded(pixels, "JPEG", quality=72, optimize=True)
 
 
 @contextlib.contextmanager

@@ -125,7 +125,7 @@ def preview(
         repeats=len(duplicates.repeats),
         undecodable=len(gathered.unshown),
         near_constant=gathered.constants,
-        findings=[f"{one.severity}: {one.text}" for one in findings],
+        findings=[f"{remark.severity}: {remark.text}" for remark in findings],
         sampling=looked_at(gathered),
     )
 

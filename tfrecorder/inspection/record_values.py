@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from PIL import Image
 
 from tfrecorder.format.example import Values, text_of
+from tfrecorder.images.reencode import encoded
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import class_name
@@ -111,16 +112,12 @@ def encoded_of(features: Mapping[str, Values], key: str, stored: StoredDataset) 
 
 def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
     """Pixels as a file that a viewer can open; unchanged if they contradict the stored sizes."""
-    from PIL import Image
-
     names = ("height", "width", "channels")
     height, width, channels = (int(next(iter(_numbers(features, f"{stem}/{n}")), 0)) for n in names)
     mode = {1: "L", 3: "RGB", 4: "RGBA"}.get(channels)
     if mode is None or height * width * channels != len(data):
         return data
-    out = io.BytesIO()
-    Image.frombytes(mode, (width, height), data).save(out, "PNG")
-    return out.getvalue()
+    return encoded(Image.frombytes(mode, (width, height), data), "PNG")
 
 
 def mask_key(stored: StoredDataset) -> str:

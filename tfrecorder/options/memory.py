@@ -17,7 +17,7 @@ def parallel_calls(element_bytes: float, budget: int) -> int:
     >>> parallel_calls(2**40, 2**30)
     1
     """
-    return _fitting(element_bytes, budget, cores_of_rank())
+    return _within(element_bytes, budget, cores_of_rank())
 
 
 def prefetched(element_bytes: float, budget: int) -> int:
@@ -26,8 +26,8 @@ def prefetched(element_bytes: float, budget: int) -> int:
     >>> prefetched(64 * 224 * 224 * 3, 2**32), prefetched(2**28, 2**32)
     (8, 4)
     """
-    return _fitting(element_bytes, budget, PREFETCH)
+    return _within(element_bytes, budget, PREFETCH)
 
 
-def _fitting(element_bytes: float, budget: int, most: int) -> int:
+def _within(element_bytes: float, budget: int, most: int) -> int:
     return max(1, min(most, int(budget * ELEMENTS_SHARE / max(element_bytes, 1.0))))

@@ -129,7 +129,7 @@ def takes(keywords: type, *classes: type) -> Callable[[F], F]:
         texts = {name: fields[name].metadata["help"] for name in (*written_out, *names)}
         function.__doc__ = _with_options(function.__doc__ or "", texts)
 
-        optional = [one.name for one in (*own, *named) if one.default is not one.empty]
+        optional = [param.name for param in (*own, *named) if param.default is not param.empty]
 
         @functools.wraps(function)
         def call(*args: Any, **given: Any) -> Any:

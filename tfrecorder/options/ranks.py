@@ -58,20 +58,20 @@ def this_rank() -> Rank:
             "DataLoader, as threads read already; or `shard`, with another rank in each worker."
         )
         raise OptionError.of("shard", None, words)
-    found = _connected()
-    if found is None and any(map(os.environ.get, _TORCHRUN)):
-        found = _stated(*_TORCHRUN)
-    if found is None and _has_slurm_tasks():
-        found = _stated(*_SLURM)
-    found = found or Rank(0, 1, "for a process that is alone")
-    _log(found)
-    return found
+    rank = _connected()
+    if rank is None and any(map(os.environ.get, _TORCHRUN)):
+        rank = _stated(*_TORCHRUN)
+    if rank is None and _has_slurm_tasks():
+        rank = _stated(*_SLURM)
+    rank = rank or Rank(0, 1, "for a process that is alone")
+    _log(rank)
+    return rank
 
 
 @functools.cache
-def _log(found: Rank) -> None:
+def _log(rank: Rank) -> None:
     words = "readers without `shard` take %s; `shard=(0, 1)` reads everything"
-    logging.getLogger("tfrecorder").info(words, found)
+    logging.getLogger("tfrecorder").info(words, rank)
 
 
 def _connected() -> Rank | None:
@@ -90,12 +90,12 @@ def _stated(*names: str) -> Rank | None:
     rank, world = (int(text) if text.isdecimal() else -1 for text in texts)
     if 0 <= rank < world:
         return Rank(rank, world, f"by {' and '.join(names)}")
-    found = ", ".join(
+    given = ", ".join(
         f"{name}={text!r}" if text else f"no {name}"
         for name, text in zip(names, texts, strict=True)
     )
     words = (
-        f"the environment has {found}, which is no rank from 0 among a number of processes. Set "
+        f"the environment has {given}, which is no rank from 0 among a number of processes. Set "
         "both rightly, or connect the processes first, or give `shard=(rank, world)`; "
         "`shard=(0, 1)` reads all records in this process."
     )
@@ -108,8 +108,8 @@ def _has_slurm_tasks() -> bool:
 
 def _number(name: str) -> int:
     """The number that begins a variable, such as "4(x2)"; 0 without one."""
-    found = re.match(r"\d+", os.environ.get(name, ""))
-    return int(found[0]) if found else 0
+    match = re.match(r"\d+", os.environ.get(name, ""))
+    return int(match[0]) if match else 0
 
 
 def ranks_here() -> int:
@@ -120,8 +120,8 @@ def ranks_here() -> int:
         return max(1, _number("SLURM_STEP_TASKS_PER_NODE"))
     loopback = os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost")
     if loopback and "LOCAL_RANK" in os.environ:  # Lightning states no more
-        found = _connected()
-        return max(1, found.world if found else _number("WORLD_SIZE"))
+        rank = _connected()
+        return max(1, rank.world if rank else _number("WORLD_SIZE"))
     return 1
 
 

@@ -357,9 +357,9 @@ class EpochOptions(ReadOptions):
         """
         if self.shard is not None:
             return Rank(int(self.shard[0]), int(self.shard[1]))
-        found = this_rank()
-        dataclasses.replace(self, shard=found[:2])  # checks them together
-        return found
+        rank = this_rank()
+        dataclasses.replace(self, shard=rank[:2])  # checks them together
+        return rank
 
     @property
     def chooses(self) -> bool:

@@ -132,7 +132,7 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
     lines = list(_json_lines(path, copy))
     if not any(_IMAGE in line for _, line in lines):
         return pd.DataFrame([line for _, line in lines], dtype=object), None
-    splits = [_ml_use(line) for _, line in lines]
+    splits = [str(line.get("dataItemResourceLabels", {}).get(_ML_USE, "")) for _, line in lines]
     uris = [line.get(_IMAGE, "") for _, line in lines]
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=object)
     if any("boundingBoxAnnotations" in line for _, line in lines):
@@ -174,10 +174,6 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(line) < len(pairs):
         raise ValueError(f"a name is there twice among {[name for name, _ in pairs]}")
     return line
-
-
-def _ml_use(line: dict[str, Any]) -> str:
-    return str(line.get("dataItemResourceLabels", {}).get(_ML_USE, ""))
 
 
 def _boxes(path: str, number: int, line: dict[str, Any]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.core.checks import is_text
 from tfrecorder.images.formats import ending_of
 from tfrecorder.images.pillow import file_of, is_picture
 from tfrecorder.images.rejects import Reject
@@ -160,10 +161,9 @@ def _of_mapping(cell: Mapping[Any, Any]) -> Any:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         return CellFault(f'a dict whose "bytes" are of type {type(data).__name__}', _keys(cell))
     name = storage.unsigned(path or "")
-    if name != name.encode(errors="replace").decode():
-        return CellFault(
-            f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell)
-        )
+    if not is_text(name):
+        words = f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}'
+        return CellFault(words, _keys(cell))
     return File(bytes(data), name)
 
 

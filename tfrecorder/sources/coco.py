@@ -21,6 +21,7 @@ from tfrecorder.sources.coco_files import (
     read_file,
     start_of,
 )
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.objects import MASKS, as_numbers, object_columns, objects_of
 from tfrecorder.sources.path_source import (
     PathSource,
@@ -29,7 +30,7 @@ from tfrecorder.sources.path_source import (
     split_in,
     uri_below,
 )
-from tfrecorder.sources.table import Fault, RawTable, in_lists
+from tfrecorder.sources.table import RawTable, in_lists
 
 #: How far, in pixels, a box may be beyond its image: tools round differently.
 _SLACK = 1.0
@@ -56,26 +57,26 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
     base = source.folder or common_folder(roots)
     starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
-    faults: list[Fault] = []
-    names = _class_names(files, faults)
-    images, found, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
+    findings: list[Finding] = []
+    names = _class_names(files, findings)
+    images, frames, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
     for file, start in zip(files, starts, strict=True):
-        of_ids, every = _add_images(images, file, start, faults), file.annotations
+        of_ids, every = _add_images(images, file, start, findings), file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
         objects = _objects(file, rows, names, masks)
         is_text = np.array([text is not None for text in every["caption"]], bool)
         is_unclassed = (objects[LABEL_COLUMN] == "").to_numpy(dtype=bool)
-        faults += _of_no_use(file, rows, is_unclassed & ~is_text)
-        found.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
+        findings += _of_no_use(file, rows, is_unclassed & ~is_text)
+        frames.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
         captions += ((rows[n], every["caption"][n]) for n in np.flatnonzero(is_text & (rows >= 0)))
-    columns, kinds = _columns(images, pd.concat(found), captions, faults)
+    columns, kinds = _columns(images, pd.concat(frames), captions, findings)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
     frame = pd.DataFrame(columns)
-    return RawTable(frame, base, faults=faults, schema=schema, classes=classes)
+    return RawTable(frame, base, findings=findings, schema=schema, classes=classes)
 
 
-def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:
+def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, ...]:
     """The names of all categories in the order of the first file that has them."""
     names: dict[str, None] = {}
     for file in files:
@@ -84,14 +85,14 @@ def _class_names(files: Sequence[File], faults: list[Fault]) -> tuple[str, ...]:
             name = str(category.get("name", category["id"]))
             if name in of_file or category["id"] in ids:
                 words = f"{file.path}: the category {name!r}, id {category['id']}, is there twice"
-                faults.append(Fault("bad_annotation", None, LABEL_COLUMN, name, words))
+                findings.append(Finding("bad_annotation", [None], LABEL_COLUMN, [name], words))
             of_file.add(name)
             ids.add(category["id"])
             names.setdefault(name)
     return tuple(names)
 
 
-def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) -> dict[Any, int]:
+def _add_images(images: _Images, file: File, start: str, findings: list[Finding]) -> dict[Any, int]:
     """Add the images of a file that are not there yet; the row of each of its ids."""
     folder, _, stem = file.path.rpartition("/")
     split = split_in(folder.rpartition("/")[2] if stem == BESIDE else stem)
@@ -105,14 +106,14 @@ def _add_images(images: _Images, file: File, start: str, faults: list[Fault]) ->
             images.sizes.append((image.get("width") or None, image.get("height") or None))
         if of_ids.setdefault(number, row) != row:
             words = f"{file.path}: two images have the id {number!r}; the second is {uri!r}"
-            faults.append(Fault("bad_annotation", row, URI_COLUMN, number, words))
+            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [number], words))
     return of_ids
 
 
 def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> pd.DataFrame:
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
-    of_file = {one["id"]: str(one.get("name", one["id"])) for one in file.categories}
+    of_file = {entry["id"]: str(entry.get("name", entry["id"])) for entry in file.categories}
     number_of = {name: number for number, name in enumerate(names)}
     codes = {number: number_of[name] for number, name in of_file.items()}
     classes = np.array([codes.get(number, -1) for number in every["category_id"]], np.int64)
@@ -130,18 +131,18 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
     )
 
 
-def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[Fault]:
+def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[Finding]:
     """Annotations without an image or a category that the file has."""
     for place in np.flatnonzero((rows < 0) | unclassed).tolist():
         row = None if rows[place] < 0 else int(rows[place])
         of = file.annotations["image_id" if row is None else "category_id"]
         words = f"no {'image' if row is None else 'category'} has the id {of[place]!r}"
         message = f"{file.path}: an annotation is of no use: {words}"
-        yield Fault("bad_annotation", row, LABEL_COLUMN, str(of[place]), message)
+        yield Finding("bad_annotation", [row], LABEL_COLUMN, [str(of[place])], message)
 
 
 def _columns(
-    images: _Images, objects: pd.DataFrame, captions: list[tuple[int, Any]], faults: list[Fault]
+    images: _Images, objects: pd.DataFrame, captions: list[tuple[int, Any]], findings: list[Finding]
 ) -> tuple[dict[str, Any], dict[str, Kind]]:
     """The columns of all images, and the kinds of these."""
     splits, uris = [split for split, _ in images.rows], [uri for _, uri in images.rows]
@@ -159,7 +160,7 @@ def _columns(
         columns["caption"], kinds["caption"] = in_lists(texts, counts), Text(shape=(None,))
     if len(objects) or not captions:
         of_boxes, wrong = object_columns(objects, uris, as_numbers(images.sizes, 2), _SLACK)
-        faults += wrong
+        findings += wrong
         columns |= of_boxes
         kinds["boxes"] = Boxes(unit="pixel")
         kinds["is_crowd"] = Number(dtype="int64", of="boxes")

@@ -64,10 +64,10 @@ def read_file(path: str, masks: bool) -> File:
         """The object itself; or True for an annotation, of which some values are kept."""
         if "image_id" not in value:
             return value
-        for one in _objects_in(value):
-            made.extend(map(one.get, _KEPT[:-1]))
+        for annotation in _objects_in(value):
+            made.extend(map(annotation.get, _KEPT[:-1]))
             # As JSON, which takes a tenth of the memory.
-            made.append(json.dumps(one.get(MASKS)) if masks else None)
+            made.append(json.dumps(annotation.get(MASKS)) if masks else None)
         return True
 
     with storage.local_copy(path) as copy, open(copy, encoding="utf-8-sig") as file:
@@ -77,17 +77,17 @@ def read_file(path: str, masks: bool) -> File:
             raise SourceError(f"{path} is not sound JSON: {error}.") from error
     held = document if isinstance(document, dict) and "images" in document else {"images": None}
     names = ("images", "annotations", "categories")
-    lists: list[Any] = [held.get(name, []) for name in names]
-    if not all(isinstance(values, list) for values in lists):
+    parts: list[Any] = [held.get(name, []) for name in names]
+    if not all(isinstance(values, list) for values in parts):
         raise SourceError(
             f"{path} is not COCO's JSON, an object with the lists images, annotations and "
             "categories; read any other with pandas, and convert the frame."
         )
-    images, annotations, categories = lists
+    images, annotations, categories = parts
     columns = {name: made[place :: len(_KEPT)] for place, name in enumerate(_KEPT)}
-    wrong = [one for one in (*images, *categories) if not _is_named(one)]
-    wrong += [one for one in images if "file_name" not in one]
-    wrong += [one for one in annotations if one is not True]
+    wrong = [value for value in (*images, *categories) if not _is_named(value)]
+    wrong += [image for image in images if "file_name" not in image]
+    wrong += [value for value in annotations if value is not True]
     wrong += [
         number
         for number in (*columns["image_id"], *columns["category_id"])
@@ -110,8 +110,8 @@ def _objects_in(annotation: dict[str, Any]) -> list[dict[str, Any]]:
         return [annotation]
     png = annotation.get("file_name")
     return [
-        {**one, "image_id": annotation["image_id"], MASKS: {"png": png, "id": one.get("id")}}
-        for one in annotation["segments_info"]
+        {**part, "image_id": annotation["image_id"], MASKS: {"png": png, "id": part.get("id")}}
+        for part in annotation["segments_info"]
     ]
 
 

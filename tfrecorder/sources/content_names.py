@@ -69,28 +69,24 @@ def _may_hold_images(column: pd.Series) -> bool:
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     """A column with only uris, and what is known about the images in its cells."""
     uris: list[Any] = []
-    files, names, sums = [], [], np.full((2, len(cells)), -1, np.int64)
-    start = 0
+    files, names, sums = [], [], [np.empty((0, 2), np.int64)]
     with ThreadPool() as pool:
         groups = _in_lists(cells.read(range(len(cells))), TOGETHER)
         looked_at = map_ahead(pool, lambda group: list(map(content_in, group)), groups, AHEAD)
         every = itertools.chain.from_iterable(looked_at)
         for block in _in_lists(every, BLOCK):
             contents = [cell if isinstance(cell, Content) else _NO_CONTENT for cell in block]
-            sums[:, start : start + len(block)] = [
-                *zip(*(one[2:] for one in contents), strict=True)
-            ]
+            sums.append(np.array([content[2:] for content in contents]))
             of_block = pa.array([content.file for content in contents], pa.large_string())
             named = any(content.name != content.file for content in contents)
             # If only the hashes are known, keep them in memory only once.
             files.append(of_block)
             names.append(_texts([content.name for content in contents]) if named else of_block)
             uris.append(of_block if _NO_CONTENT not in contents else _texts(block))
-            start += len(block)
-    whole = _joined(uris, column)
-    if not (sums >= 0).any():
+    whole, (sizes, crcs) = _joined(uris, column), np.concatenate(sums).T
+    if not (sizes >= 0).any():
         return whole, None
-    by_hash, (sizes, crcs) = pa.concat_arrays(files), sums
+    by_hash = pa.concat_arrays(files)
     same = all(map(operator.is_, files, names))
     return whole, Contents(
         by_hash, by_hash if same else pa.concat_arrays(names), sizes, crcs, cells
@@ -115,6 +111,6 @@ def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
     if all(isinstance(block, pa.Array) and not block.null_count for block in blocks):
         whole = pa.chunked_array(blocks, pa.large_string()).to_pandas()
     else:
-        lists = (block if isinstance(block, list) else block.to_pylist() for block in blocks)
-        whole = pd.Series(list(itertools.chain.from_iterable(lists)), dtype=object)
+        parts = (block if isinstance(block, list) else block.to_pylist() for block in blocks)
+        whole = pd.Series(list(itertools.chain.from_iterable(parts)), dtype=object)
     return whole.set_axis(column.index).rename(column.name)

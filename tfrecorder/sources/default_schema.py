@@ -16,9 +16,9 @@ MASK_COLUMN = "mask_uri"
 
 def schema_of(table: pd.DataFrame) -> kinds.Schema:
     """The schema of a table, which may have boxes or a mask in columns with the known names."""
-    found = kinds_by_name(table)
-    has_more = URI_COLUMN in found and not {MASK_COLUMN, "boxes"}.isdisjoint(found)
-    return kinds.Schema(found) if has_more else kinds.DEFAULT_SCHEMA
+    by_name = kinds_by_name(table)
+    has_more = URI_COLUMN in by_name and not {MASK_COLUMN, "boxes"}.isdisjoint(by_name)
+    return kinds.Schema(by_name) if has_more else kinds.DEFAULT_SCHEMA
 
 
 def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> kinds.Schema:
@@ -35,14 +35,14 @@ def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> 
 def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
     """The kinds of those columns of a table that have the known names."""
     names = {str(name) for name in table.columns}
-    known = {SPLIT_COLUMN: kinds.Split(), URI_COLUMN: kinds.Image(), MASK_COLUMN: kinds.Mask()}
-    found: dict[str, kinds.Kind] = {name: kind for name, kind in known.items() if name in names}
+    usual = {SPLIT_COLUMN: kinds.Split(), URI_COLUMN: kinds.Image(), MASK_COLUMN: kinds.Mask()}
+    made: dict[str, kinds.Kind] = {name: kind for name, kind in usual.items() if name in names}
     if names.issuperset(BOX_COLUMNS):
         label = LABEL_COLUMN if LABEL_COLUMN in names else None
-        found["boxes"] = kinds.Boxes(unit=_box_unit(table), label=label)
+        made["boxes"] = kinds.Boxes(unit=_box_unit(table), label=label)
     elif LABEL_COLUMN in names:
-        found[LABEL_COLUMN] = kinds.Label()
-    return found
+        made[LABEL_COLUMN] = kinds.Label()
+    return made
 
 
 def _box_unit(table: pd.DataFrame) -> str:

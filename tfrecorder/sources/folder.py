@@ -18,11 +18,12 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.metadata import TABLES, read_metadata
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.sidecar_files import with_sidecar_files
-from tfrecorder.sources.table import Fault, RawTable
+from tfrecorder.sources.table import RawTable
 
 
 def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
@@ -35,11 +36,7 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"it, and `tfrecorder.load({source.path!r})` reads it."
         )
     folder = source.folder
-    if storage.is_local(folder):
-        files, tables, passed_over = _sorted_out(walk(folder))
-    else:
-        listed = storage.files_below(folder)
-        files, tables, passed_over = _sorted_out(tuple(file.split("/")) for file in listed)
+    files, tables, passed_over = sorted_out(walk(folder))
     if named := [name for name in tables if name.rpartition("/")[2] in TABLES]:
         images = [*map("/".join, files)]
         if raw := read_metadata(folder, named, images, passed_over, options):
@@ -51,11 +48,11 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     refuse_table_options(options, "a folder")
     passed_over["not images"] += len(tables)
     frame = _images_in(source.folder, files, passed_over)
-    faults: Sequence[Fault] = ()
+    findings: Sequence[Finding] = ()
     if options.schema is not None:
-        frame, read, faults = with_sidecar_files(frame, source.folder, options.schema)
+        frame, read, findings = with_sidecar_files(frame, source.folder, options.schema)
         passed_over["not images"] -= read
-    return RawTable(frame, source.folder, passed_over, faults=faults)
+    return RawTable(frame, source.folder, passed_over, findings=findings)
 
 
 def _images_in(
@@ -109,7 +106,7 @@ def _texts(names: Iterable[str]) -> pd.Series:
         return pd.Series(values, dtype=object)
 
 
-def _sorted_out(
+def sorted_out(
     files: Iterable[tuple[str, ...]],
 ) -> tuple[list[tuple[str, ...]], list[str], dict[str, int]]:
     """The path parts of all images, the paths of tables, both sorted; and counts of others."""
@@ -130,10 +127,13 @@ def _sorted_out(
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:
-    """The path parts of all files below a local folder; a hidden folder counts as one file.
+    """The path parts of all files below a folder; a hidden one on a disk counts as one file.
 
     Links to folders are followed, except those that lead back up.
     """
+    if not storage.is_local(folder):
+        yield from (tuple(file.split("/")) for file in storage.files_below(folder))
+        return
     for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
         above = Path(where).relative_to(folder).parts
         for name in folders:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,13 @@ import pandas as pd
 
 from tfrecorder.errors import OptionError
 from tfrecorder.schema.kinds import Schema
-from tfrecorder.sources.table import Fault, as_objects, in_lists
+from tfrecorder.sources.finding import Finding, conflicts
+from tfrecorder.sources.table import as_objects, in_lists
 
 
 def grouped(
     table: pd.DataFrame, schema: Schema, by: str
-) -> tuple[pd.DataFrame, np.ndarray, list[Fault]]:
+) -> tuple[pd.DataFrame, np.ndarray, list[Finding]]:
     """One row for each value of a column, in the order in which they first come.
 
     Returns:
@@ -32,7 +32,7 @@ def grouped(
     except TypeError:
         raise OptionError.of("group_by", by, "its cells are neither texts nor numbers.") from None
     first, order = np.unique(codes, return_index=True)[1], np.argsort(codes, kind="stable")
-    rows, faults = table.iloc[first].reset_index(drop=True), list[Fault]()
+    rows, findings = table.iloc[first].reset_index(drop=True), list[Finding]()
     for name in table.columns.drop(by):
         column = as_objects(table[name])
         if getattr(schema.columns.get(name), "shape", ()) == (None,):
@@ -41,20 +41,10 @@ def grouped(
             sizes = np.bincount(codes[kept], minlength=len(first))
             rows[name] = in_lists(column.to_numpy()[kept], sizes)
         else:
-            faults += _differences(column, codes, first, by)
-    return rows, first, faults
+            findings.append(conflicts(column.set_axis(codes), codes, repr(by)))
+    return rows, first, findings
 
 
 def _is_empty(cell: Any) -> bool:
     """True for the text of an empty cell of a CSV."""
     return isinstance(cell, str) and not cell
-
-
-def _differences(
-    column: pd.Series, codes: np.ndarray, first: np.ndarray, by: str
-) -> Iterator[Fault]:
-    shown = column.map(repr).to_numpy()
-    for row in np.flatnonzero(shown != shown[first][codes]).tolist():
-        value: Any = column.iloc[row]
-        message = f"{value!r} differs from the value in the first row of this {by!r}"
-        yield Fault("conflicting_rows", int(codes[row]), str(column.name), value, message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +69,8 @@ def _arrow(dataset: Dataset, column: str) -> Any:
 def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
     """The rows of a `Dataset`, or of all splits of a `DatasetDict` one after the other.
 
-    Cells of images are empty texts in the frame, cells that are not needed are False.  A column of
-    the schema without class names gets those of the dataset, in the order of their integers.
+    A column of the schema without class names gets those of the dataset, in the order of their
+    integers.
 
     Raises:
         SourceError: it is a stream, it has a split with another name, its splits have different
@@ -96,17 +96,9 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
     kept = [name for name in features if ours[name] in wanted or name == options.split_by]
     classes = {name: names for name in kept if (names := _classes(features[name]))}
     images = [name for name in kept if kinds[name] == "Image"]
-    frame: dict[str, pd.Series] = {}
-    for name in features:
-        if name in images:
-            frame[name] = pd.Series("", index=range(len(dataset)))
-        elif name in kept:
-            column = _arrow(dataset, name)[:].column(0)
-            named = classes.get(name)
-            frame[name] = column.to_pandas() if named is None else class_texts(column, named)
-        else:
-            frame[name] = pd.Series(np.zeros(len(dataset), dtype=bool))
-    schema = schema or schema_of(pd.DataFrame(frame).rename(columns=ours))
+    plain = {name: _arrow(dataset, name)[:].column(0) for name in kept if name not in images}
+    frame = arrow_frame([*features], images, plain, classes, len(dataset))
+    schema = schema or schema_of(frame.rename(columns=ours))
     if isinstance(source, Mapping):
         split_column = next(iter(schema.of(Split)), SPLIT_COLUMN)
         if split_column in ours.values():
@@ -115,11 +107,11 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
                 "too; rename or remove that column."
             )
         splits = np.repeat([split for split, _ in parts], [len(part) for _, part in parts])
-        frame[split_column] = pd.Series(pd.Categorical(splits))
+        frame = frame.assign(**{split_column: pd.Categorical(splits)})
         if split_column not in schema.columns:
             schema = Schema({split_column: Split(), **schema.columns})
     return RawTable(
-        pd.DataFrame(frame),
+        frame,
         os.getcwd(),
         schema=schema,
         columns=columns,
@@ -192,13 +184,39 @@ def _classes(feature: Any) -> tuple[str, ...]:
     return tuple(feature.names) if _kind(feature) == "ClassLabel" else ()
 
 
-def class_texts(column: pa.ChunkedArray, classes: Sequence[str]) -> pd.Series:
+def arrow_frame(
+    names: Sequence[str],
+    images: Container[str],
+    plain: Mapping[str, pa.ChunkedArray],
+    classes: Mapping[str, Sequence[str]],
+    rows: int,
+) -> pd.DataFrame:
+    """A frame of columns in Arrow: of images it has empty texts, of what is not needed False.
+
+    Args:
+        names: of all columns.
+        plain: those that are needed and no images.
+        classes: the names of classes by column.
+    """
+    frame: dict[str, Any] = {name: "" if name in images else False for name in names}
+    for name, column in plain.items():
+        if name in classes:
+            frame[name] = _class_texts(column, classes[name])
+            continue
+        if pa.types.is_string(column.type):
+            column = column.cast(pa.large_string())
+        whole = pa.chunked_array([column.combine_chunks()])
+        frame[name] = whole.to_pandas(integer_object_nulls=True)
+    return pd.DataFrame(frame, index=range(rows))
+
+
+def _class_texts(column: pa.ChunkedArray, classes: Sequence[str]) -> pd.Series:
     """A column of integers, or of lists of them, as the names of classes."""
     texts = np.array([*classes, None], dtype=object)  # -1 means no class
     if pa.types.is_integer(column.type):
         return pd.Series(texts[column.fill_null(-1).to_numpy()])
-    lists = [
+    cells = [
         None if numbers is None else [texts[number] for number in numbers]
         for numbers in column.to_pylist()
     ]
-    return pd.Series(lists, dtype=object)
+    return pd.Series(cells, dtype=object)

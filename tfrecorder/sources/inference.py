@@ -68,11 +68,11 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
     made: dict[str, kinds.Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
-    known = kinds_by_name(table)
+    by_name = kinds_by_name(table)
     for place, name in enumerate(names):
         column = as_objects(table.iloc[:, place])
-        if "boxes" in known and name in (*BOX_COLUMNS, LABEL_COLUMN):
-            made["boxes"] = known["boxes"]
+        if "boxes" in by_name and name in (*BOX_COLUMNS, LABEL_COLUMN):
+            made["boxes"] = by_name["boxes"]
         elif name in numbered and len(numbered) > 1:
             made.setdefault("labels", kinds.Labels(columns=tuple(numbered)))
         elif name in raw.cells:
@@ -80,7 +80,7 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
         elif name in (LABEL_COLUMN, "labels"):
             made[name] = kinds.Labels() if column.dropna().map(is_list).any() else kinds.Label()
         else:
-            made[name] = known.get(name) or _with_default(_guess(column), column)
+            made[name] = by_name.get(name) or _with_default(_guess(column), column)
     if all(isinstance(kind, (kinds.Ignore, kinds.Split)) for kind in made.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
     masks = [name for name, kind in made.items() if isinstance(kind, kinds.Mask)]
@@ -172,11 +172,11 @@ def _guess_lists(arrays: Sequence[np.ndarray]) -> kinds.Kind:
     shape: Any = shapes.pop() if fixed and alike else (None,)
     if shape == (None,) and any(array.ndim != 1 for array in arrays):
         return kinds.Ignore()
-    if types <= {"U"} and types:
+    if types == {"U"}:
         return kinds.Text(shape=shape)
-    if types <= {"S"} and types:
+    if types == {"S"}:
         return kinds.Bytes(shape=shape)
-    if types <= {"b"} and types:
+    if types == {"b"}:
         return kinds.Number(dtype="bool", shape=shape)
     whole = bool(types) and types <= {"i", "u", "b"}
     if not whole and not types <= {"f", "i", "u"}:

@@ -34,28 +34,28 @@ def read_metadata(
         tables, images: their paths in the folder.
         passed_over: the other files.
     """
-    found = list[RawTable]()
+    raw_tables = list[RawTable]()
     for name in tables:
         path = f"{folder}/{name}"
         raw = _read(PathSource(path, (path,)), options)
         if raw is not None:
             start = name.removesuffix(name.rpartition("/")[2])
             files = raw.frame[FILE_NAME].map(partial(uri_below, start), na_action="ignore")
-            found.append(replace(raw, frame=raw.frame.assign(**{FILE_NAME: files})))
-    if not found:
+            raw_tables.append(replace(raw, frame=raw.frame.assign(**{FILE_NAME: files})))
+    if not raw_tables:
         return None
-    frame = pd.concat([raw.frame for raw in found], ignore_index=True)
+    frame = pd.concat([raw.frame for raw in raw_tables], ignore_index=True)
     without = len({*images}.difference(frame[FILE_NAME]))
     if SPLIT_COLUMN not in frame:
         tops = [str(file).partition("/")[0].lower() for file in frame[FILE_NAME]]
         if not {*tops}.isdisjoint(SPELLINGS):
             frame = frame.assign(**{SPLIT_COLUMN: [SPELLINGS.get(top, "") for top in tops]})
     return replace(
-        found[0],
+        raw_tables[0],
         frame=frame,
         base=folder,
-        text=found[0].text if len(found) == 1 else None,
-        typed=all(raw.typed for raw in found),
+        text=raw_tables[0].text if len(raw_tables) == 1 else None,
+        typed=all(raw.typed for raw in raw_tables),
         passed_over={**passed_over, "images without a row": without},
     )
 

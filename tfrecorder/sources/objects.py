@@ -11,7 +11,8 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, URI_COLUMN
 from tfrecorder.sources.file_sums import in_threads
-from tfrecorder.sources.table import Fault, in_lists
+from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.table import in_lists
 
 #: The column with the polygons or RLE of each object.
 MASKS = "segmentation"
@@ -40,7 +41,7 @@ def objects_of(
 
 def object_columns(
     objects: pd.DataFrame, uris: Sequence[str], sizes: np.ndarray, slack: float
-) -> tuple[dict[str, pd.Series], list[Fault]]:
+) -> tuple[dict[str, pd.Series], list[Finding]]:
     """Columns with a list for each image, and what is wrong.
 
     Edges that are beyond the image by rounding are put on its edge.  Boxes without an area are left
@@ -59,38 +60,34 @@ def object_columns(
     inner = inner.astype(np.float32)
     empty = ~far & ((inner[:, 0] >= inner[:, 2]) | (inner[:, 1] >= inner[:, 3]))
     empty |= (edges[:, 0] >= edges[:, 2]) | (edges[:, 1] >= edges[:, 3])
-    faults = [
-        *_faults("box_outside", objects[far & ~empty], uris, sizes),
-        *_faults("empty_box", objects[empty], uris, sizes),
+    findings = [
+        *_beyond_or_empty("box_outside", objects[far & ~empty], uris, sizes),
+        *_beyond_or_empty("empty_box", objects[empty], uris, sizes),
     ]
     stored = objects.assign(**dict(zip(BOX_COLUMNS, inner.T, strict=True)))
     kept = stored[~empty].sort_values(ROW, kind="stable")
     counts = np.bincount(kept.pop(ROW), minlength=len(uris))
-    return {str(name): in_lists(of.to_numpy(), counts) for name, of in kept.items()}, faults
+    return {str(name): in_lists(of.to_numpy(), counts) for name, of in kept.items()}, findings
 
 
-def _faults(
+def _beyond_or_empty(
     code: str, wrong: pd.DataFrame, uris: Sequence[str], sizes: np.ndarray
-) -> Iterator[Fault]:
+) -> Iterator[Finding]:
     values = wrong[[ROW, LABEL_COLUMN, *BOX_COLUMNS]]
     for row, label, *edges in values.itertuples(index=False, name=None):
         shown = ", ".join(f"{edge:g}" for edge in edges)
         of = f"the box ({shown}) of {label!r} on {uris[row]!r}"
         width, height = sizes[row].tolist()
         words = "has no area" if code == "empty_box" else f"is beyond its {width:g} x {height:g}"
-        yield Fault(code, row, URI_COLUMN, shown, f"{of} {words}")
+        yield Finding(code, [row], URI_COLUMN, [shown], f"{of} {words}")
 
 
 def texts_of(paths: Sequence[str]) -> list[str | None]:
     """The texts of small files; None for one that is not there."""
 
     def read(path: str) -> str | None:
-        try:
-            return storage.read_bytes(path).decode("utf-8-sig", errors="replace")
-        except storage.UnreadableError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        data = storage.unless_missing(lambda: storage.read_bytes(path))
+        return None if data is None else data.decode("utf-8-sig", errors="replace")
 
     return [*in_threads(read, paths)]
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,7 +17,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
-from tfrecorder.sources.hugging_face import PIECE, class_texts, columns_by_type
+from tfrecorder.sources.hugging_face import PIECE, arrow_frame, columns_by_type
 from tfrecorder.sources.path_source import PathSource, common_folder, refuse_form, with_named_splits
 from tfrecorder.sources.table import RawTable
 
@@ -73,11 +72,10 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         whole = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise SourceError(f"{source.path}: the types of its columns differ: {error}.") from error
-    # Of images there are empty texts, of columns that are not needed False.
-    frame: dict[str, Any] = {name: "" if name in images else False for name in ours}
-    frame |= {name: _series(whole.column(name), classes.get(name)) for name in plain}
+    columns_of_frame = {name: whole.column(name) for name in plain}
+    frame = arrow_frame([*ours], images, columns_of_frame, classes, sum(counts))
     return RawTable(
-        with_named_splits(pd.DataFrame(frame, index=range(sum(counts))), paths, counts),
+        with_named_splits(frame, paths, counts),
         common_folder([storage.parent(path) for path in paths]),
         columns=columns,
         cells={ours[name]: ParquetCells(groups, name) for name in images},
@@ -114,14 +112,6 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:
         return {name: of["names"] for name, of in of_values.items() if "names" in of}
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}
-
-
-def _series(column: pa.ChunkedArray, classes: Sequence[str] | None) -> pd.Series:
-    if classes is not None:
-        return class_texts(column, classes)
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.large_string())
-    return pa.chunked_array([column.combine_chunks()]).to_pandas(integer_object_nulls=True)
 
 
 class ParquetCells:

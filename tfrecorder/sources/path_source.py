@@ -46,9 +46,9 @@ def path_source(source: Any) -> PathSource | None:
     """
     if isinstance(source, (list, tuple)) and source:
         every = [path_source(path) for path in source]
-        if any(one is None or not one.files for one in every):
+        if any(given is None or not given.files for given in every):
             raise SourceError(f"source {source!r} is a list; give the paths of files in it.")
-        files = [file for one in every if one is not None for file in one.files]
+        files = [file for given in every if given is not None for file in given.files]
         return PathSource(f"{source[0]}, …" if len(source) > 1 else str(source[0]), tuple(files))
     if not isinstance(source, (str, os.PathLike)):
         return None

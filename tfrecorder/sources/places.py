@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.display.tables import escaped
+from tfrecorder.core.checks import is_text
 from tfrecorder.sources.table import Source, as_texts
 
 #: Bytes that are hashed at a time, and those of the longest text.
@@ -125,7 +125,7 @@ def _places_of_odd(uris: pa.Array, bases: pa.Array) -> pa.Array:
     folders = pc.replace_substring_regex(uris, "[^/]*$", "")
     both = pc.binary_join_element_wise(folders, bases, pa.scalar("\0", pa.large_string()))
     both = both.dictionary_encode()
-    distinct = [_place_of_folder(*one.split("\0")) for one in both.dictionary.to_pylist()]
+    distinct = [_place_of_folder(*pair.split("\0")) for pair in both.dictionary.to_pylist()]
     wholes = pa.array(distinct, pa.large_string()).take(both.indices)
     names = pc.replace_substring_regex(uris, "(?s)^.*/", "")
     return pc.binary_join_element_wise(wholes, names, pa.scalar("", pa.large_string()))
@@ -147,5 +147,5 @@ def _texts(column: pd.Series) -> pa.LargeStringArray:
     if (texts := as_texts(column)) is not None:
         return texts
     cells = (os.fspath(cell) if isinstance(cell, os.PathLike) else cell for cell in column)
-    sound = [cell if isinstance(cell, str) and escaped(cell) == cell else None for cell in cells]
+    sound = [cell if is_text(cell) else None for cell in cells]
     return pa.array(sound, pa.large_string())

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.display.tables import escaped
+from tfrecorder.core.checks import is_text
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN
@@ -80,12 +80,12 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         holding = (name for name, place in left_out.items() if _holds_splits(frame.iloc[:, place]))
         split_like = next(holding, None)
     table, groups = pd.DataFrame(picked, index=rows), _groups(frame, options.split_by)
-    text, faults = raw.text, [*raw.faults]
+    text, findings = raw.text, raw.findings
     if options.group_by is not None:
-        if raw.cells or raw.faults:
+        if raw.cells or raw.findings:
             words = "it is for tables of texts, such as a frame or a CSV; leave it out."
             raise OptionError.of("group_by", options.group_by, words)
-        table, first, faults = grouped(table, schema, options.group_by)
+        table, first, findings = grouped(table, schema, options.group_by)
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
     return Source(
@@ -99,7 +99,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         text=text,
         cells=raw.cells,
         typed=raw.typed,
-        faults=faults,
+        findings=findings,
     )
 
 
@@ -143,7 +143,7 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     """The names of a table's columns, renamed to ours; refused if one would be lost."""
     frame, columns, have = raw.frame, dict(raw.columns), [str(name) for name in raw.frame.columns]
-    if bad := [name for name in have if escaped(name) != name]:
+    if bad := [name for name in have if not is_text(name)]:
         raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     stated = raw.schema.source_columns() if raw.schema else []
     if URI_COLUMN not in (*have, *columns.values()) and FILE_NAME not in (*columns, *stated):

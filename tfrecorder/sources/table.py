@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, Schema
+from tfrecorder.sources.finding import Finding
 
 if TYPE_CHECKING:
     from tfrecorder.sources.contents import Cells, Contents
@@ -35,23 +36,6 @@ def in_lists(values: np.ndarray, sizes: np.ndarray) -> pd.Series:
     for place, (start, end) in enumerate(itertools.pairwise([0, *ends])):
         cells[place] = values[start:end]
     return pd.Series(cells)
-
-
-class Fault(NamedTuple):
-    """What is wrong with a source as its form has it, beyond what a table can show.
-
-    Attributes:
-        code: of a validation report.
-        row: of the table; None if it is about none, or about the whole source.
-        column, value: where it is.
-        message: says what is wrong.
-    """
-
-    code: str
-    row: int | None
-    column: str
-    value: Any
-    message: str
 
 
 class TextFile(NamedTuple):
@@ -104,7 +88,7 @@ class _Rows:
         text: the text file that the rows come from, if it is on this machine.
         cells: the cells of image columns that are not in the frame, which has empty texts for them.
         typed: False if every cell was a text, as in a CSV, even if it is a number.
-        faults: what is wrong beyond what the table shows.
+        findings: what is wrong beyond what the table shows.
     """
 
     frame: pd.DataFrame
@@ -113,7 +97,7 @@ class _Rows:
     text: TextFile | None = None
     cells: Mapping[str, Cells] = field(default_factory=dict)
     typed: bool = True
-    faults: Sequence[Fault] = ()
+    findings: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True)

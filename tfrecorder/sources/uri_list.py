@@ -17,8 +17,6 @@ def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) 
     Raises:
         OptionError: the file cannot be read, or what is given are no uris.
     """
-    if given is None:
-        return []
     if isinstance(given, (str, os.PathLike)):
         path = storage.given_path(given)
         try:
@@ -26,9 +24,8 @@ def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) 
         except (storage.UnreadableError, UnicodeDecodeError) as error:
             raise OptionError.of(option, path, f"it cannot be read: {error}.") from error
         # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
-        lines = map(storage.unsigned, text.replace("\r\n", "\n").split("\n"))
-        return list(dict.fromkeys(filter(None, lines)))
-    uris = list(given)
+        given = filter(None, text.replace("\r\n", "\n").split("\n"))
+    uris = list(given or ())
     wrong = [uri for uri in uris if not isinstance(uri, str)]
     if wrong:
         words = f"`{option}` names {wrong[0]!r}, which is not a uri; give texts, or a file's path."

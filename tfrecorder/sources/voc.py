@@ -14,9 +14,10 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.default_schema import MASK_COLUMN
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
-from tfrecorder.sources.table import Fault, RawTable
+from tfrecorder.sources.table import RawTable
 
 #: Where the images may be.
 _IMAGES = ("JPEGImages", "images")
@@ -53,34 +54,34 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
     schema, columns = options.schema or _SCHEMA, dict[str, Any]()
     masks = schema.of(Mask)
     if masks:
-        there = {*storage.names(f"{root}/SegmentationClass")}
-        stems = [stem for stem in stems if f"{stem}.png" in there]
+        mask_files = {*storage.names(f"{root}/SegmentationClass")}
+        stems = [stem for stem in stems if f"{stem}.png" in mask_files]
         columns[MASK_COLUMN] = [f"SegmentationClass/{stem}.png" for stem in stems]
     splits = dict(_splits(f"{root}/ImageSets/{'Segmentation' if masks else 'Main'}", {*stems}))
     if splits:
         columns[SPLIT_COLUMN] = [splits.get(stem, "") for stem in stems]
     images = next((name for name in _IMAGES if storage.is_folder(f"{root}/{name}")), "")
-    uris, sizes, found, faults = list[str](), list[Any](), list[Any](), list[Fault]()
+    uris, sizes, objects, findings = list[str](), list[Any](), list[Any](), list[Finding]()
     texts = texts_of([f"{root}/Annotations/{stem}.xml" for stem in stems])
     for row, (stem, text) in enumerate(zip(stems, texts, strict=True)):
         try:
             document = ElementTree.fromstring(text or "")
         except ElementTree.ParseError as error:
             words = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
-            faults.append(Fault("bad_annotation", row, URI_COLUMN, f"{stem}.xml", words))
+            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [f"{stem}.xml"], words))
             document = ElementTree.Element("annotation")
         name = (document.findtext("filename") or "").strip() or f"{stem}.jpg"
         uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))
         sizes.append([document.findtext(f"size/{side}") for side in ("width", "height")])
-        found += ((row, one) for one in document.iterfind("object"))
+        objects += ((row, tag) for tag in document.iterfind("object"))
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     if schema.of(Boxes):
-        known = as_numbers(sizes, 2)
-        known[known == 0] = np.nan
-        of_boxes, wrong = object_columns(_objects(found), uris, known, _SLACK)
+        sides = as_numbers(sizes, 2)
+        sides[sides == 0] = np.nan
+        of_boxes, wrong = object_columns(_objects(objects), uris, sides, _SLACK)
         columns |= of_boxes
-        faults += wrong
-    return RawTable(pd.DataFrame(columns), root, schema=schema, faults=faults)
+        findings += wrong
+    return RawTable(pd.DataFrame(columns), root, schema=schema, findings=findings)
 
 
 def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
@@ -98,16 +99,16 @@ def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
                 yield stem, "train" if name == "trainval" else name
 
 
-def _objects(found: list[Any]) -> pd.DataFrame:
+def _objects(objects: list[Any]) -> pd.DataFrame:
     """The objects of all images."""
     edges = [
-        [one.findtext(f"bndbox/{name}") for name in ("xmin", "ymin", "xmax", "ymax")]
-        for _, one in found
+        [tag.findtext(f"bndbox/{name}") for name in ("xmin", "ymin", "xmax", "ymax")]
+        for _, tag in objects
     ]
     flags = {
-        name: np.array([int((one.findtext(name) or "0").strip() == "1") for _, one in found], int)
+        name: np.array([int((tag.findtext(name) or "0").strip() == "1") for _, tag in objects], int)
         for name in _FLAGS
     }
-    labels = [(one.findtext("name") or "").strip() for _, one in found]
-    rows = np.array([row for row, _ in found], np.int64)
+    labels = [(tag.findtext("name") or "").strip() for _, tag in objects]
+    rows = np.array([row for row, _ in objects], np.int64)
     return objects_of(rows, np.array(labels, dtype=object), as_numbers(edges, 4), flags)

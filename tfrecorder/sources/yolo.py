@@ -16,9 +16,10 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.objects import MASKS, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
-from tfrecorder.sources.table import Fault, RawTable
+from tfrecorder.sources.table import RawTable
 
 #: The names of the file that says what is where; the last is of Label Studio, the classes alone.
 _CONFIGS = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt")
@@ -49,22 +50,22 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     for split in ("train", "val", "test", ""):
         entries = config.get(split) or []
         for entry in [entries] if isinstance(entries, str) else entries:
-            found = list(_images_at(path, root, str(entry)))
-            images += found
-            splits += [split] * len(found)
+            listed = list(_images_at(path, root, str(entry)))
+            images += listed
+            splits += [split] * len(listed)
     if not images:
         raise SourceError(f"{path}: no images found where it says that they are, below {root}.")
     uris = [image.removeprefix(f"{root}/") for image in images]
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     masks = options.schema is not None and MASKS in options.schema.source_columns()
-    objects, faults = _objects(images, names, "kpt_shape" in config, masks)
+    objects, findings = _objects(images, names, "kpt_shape" in config, masks)
     of_boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), _SLACK)
     return RawTable(
         pd.DataFrame({**columns, **of_boxes}),
         root,
         schema=options.schema or _SCHEMA,
-        faults=[*faults, *wrong],
+        findings=[*findings, *wrong],
         classes={LABEL_COLUMN: names},
     )
 
@@ -74,8 +75,8 @@ def _config_of(source: PathSource) -> str | None:
     if source.folder:
         paths = (f"{source.folder}/{name}" for name in _CONFIGS)
         has_labels = storage.is_folder(f"{source.folder}/labels")
-        there = (path for path in paths if has_labels or not path.endswith(".txt"))
-        return next((path for path in there if storage.size(path) is not None), None)
+        candidates = (path for path in paths if has_labels or not path.endswith(".txt"))
+        return next((path for path in candidates if storage.size(path) is not None), None)
     (path, *others) = source.files
     return path if not others and path.lower().endswith((".yaml", ".yml")) else None
 
@@ -132,9 +133,9 @@ def _labels_of(image: str) -> str:
 
 def _objects(
     images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
-) -> tuple[pd.DataFrame, list[Fault]]:
+) -> tuple[pd.DataFrame, list[Finding]]:
     """The objects of all images, with their polygons as `masks` says, and lines that say none."""
-    rows, found, faults = list[int](), list[tuple[int, Any, Any]](), list[Fault]()
+    rows, objects, findings = list[int](), list[tuple[int, Any, Any]](), list[Finding]()
     paths = [*map(_labels_of, images)]
     for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
         for number, line in enumerate((text or "").splitlines(), 1):
@@ -143,16 +144,16 @@ def _objects(
             made = _object(line.split(), len(names), keypoints)
             if isinstance(made, str):
                 words = f"{path}, line {number}: {made}"
-                faults.append(Fault("bad_annotation", row, LABEL_COLUMN, line[:200], words))
+                findings.append(Finding("bad_annotation", [row], LABEL_COLUMN, [line[:200]], words))
                 continue
             rows.append(row)
-            found.append(made)
-    classes, edges, polygons = zip(*found, strict=True) if found else ((), (), ())
+            objects.append(made)
+    classes, edges, polygons = zip(*objects, strict=True) if objects else ((), (), ())
     labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
     beside = {MASKS: np.array(polygons, dtype=object)} if masks else {}
     return objects_of(
         np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), beside
-    ), faults
+    ), findings
 
 
 def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:

@@ -142,8 +142,8 @@ class KafkaSource:
         self._topic.assign(self._next)
         self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
 
-    def _refuse_fewer(self, known: set[int], partitions: list[int]) -> None:
-        gone = sorted(known.difference(partitions))
+    def _refuse_fewer(self, read: set[int], partitions: list[int]) -> None:
+        gone = sorted(read.difference(partitions))
         if gone:
             raise SourceError(
                 f"{self.name} has {len(partitions)} partitions, but the stream has already read "

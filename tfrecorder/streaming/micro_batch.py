@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.conversion.same_schema import refuse_other_schema
-from tfrecorder.core.checks import is_whole
+from tfrecorder.core.checks import is_text, is_whole
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
@@ -28,11 +28,11 @@ from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import assign_splits
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Row
 from tfrecorder.streaming.stream_source import Unusable
-from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rules import Checked, check_source
 
 #: The stage of rejects whose image was never read.
@@ -79,32 +79,32 @@ def plan_batch(
         for at, row in enumerate(rows)
         if isinstance(row.cells, Unusable)
     }
-    cells = [_fitted(row.cells, target.fields) for row in rows]
+    cells = [_in_types(row.cells, target.fields) for row in rows]
     faults |= {at: cell for at, cell in enumerate(cells) if isinstance(cell, str)}
     checked = _checked(cells, faults, target)
     if checked is None and not target.types:
         return faults[0]
     whole, options = _with_rejects(rows, checked, faults, target), target.options
-    plan, planned = make_plan(whole, base, options, PlanKind.BATCH, streams)
+    plan, table = make_plan(whole, base, options, PlanKind.BATCH, streams)
     counts = shard_counts(plan.split_rows, [row_bytes], options, small_shards=1)
-    return dataclasses.replace(plan, split_shards=counts), planned
+    return dataclasses.replace(plan, split_shards=counts), table
 
 
-def _fitted(cells: Mapping[str, Any], known: Sequence[Field]) -> Mapping[str, Any] | str:
+def _in_types(cells: Mapping[str, Any], fields: Sequence[Field]) -> Mapping[str, Any] | str:
     """A row with its labels in the dataset's type; or what is wrong with one of them."""
-    fitted = dict(cells)
-    for field in known:
+    row = dict(cells)
+    for field in fields:
         name = field.column
-        if not isinstance(field.kind, Label) or not field.num_classes or fitted.get(name) is None:
+        if not isinstance(field.kind, Label) or not field.num_classes or row.get(name) is None:
             continue
-        label = fitted[name]
+        label = row[name]
         if not field.integer and is_whole(label):
-            fitted[name] = str(label)
+            row[name] = str(label)
         elif field.integer and isinstance(label, str) and label.strip().isdecimal():
-            fitted[name] = int(label)
+            row[name] = int(label)
         elif field.integer and not is_whole(label):
             return f"mixed_label_types: {name} {label!r}: the classes of the dataset are integers"
-    return fitted
+    return row
 
 
 def _checked(cells: Sequence[Any], faults: dict[int, str], target: Target) -> Checked | None:
@@ -135,20 +135,20 @@ def _table(cells: Sequence[Mapping[str, Any]], target: Target) -> Source:
     options = target.options
     # No column can have a name that is not text, or not Unicode: it is left out.
     given = dict.fromkeys(name for row in cells for name in row)
-    names = {name: None for name in given if isinstance(name, str) and escaped(name) == name}
+    names = [name for name in given if is_text(name)]
     if target.fields:
-        columns = [columns_of(field.column, field.kind) for field in target.fields]
-        labelled = [field.column for field in target.fields if field.num_classes]
-        known = {name for names_of_field in columns for name in names_of_field}
-        theirs = {*(options.columns or ()), *COLUMNS, *filter(None, [options.split_by])}
+        wanted = {*(options.columns or ()), *COLUMNS}
+        for field in target.fields:
+            wanted.update(columns_of(field.column, field.kind))
         if options.schema is not None:
-            theirs |= {*options.schema.source_columns()}
+            wanted.update(options.schema.source_columns())
         # A further column of a message means nothing to a dataset that already exists.
-        names = {name: None for name in names if name in known | theirs}
+        names = [name for name in names if name in wanted or name == options.split_by]
         renamed = (options.columns or {}).values()
-        names |= {name: None for name in labelled if name not in renamed}
+        labelled = (field.column for field in target.fields if field.num_classes)
+        names += (name for name in labelled if name not in renamed)
     if options.split_by is not None:
-        names[options.split_by] = None
+        names.append(options.split_by)
     frame = pd.DataFrame(
         {name: pd.Series([row.get(name) for row in cells], dtype=object) for name in names}
     )

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.core.checks import seconds
-from tfrecorder.display.tables import escaped
+from tfrecorder.core.checks import is_text, seconds
 from tfrecorder.errors import OptionError, SourceError, refuse_missing
 from tfrecorder.options.option import names_of
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
-from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder, watch
+from tfrecorder.streaming.watched_folder import SETTLE, WatchedFolder
 
 
 def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSource:
@@ -38,7 +37,7 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSo
     elif options:
         raise OptionError("`source_options`: a source object has none; leave it out.")
     name = getattr(source, "name", None)
-    if not isinstance(name, str) or escaped(name) != name:
+    if not is_text(name):
         raise SourceError(
             f"source {name!r}: positions are saved under its `name`; give it one, and in Unicode."
         )
@@ -63,14 +62,14 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
         settle = float(settle)  # a shell passes text
     if remedy := seconds(settle):
         raise OptionError(f"`source_options['settle']={settle!r}`: {remedy}")
-    folder = watch(path, settle)
+    folder = WatchedFolder(path, settle)
     if f"{where}/".startswith(f"{folder.base}/"):
         words = "it is inside the watched folder; give a directory outside it."
         raise OptionError.of("output_dir", where, words)
     return folder
 
 
-def _refuse_unknown(options: Mapping[str, Any], kind: str, known: Sequence[str]) -> None:
-    if unknown := sorted(set(options).difference(known)):
-        words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(known)}."
+def _refuse_unknown(options: Mapping[str, Any], kind: str, names: Sequence[str]) -> None:
+    if unknown := sorted(set(options).difference(names)):
+        words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(names)}."
         raise OptionError(f"`source_options`: {words}")  # without the others: some are passwords

@@ -133,7 +133,7 @@ class StreamedDataset:
         made = plan_batch(batch.rows, self._target(), base, {name: read}, size)
         if isinstance(made, str):
             return made
-        plan, planned = made
+        plan, table = made
         spooled = batch.spool.images  # including those of rows planned as rejects
         remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
         signed = bool(storage.access().signed)
@@ -146,7 +146,7 @@ class StreamedDataset:
             self._marks = batch.marks.without(batch.came)
             plan = self._marks.publish(self.where, plan)
         if staged is None:
-            stage_next(plan, planned, self.where)
+            stage_next(plan, table, self.where)
         elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
             raise OutputError(
                 f"{self.where} is being written by another stream or append. Let only one write "

@@ -12,8 +12,7 @@ from tfrecorder import storage
 from tfrecorder.errors import SourceError
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.folder import walk
+from tfrecorder.sources.folder import sorted_out, walk
 from tfrecorder.streaming.stream_source import Unusable
 
 #: Seconds for which a file must keep its size and time before it counts.  A program that writes a
@@ -36,12 +35,27 @@ class WatchedFolder:
     Args:
         folder: a local directory.
         settle: seconds.
+
+    Raises:
+        SourceError: there is no such folder, or it is not a local one.
     """
 
     ordered = False
 
-    def __init__(self, folder: str, settle: float = SETTLE) -> None:
+    def __init__(self, folder: str, settle: float) -> None:
+        if not storage.is_local(folder):
+            raise SourceError(
+                f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, "
+                "or give a source of your own (tfrecorder.streaming.StreamSource)."
+            )
         self.base = storage.absolute(folder)
+        if not os.path.isdir(self.base):
+            hint = storage.backslash_hint(folder)
+            raise SourceError(
+                f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A "
+                "stream watches a folder; the rows of a file are written once, by `convert` or "
+                "`append`."
+            )
         self.name = f"folder:{self.base}"
         self._settle = settle
         #: For each file that may still change: its position, and since when it has had that
@@ -103,34 +117,9 @@ class WatchedFolder:
         self._seen, self._settling = seen, len(seen) - len(settled)
         return [(parts, position) for _, parts, position in sorted(settled)]
 
-    def _files(self) -> Iterator[tuple[str, ...]]:
-        if not os.path.isdir(self.base):
-            # A mount that is away for a moment must not end the stream; nothing is taken then.
-            return
-        for parts in walk(self.base):
-            hidden = any(part.startswith(".") for part in parts)
-            if not hidden and parts[-1].lower().endswith(IMAGE_ENDINGS):
-                yield parts
-
-
-def watch(folder: str, settle: float = SETTLE) -> WatchedFolder:
-    """The source for a folder.
-
-    Raises:
-        SourceError: there is no such folder, or it is not a local one.
-    """
-    if not storage.is_local(folder):
-        raise SourceError(
-            f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, or "
-            "give a source of your own (tfrecorder.streaming.StreamSource)."
-        )
-    if not os.path.isdir(storage.absolute(folder)):
-        hint = storage.backslash_hint(folder)
-        raise SourceError(
-            f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A stream "
-            "watches a folder; the rows of a file are written once, by `convert` or `append`."
-        )
-    return WatchedFolder(folder, settle)
+    def _files(self) -> list[tuple[str, ...]]:
+        # A mount that is away for a moment must not end the stream; nothing is taken then.
+        return sorted_out(walk(self.base))[0] if os.path.isdir(self.base) else []
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -15,10 +15,10 @@ from tfrecorder.errors import refuse_missing
 from tfrecorder.images.boxes_and_masks import as_segmentation
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Kind, Number, columns_of
+from tfrecorder.sources.finding import Finding, conflicts, flag
 from tfrecorder.sources.table import as_objects, in_lists, is_list
 from tfrecorder.validation.classes import Outcome, as_lists, flatten, number
-from tfrecorder.validation.columns import flag, has_faults, is_missing
-from tfrecorder.validation.report import Finding
+from tfrecorder.validation.columns import has_faults, is_missing
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ def gather(
     codes, _ = pd.factorize(as_objects(source[image]).fillna(""))
     order = np.argsort(codes, kind="stable")
     first = np.unique(codes, return_index=True)[1]
-    findings = list(_check_agreement(others.drop(columns=[*beside]), codes))
+    columns = others.drop(columns=[*beside]).items()
+    findings = [conflicts(as_objects(column), codes, "image") for _, column in columns]
     present = ~boxes.map(is_missing).all(axis=1).to_numpy(dtype=bool)
     kept = order[present[order]]
     sizes = np.bincount(codes[present], minlength=len(first)).astype(np.int64)
@@ -82,35 +83,24 @@ def _typed(values: pd.Series, kind: Kind) -> np.ndarray:
     return (numbers if numbers.notna().all() else values).to_numpy()
 
 
-def _check_number(lists: pd.Series, sizes: np.ndarray) -> Finding:
+def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
     """Lists with more or fewer values than there are boxes."""
-    counts = as_objects(lists).map(lambda cell: len(_as_list(cell)))
-    wrong = lists[(counts != sizes).to_numpy(dtype=bool)]
+    counts = as_objects(column).map(lambda cell: len(_as_list(cell)))
+    wrong = column[(counts != sizes).to_numpy(dtype=bool)]
     message = "there is not a value for each box"
-    return Finding("bad_box", [*wrong.index], str(lists.name), [*map(str, wrong)], message)
-
-
-def _check_agreement(others: pd.DataFrame, codes: np.ndarray) -> Iterator[Finding]:
-    """Rows that say something else about an image than its first row does."""
-    first = np.unique(codes, return_index=True)[1]
-    for name in others.columns:
-        column = as_objects(others[name])
-        shown = column.map(repr).to_numpy()
-        differs = shown != shown[first][codes]
-        message = "{value!r} differs from the value in the first row of this image"
-        yield flag("conflicting_rows", differs, column, message)
+    return Finding("bad_box", [*wrong.index], str(column.name), [*map(str, wrong)], message)
 
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
-    lists = {name: boxes[name].map(_as_list) for name in names}
-    sizes = np.array([[*map(len, column)] for column in lists.values()], np.int64)
+    columns = {name: boxes[name].map(_as_list) for name in names}
+    sizes = np.array([[*map(len, column)] for column in columns.values()], np.int64)
     counts, uneven = sizes[0], (sizes != sizes[0]).any(axis=0)
     shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
     findings = [flag("bad_box", np.ones(len(shown), bool), shown, message)]
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
-    flat = {name: flatten(column, counts) for name, column in lists.items()}
+    flat = {name: flatten(column, counts) for name, column in columns.items()}
     return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
 
 

@@ -16,9 +16,9 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
 from tfrecorder.schema.kinds import Boxes, Label, Labels
 from tfrecorder.schema.labels import number_labels
+from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import as_objects, as_texts
-from tfrecorder.validation.columns import check_labels, flag, has_faults
-from tfrecorder.validation.report import Finding
+from tfrecorder.validation.columns import check_labels, has_faults
 
 
 class Outcome(NamedTuple):
@@ -76,24 +76,24 @@ def unlabelled(field: Field, rows: int) -> Outcome:
 def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
     """A column with any number of classes per row: lists, texts with a separator, or columns."""
     assert isinstance(field.kind, Labels)
-    lists, findings = _as_lists(field.kind, columns)
+    labels, findings = _as_lists(field.kind, columns)
     if has_faults(findings):
         return Outcome(field, {}, findings)
-    lists = lists.rename(field.column)
-    sizes = lists.map(len).to_numpy(dtype=np.int64)
-    made = number(field, flatten(lists, sizes), sizes)
+    labels = labels.rename(field.column)
+    sizes = labels.map(len).to_numpy(dtype=np.int64)
+    made = number(field, flatten(labels, sizes), sizes)
     return made._replace(findings=findings + made.findings)
 
 
-def flatten(lists: pd.Series, sizes: np.ndarray) -> pd.Series:
+def flatten(column: pd.Series, sizes: np.ndarray) -> pd.Series:
     """The values of all lists one after the other, each with its row's index."""
-    cells = lists.tolist()
+    cells = column.tolist()
     if cells and all(isinstance(values, np.ndarray) and values.ndim == 1 for values in cells):
         flat: Any = np.concatenate(cells).astype(object)
     else:
         flat = [value for values in cells for value in values]
-    index = np.repeat(lists.index.to_numpy(), sizes)
-    return pd.Series(flat, index=index, dtype=object, name=lists.name)
+    index = np.repeat(column.index.to_numpy(), sizes)
+    return pd.Series(flat, index=index, dtype=object, name=column.name)
 
 
 def number(field: Field, labels: pd.Series, sizes: np.ndarray | None = None) -> Outcome:
@@ -147,8 +147,8 @@ def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, li
     first = columns[0]
     if kind.columns is not None:
         rows = zip(*columns, strict=True)
-        lists = [[label for label in row if label not in (None, "")] for row in rows]
-        return pd.Series(lists, index=first.index, dtype=object), []
+        labels = [[label for label in row if label not in (None, "")] for row in rows]
+        return pd.Series(labels, index=first.index, dtype=object), []
     missing = first.isna().to_numpy(dtype=bool)
     findings = [flag("missing_value", missing, first, "the labels are missing")]
     made = first.map(lambda value: _list_of(value, kind.separator))

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.display.tables import counted, cut
+from tfrecorder.core.checks import is_text
+from tfrecorder.display.tables import counted
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import CellFault
+from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import as_objects, as_texts
-from tfrecorder.validation.report import Finding
 
 #: How many uris have their schemes checked together.
 _TOGETHER = 2**16
@@ -50,25 +51,17 @@ def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
 
 
 def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
-    if pd.api.types.infer_dtype(column, skipna=True) not in ("string", "empty"):
-        uris = [uri.__fspath__() if hasattr(uri, "__fspath__") else uri for uri in column]
-        # As Python values: pandas' own text, which `map` would make of them, cannot hold bad text.
-        column = pd.Series(uris, column.index, object, column.name)
-    is_text = pd.api.types.infer_dtype(column, skipna=True) in ("string", "empty")
-    # Comparing an array with a text goes place by place, so only texts are compared.
-    empty = column == "" if is_text else column.map(lambda uri: isinstance(uri, str) and not uri)
-    null = (column.isna() | empty).to_numpy(dtype=bool)
-    findings = [flag("null_uri", null, column, "the image is missing")]
-    if not is_text:
-        wrong = ~null & ~column.map(lambda uri: isinstance(uri, str)).to_numpy(dtype=bool)
-        faults = [_fault(value) for value in column[wrong]]
-        rows, shown = list(column.index[wrong]), [shown for _, shown in faults]
-        reasons = [reason for reason, _ in faults]
-        findings.append(Finding("not_text", rows, str(column.name), shown, reasons))
-        column = column.where(~wrong, None)
-    findings.append(check_unicode(column))
-    with_scheme = column.str.contains("://", regex=False, na=False)
-    schemes = column[with_scheme].map(storage.scheme)
+    """A column of Python values with None for what is no uri, and what is wrong with it."""
+    cells = [cell.__fspath__() if hasattr(cell, "__fspath__") else cell for cell in column]
+    # As Python values: pandas' own text, which `map` would make of them, cannot hold bad text.
+    column = pd.Series(cells, column.index, object, column.name)
+    is_wrong = np.array([not isinstance(cell, (str, type(None))) for cell in cells], bool)
+    no_uris = column[is_wrong]
+    faults = [_fault(value) for value in no_uris]
+    reasons, shown = [reason for reason, _ in faults], [shown for _, shown in faults]
+    column = column.where(~is_wrong, None)
+    is_null = ~is_wrong & (column.isna() | (column == "")).to_numpy(dtype=bool)
+    schemes = column[column.str.contains("://", regex=False, na=False)].map(storage.scheme)
     why = {kind: _refusal(kind) for kind in schemes.unique()}
     schemes = schemes[[why[kind] is not None for kind in schemes]]
     uris = column[schemes.index].tolist()
@@ -76,10 +69,12 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
         f"images cannot be read from {kind}://: {why[kind]}: {uri!r}"
         for kind, uri in zip(schemes, uris, strict=True)
     ]
-    rows = list(schemes.index)
+    name = str(column.name)
     return column, [
-        *findings,
-        Finding("unsupported_scheme", rows, str(column.name), uris, messages),
+        flag("null_uri", is_null, column, "the image is missing"),
+        Finding("not_text", list(no_uris.index), name, shown, reasons),
+        check_unicode(column),
+        Finding("unsupported_scheme", list(schemes.index), name, uris, messages),
     ]
 
 
@@ -103,11 +98,7 @@ def _fault(value: Any) -> tuple[str, Any]:
 def check_unicode(column: pd.Series) -> Finding:
     """Find lone surrogates, which stand for bytes of a file name that are not UTF-8."""
     texts = column.dropna()
-    try:
-        "".join(texts.unique().tolist()).encode()
-        bad = texts.iloc[:0]
-    except UnicodeEncodeError:
-        bad = texts[texts.map(lambda text: text != text.encode(errors="replace").decode())]
+    bad = texts[[not is_text(text) for text in texts]]
     shown = [ascii(text) for text in bad]
     messages = [f"the text is not valid Unicode: {text}" for text in shown]
     return Finding("bad_text", list(bad.index), str(column.name), shown, messages)
@@ -189,15 +180,3 @@ def _check_integers(
         findings.append(flag("unknown_label", beyond, column, message))
     wrong = null | too_large | negative
     return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings
-
-
-def flag(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
-    """A finding for each row under a mask; the message may use {value} and {type}."""
-    flagged = column[mask]
-    values = flagged.tolist()
-    messages = (
-        [message.format(value=cut(value), type=type(value).__name__) for value in values]
-        if "{" in message
-        else message
-    )
-    return Finding(code, list(flagged.index), str(column.name), values, messages)

@@ -30,9 +30,9 @@ from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
-from tfrecorder.validation.report import Finding
 from tfrecorder.validation.rows import describe_assigned
 from tfrecorder.validation.rules import Checked
 
@@ -65,7 +65,7 @@ def look_at_files(
     checked: Checked,
     options: ConvertOptions,
     advance: Advance,
-    known: KnownImages | None = None,
+    dataset: KnownImages | None = None,
 ) -> Checked:
     """What was checked, with what a look at every file finds, but for uris that have a fault.
 
@@ -74,7 +74,7 @@ def look_at_files(
 
     Args:
         advance: counts rows.
-        known: the images of the dataset to which the table is added.
+        dataset: the images of the dataset to which the table is added.
     """
     uris = _sound_uris(checked)
     if uris.empty:
@@ -103,9 +103,9 @@ def look_at_files(
     for first in [name for name in table.schema.of(Image)[:1] if name in uris]:
         was_open, splits = checked.unassigned, checked.frame[SPLIT_COLUMN].astype(object)
         looks = looks.assign(split=splits, open=was_open)
-        if known is not None:
-            looks = pd.concat([known.looks.assign(open=False), looks])
-        pairs = _pairs(uris[first], looks, read, known)
+        if dataset is not None:
+            looks = pd.concat([dataset.looks.assign(open=False), looks])
+        pairs = _pairs(uris[first], looks, read, dataset)
         if pairs is not None and options.group_copies:
             groups = [] if table.groups is None else [table.groups.loc[uris.index]]
             looks["split"] = _one_split(looks, pairs, [uris[first], *groups])
@@ -162,7 +162,7 @@ def _outside(
 
 
 def _pairs(
-    uris: pd.Series, looks: pd.DataFrame, read_file: _ReadFile, known: KnownImages | None
+    uris: pd.Series, looks: pd.DataFrame, read_file: _ReadFile, dataset: KnownImages | None
 ) -> np.ndarray | None:
     """The near copies among the first images of rows, and of known images, as `near_pairs` has it.
 
@@ -174,8 +174,8 @@ def _pairs(
     name = str(uris.name)
 
     def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
-        if known is not None:
-            yield from known.read([place for place in places if place < 0])
+        if dataset is not None:
+            yield from dataset.read([place for place in places if place < 0])
         for row in (place for place in places if place >= 0):
             try:
                 yield picture_of(read_file(name, row, uris[row]))
@@ -227,7 +227,7 @@ def _near_copies(
     again = groups["first"][groups["first"] != groups.index]
     leaks = splits[again.index].to_numpy() != splits[again].to_numpy()
     is_known = again < 0
-    for code, found in (
+    for code, copies in (
         ("near_leakage", again[leaks & ~is_known]),
         ("near_copy", again[~leaks & ~is_known]),
         ("near_there_leakage", again[leaks & is_known]),
@@ -237,9 +237,9 @@ def _near_copies(
             f"{uris[row]!r} in {splits[row]} looks like "
             + (repr(uris[other]) if other >= 0 else f"row {looks['row'][other]} there,")
             + f" in {splits[other]}"
-            for row, other in found.items()
+            for row, other in copies.items()
         ]
-        rows, earlier = [*found.index], [of for of in found.tolist() if of >= 0]
+        rows, earlier = [*copies.index], [of for of in copies.tolist() if of >= 0]
         yield Finding(code, rows, name, uris[rows].tolist(), messages, earlier)
 
 

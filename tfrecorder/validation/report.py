@@ -3,59 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pandas as pd
 
-from tfrecorder.display.tables import Report, Table, counted, escaped
+from tfrecorder.display.tables import Report, Table, counted
 from tfrecorder.options.report_codes import CODES, ERROR, SEVERITIES, WARNING
+from tfrecorder.sources.finding import Finding
 
 REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "remedy", "other_row")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One rule's findings: for each a row, a value and a message.
-
-    Attributes:
-        code: a key of `CODES`.
-        rows: row numbers from 0; (None,) for a finding about the whole frame.
-        column: the column concerned.
-        values: the value in each of these rows.
-        messages: one message for each row, or one for all.
-        others: for each row, another row that it conflicts with; empty if there is none.
-    """
-
-    code: str
-    rows: Sequence[int | None]
-    column: str
-    values: Sequence[Any]
-    messages: Sequence[str] | str
-    others: Sequence[int] = ()
-
-    @property
-    def is_error(self) -> bool:
-        return CODES[self.code][0] == ERROR
-
-    def cells(self) -> dict[str, Sequence[Any]]:
-        """The columns of a report, as long as the number of rows."""
-        (severity, remedy), size = CODES[self.code], len(self.rows)
-        values = [_short(value) for value in self.values]
-        remedies = [remedy] * size
-        if "{" in remedy:
-            remedies = [remedy.format(value=value, column=self.column) for value in values]
-        messages = [self.messages] * size if isinstance(self.messages, str) else self.messages
-        return {
-            "severity": [severity] * size,
-            "code": [self.code] * size,
-            "row": self.rows,
-            "column": [self.column] * size,
-            "value": values,
-            "message": messages,
-            "remedy": remedies,
-            "other_row": self.others or [None] * size,
-        }
 
 
 def build_report(findings: Iterable[Finding]) -> pd.DataFrame:
@@ -262,12 +218,3 @@ def shown_rows(report: pd.DataFrame) -> list[int]:
     shown = report.groupby("code", sort=False).head(EXAMPLES)
     named = pd.concat([shown["row"], shown["other_row"]]).dropna()
     return sorted({int(row) for row in named})
-
-
-def _short(value: Any) -> Any:
-    """A value as the report shows it: printable text that does not fill the screen."""
-    return (
-        escaped(f"{value[:199]}…" if len(value) > 200 else value)
-        if isinstance(value, str)
-        else value
-    )

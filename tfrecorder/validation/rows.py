@@ -16,9 +16,9 @@ from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import FILES, Label
 from tfrecorder.schema.splits import UNASSIGNED, Division
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.places import place_numbers
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.report import Finding
 
 #: A class with fewer images than this has few images.
 FEW_IMAGES = 10
@@ -117,18 +117,16 @@ def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, messag
 def _check_duplicates(rows: pd.DataFrame) -> Finding:
     """Each row that occurred before, with the first that is the same."""
     columns = [name for name in rows if name != URI_COLUMN]  # which may be spelled in other ways
-    same = rows[rows.duplicated(columns, keep=False)]
-    groups = same.groupby(columns, sort=False, dropna=False).ngroup()
-    first = pd.Series(same.index, index=same.index).groupby(groups).transform("first")
-    again = same.duplicated(columns).to_numpy(dtype=bool)
-    uris = same.loc[again, URI_COLUMN]
-    splits = same.loc[again, SPLIT_COLUMN]
+    groups = rows.groupby(columns, sort=False, dropna=False).ngroup()
+    numbers = pd.Series(rows.index, rows.index)
+    first = numbers.groupby(groups).transform("first")
+    again = rows[first < numbers]
     messages = [
         f"{cut(uri)!r} repeats an earlier row in {split}"
-        for uri, split in zip(uris, splits, strict=True)
+        for uri, split in zip(again[URI_COLUMN], again[SPLIT_COLUMN], strict=True)
     ]
-    rows_again, others = list(uris.index), first[again].tolist()
-    return Finding("duplicate_row", rows_again, URI_COLUMN, uris.tolist(), messages, others)
+    uris, others = again[URI_COLUMN].tolist(), first[again.index].tolist()
+    return Finding("duplicate_row", list(again.index), URI_COLUMN, uris, messages, others)
 
 
 def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:

@@ -22,12 +22,12 @@ from tfrecorder.schema.fields import Field, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
+from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import Source, as_objects, as_texts
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
-from tfrecorder.validation.columns import check_splits, check_uris, flag, has_faults, sound_uris
+from tfrecorder.validation.columns import check_splits, check_uris, has_faults, sound_uris
 from tfrecorder.validation.report import (
-    Finding,
     ValidationReport,
     as_errors,
     beside_dataset,
@@ -109,10 +109,10 @@ class Checked:
             warnings: which of them are errors, as the option has it.
             notes: what else to say.
         """
-        found = build_report(self.findings)
-        lines = line_numbers(table, shown_rows(found))
-        notes = (*self.notes, *notes, *beside_dataset(found))
-        return ValidationReport.of(as_errors(found, warnings), len(table.frame), notes, lines)
+        report = build_report(self.findings)
+        lines = line_numbers(table, shown_rows(report))
+        notes = (*self.notes, *notes, *beside_dataset(report))
+        return ValidationReport.of(as_errors(report, warnings), len(table.frame), notes, lines)
 
     @property
     def notes(self) -> list[str]:
@@ -135,8 +135,7 @@ def check_source(
             their integers.
     """
     schema, table = source.schema, source.frame
-    of_form = (Finding(f.code, [f.row], f.column, [f.value], [f.message]) for f in source.faults)
-    findings = [*_check_columns(source), *of_form]
+    findings = [*_check_columns(source), *source.findings]
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))

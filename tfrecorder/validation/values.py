@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Bytes, Label, Number, Text
+from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import is_list
 from tfrecorder.validation.classes import Outcome, as_lists, from_json
-from tfrecorder.validation.columns import check_unicode, flag, has_faults, is_missing
-from tfrecorder.validation.report import Finding
+from tfrecorder.validation.columns import check_unicode, has_faults, is_missing
 
 _TRUE = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
 _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}

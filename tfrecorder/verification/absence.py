@@ -33,14 +33,14 @@ def named(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
         try:
             with storage.local_copy(os.path.join(directory, file)) as copy:
                 values = _values(file, copy, longest)
-                there = {uri for some in values for uri in _found(some, uris)}
+                named_uris = {uri for some in values for uri in _found(some, uris)}
         except (storage.UnreadableError, OSError) as error:
             yield unread(file, error)
         except pa.ArrowException as error:
             yield Fault(file, "unreadable", f"nobody can tell what it names: {error}")
         else:
             for uri in uris:
-                if uri in there:
+                if uri in named_uris:
                     yield Fault(file, "named", f"it names {uri!r}, which must be absent")
 
 

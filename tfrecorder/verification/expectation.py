@@ -24,12 +24,15 @@ from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.schema.kinds import Image
+from tfrecorder.schema.fields import Field
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json, with_shards
 
 T = TypeVar("T")
+
+#: The reasons for which a file cannot be read because there is none under its name.
+GONE = ("not_found", "not_a_file", "bad_name")
 
 #: Of these files a manifest has the checksums.
 LISTS = (layout.REJECTS, layout.SUSPECTS)
@@ -75,10 +78,9 @@ class Expectation:
         return self.commits.get(self.numbers[-1])
 
     @cached_property
-    def image_keys(self) -> list[str]:
-        """What the keys of the columns of images begin with; none if the manifest is lost."""
-        fields = Plan.of(self.last.manifest).fields if self.last else ()
-        return [field.key for field in fields if isinstance(field.kind, Image)]
+    def fields(self) -> tuple[Field, ...]:
+        """The columns of the dataset; none if the newest manifest is lost."""
+        return Plan.of(self.last.manifest).fields if self.last else ()
 
     def before(self, number: int) -> Mapping[str, Any] | None:
         """The manifest before that of a commit, or what is known of it where it was replaced."""
@@ -145,10 +147,10 @@ def read_expectation(directory: str) -> Expectation:
         )
     listed = newest.shards if newest else _shards_there(directory, info or {})
     # What is known of the commits before it.
-    known = newest or _older(directory, note[0], {*listed})
+    latest = newest or _older(directory, note[0], {*listed})
     numbers = [note[0]]
-    if known is not None:
-        numbers = [*chain_before(known), *range(known.number, note[0] + 1)]
+    if latest is not None:
+        numbers = [*chain_before(latest), *range(latest.number, note[0] + 1)]
     read = partial(_read_commit, directory, faults=faults)
     chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
@@ -342,6 +344,6 @@ def other_sums(file: str, sums: tuple[int, int], written: tuple[int, int]) -> Fa
 
 def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:
     """The fault of a file that cannot be read."""
-    is_missing = getattr(error, "code", "") in ("not_found", "not_a_file", "bad_name")
+    is_missing = getattr(error, "code", "") in GONE
     reason = getattr(error, "strerror", error)
     return Fault(file, "missing" if is_missing else "unreadable", f"it cannot be read: {reason}")

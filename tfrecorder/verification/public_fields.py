@@ -27,19 +27,19 @@ _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
     """The columns of the dataset, and the options of a commit that lost its own."""
     newest = max(expected.commits, default=-1)
-    known = expected.commits[newest].manifest if newest >= 0 else {}
+    manifest = expected.commits[newest].manifest if newest >= 0 else {}
     if newest == expected.note[0]:
-        return Plan.of(known).fields, known["options"]
+        return Plan.of(manifest).fields, manifest["options"]
     document = parse(expected.read_whole(layout.FEATURES))
     fields = _fields(document, layout.LABEL_MAP_CSV in storage.names(expected.directory))
-    if not known:
+    if not manifest:
         return fields, _options(document, expected.info or {})
     counts = {field.label_key: field.num_classes for field in fields}
     known_fields = (
         replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
-        for field in Plan.of(known).fields
+        for field in Plan.of(manifest).fields
     )
-    return tuple(known_fields), known["options"]
+    return tuple(known_fields), manifest["options"]
 
 
 def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:

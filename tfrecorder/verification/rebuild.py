@@ -127,9 +127,9 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
             shards = _shards_of_lost(made, number, left)
             left = [shard for shard in left if shard not in shards]
             plan, done = _plan_and_done(made, number, shards)
-            lists = {file: sums_of(expected.read_whole(file)) for file in LISTS}
+            sums = {file: sums_of(expected.read_whole(file)) for file in LISTS}
         else:
-            plan, lists = Plan.of(commit.manifest), commit.manifest["lists"]
+            plan, sums = Plan.of(commit.manifest), commit.manifest["lists"]
             done = {s: expected.done[s] for s in commit.own_shards}
             for shard in made.damaged & {*done}:
                 rows, tally = _tallied(made, shard, done[shard].rejects)
@@ -138,7 +138,7 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
                     "table": _crc_of_table(made, plan, shard, rows, tally),
                 }
                 done[shard] = replace(done[shard], beside=beside)
-        manifest = json.loads(json.dumps(manifest_of(plan, done, before, lists)))
+        manifest = json.loads(json.dumps(manifest_of(plan, done, before, sums)))
         if commit is not None:
             manifest |= {name: commit.manifest[name] for name in said_by_commit(plan)}
         commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
@@ -208,12 +208,13 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
     fields, stands = made.fields, shard not in made.damaged
     images = [field for field in fields if isinstance(field.kind, kinds.Image)]
     wanted, first = list(planned_features(fields)), primary_file(fields)
-    known: list[Row] = []
+    rows_of_table: list[Row] = []
     if stands:
         directory = made.expected.directory
-        known = read_columns(directory, shard.table, lambda schema: schema.names).to_pylist()
-    rejected = [row for row in known if row[REJECT_OF.reason]]
-    sound = iter([row for row in known if not row[REJECT_OF.reason]])
+        table = read_columns(directory, shard.table, lambda schema: schema.names)
+        rows_of_table = table.to_pylist()
+    rejected = [row for row in rows_of_table if row[REJECT_OF.reason]]
+    sound = iter([row for row in rows_of_table if not row[REJECT_OF.reason]])
     other = ValueError(f"{shard.table} is not of the records of {shard.file}")
     tally, rows = Tally(fields, lambda rows: None, math.inf), []
     path = made.expected.path(shard.file)
@@ -252,12 +253,12 @@ def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally
 
 def _source(image: CheckedImage) -> OfFile:
     """What an image says of its file: its size, and what it looks like."""
-    known = OfFile(height=image.height, width=image.width)
+    source = OfFile(height=image.height, width=image.width)
     with contextlib.suppress(Reject):  # raw pixels
         most = image.height * image.width
         look = check_image(image.data, max_pixels=most, fingerprints=True).look
-        known = known._replace(look=look)
-    return known
+        source = source._replace(look=look)
+    return source
 
 
 def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:
@@ -287,8 +288,8 @@ def _plan_and_done(
     expected, fields = made.expected, made.fields
     before, after = expected.before(number), _after(expected, number)
     # Nothing says which of several damaged tables held which reject; some know how many they had.
-    known = [s for s in made.damaged if s in expected.done and s.table not in made.files]
-    others = sum(expected.done[shard].rejects for shard in known)
+    counted_shards = [s for s in made.damaged if s in expected.done and s.table not in made.files]
+    others = sum(expected.done[shard].rejects for shard in counted_shards)
     pending = {shard for shard in made.damaged if shard not in expected.done}
     tallied = {}
     for shard in shards:

@@ -205,9 +205,9 @@ def _remade(
     """Lost manifests and damaged tables, made again from sound shards."""
     tables = [f.shard for f in findings if f.sound and f.shard.table in faulty]
     try:
-        for found in findings:
-            if not found.sound and found.shard not in expected.done:
-                raise ValueError(f"nothing proves what {found.shard.file} held, which is damaged")
+        for finding in findings:
+            if not finding.sound and finding.shard not in expected.done:
+                raise ValueError(f"nothing proves what {finding.shard.file} held, which is damaged")
         return remake(expected, tables)
     except (storage.UnreadableError, LookupError, TfrecorderError, TypeError, ValueError) as error:
         raise DatasetError(
@@ -329,9 +329,9 @@ def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:
     files = {file: data for file, data in common_files(expected).items() if file in faulty}
     info = files.pop(layout.COMMIT, None)
     if not faulty.isdisjoint(LISTS):
-        lists = whole_lists(Plan.of(manifest), expected.shards, directory)
-        files |= lists
-        manifest["lists"] = {file: sums_of(data) for file, data in lists.items()}
+        rows = whole_lists(Plan.of(manifest), expected.shards, directory)
+        files |= rows
+        manifest["lists"] = {file: sums_of(data) for file, data in rows.items()}
         files[layout.manifest(manifest["commit"])] = seal(manifest)
     written = _publish(directory, files)
     if info is not None:

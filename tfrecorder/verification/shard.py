@@ -20,6 +20,7 @@ from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import Place, walk
 from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.schema.kinds import Image
 from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread
 from tfrecorder.verification.faults import Fault, at_most
@@ -118,8 +119,8 @@ class ShardCheck:
             true, faults = self._walk(file, size, places or ())
         is_sound = not (changed if done else faults)
         if changed:
-            known = None if places is None else places[: len(true)]
-            faults = [changed, *(faults or _elsewhere(shard.file, known, true))]
+            listed = None if places is None else places[: len(true)]
+            faults = [changed, *(faults or _elsewhere(shard.file, listed, true))]
         elif not done:
             faults += _elsewhere(shard.index_file, places, true)
         return ShardFindings(shard, len(true), size, is_sound, tuple(faults))
@@ -157,7 +158,7 @@ class ShardCheck:
             return
         try:
             record = parse_example(data)
-            for key in self.expected.image_keys:
+            for key in (of.key for of in self.expected.fields if isinstance(of.kind, Image)):
                 if bytes(record[f"{key}/format"][0]) != b"raw":
                     sides = [int(record[f"{key}/{name}"][0]) for name in ("height", "width")]
                     yield from _fault_of(self.decode, record[f"{key}/encoded"][0], sides)

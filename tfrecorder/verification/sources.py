@@ -27,6 +27,7 @@ from tfrecorder.reading.shard_tables import each_table, those_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.sources.file_sums import describing, in_threads
+from tfrecorder.verification.expectation import GONE
 from tfrecorder.verification.faults import Fault
 
 #: What is counted, as the report names it.
@@ -34,9 +35,6 @@ COUNTED = ("compared", "changed", "vanished", "unreadable", "from_bytes", "unkno
 
 #: Files that are in memory together.
 _BATCH = 2**18
-
-#: The reasons for which a file cannot be read because there is none under its name any more.
-_GONE = ("not_found", "not_a_file", "bad_name")
 
 
 class SourceFile(NamedTuple):
@@ -102,8 +100,8 @@ def other_sources(
     files, folders = _files(directory, shards, fields, counts), storage.FoldersRead()
     while batch := [*itertools.islice(files, _BATCH)]:
         compare = functools.partial(_difference, describing(map(_path, batch)), folders)
-        found = in_threads(compare, batch, _path)
-        for file, (code, words) in zip(batch, found, strict=True):
+        differences = in_threads(compare, batch, _path)
+        for file, (code, words) in zip(batch, differences, strict=True):
             advance(1)
             if code:
                 counts[code.partition("_")[2]] += 1
@@ -126,8 +124,8 @@ def _files(
         missing = [None] * len(rows)
         for key, of_key in names.items():
             cells = zip(*(columns.get(name, missing) for name in of_key), strict=True)
-            for record, known in enumerate(cells):
-                file = SourceFile(shard, key, record, *known)
+            for record, of_row in enumerate(cells):
+                file = SourceFile(shard, key, record, *of_row)
                 is_known = "unknown" if file.crc32c is None else "compared"
                 counts["from_bytes" if file.spooled else is_known] += 1
                 if not file.spooled and file.crc32c is not None:
@@ -157,7 +155,7 @@ def _difference(
     try:
         data, _ = read_image(file.uri, file.base, folders=folders)
     except Reject as reject:
-        code = "source_vanished" if reject.code in _GONE else "source_unreadable"
+        code = "source_vanished" if reject.code in GONE else "source_unreadable"
         return code, f"it cannot be read: {reject.detail}"
     size, crc = len(data), google_crc32c.value(data)
     if (size, crc) == (file.bytes, file.crc32c):

@@ -15,7 +15,6 @@ from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
-from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import file_fields
 from tfrecorder.sources.uri_list import uri_list
@@ -111,13 +110,12 @@ def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) ->
     """
     damaged = {fault.file for fault in faults}
     shards = [shard for shard in expected.shards if shard.table not in damaged]
-    fields = Plan.of(expected.last.manifest).fields if expected.last else ()
-    total = len(file_fields(fields)) * sum(
+    total = len(file_fields(expected.fields)) * sum(
         expected.done[s].records for s in shards if s in expected.done
     )
     counts = Counter(dict.fromkeys(COUNTED, 0))
     with _bar(shown, total, unit=" source files") as bar:
-        others = other_sources(expected.directory, shards, fields, counts, bar.update)
+        others = other_sources(expected.directory, shards, expected.fields, counts, bar.update)
         faults[:] = _sorted([*faults, *at_most(fault for _, fault in others)])
     return dict(counts)
 
