@@ -207,6 +207,10 @@ def test_a_preview_shows_near_copies_side_by_side_and_names_the_leak() -> None:
     tfrecorder.convert(frame, "out", **QUIET)
     page = tfrecorder.preview("out", progress=False).page
     assert "3 TEST records are near copies of TRAIN records" in page
+    leak = page.partition("near copies of TRAIN records")[2].partition("</li>")[0]
+    assert [name for name in frame["image_uri"] if Path(name).name in leak] == [
+        f"photos/{number}-half.jpg" for number in range(3)
+    ]
     assert "Near copies" in page
     assert "3 images have near copies" in page
     others = frame[frame["image_uri"].str.contains("whole")]

@@ -154,6 +154,22 @@ def test_what_replaced_the_dataset_is_not_taken_back(kind: str) -> None:
 
 
 @pytest.mark.slow
+def test_what_came_before_an_update_that_was_taken_back_stays() -> None:
+    rows = table(0, 12)
+    tfrecorder.convert(rows[:6], "out", num_shards=1, **QUIET)
+    tfrecorder.append(rows[6:], "out", num_shards=1, **QUIET)
+    content = agree("out")
+    rows.loc[0, "label"] = "yak"
+    tfrecorder.update(rows, "out", **QUIET)
+    words = "generation 2, an update that wrote 6 rows in 1 shard again"
+    assert words in str(tfrecorder.undo("out"))
+    words = "generation 3 took an update back; what was added before that is not taken back"
+    with pytest.raises(DatasetError, match=words):
+        tfrecorder.undo("out")
+    assert agree("out") == content
+
+
+@pytest.mark.slow
 def test_rejects_that_were_won_are_rejects_again() -> None:
     rows = table(0, 6)
     late = Path("late.jpg").absolute()

@@ -68,8 +68,8 @@ class UndoResult(Report):
             what += f", {counted(len(self.classes), 'class', 'classes')}"
         done = "would take back" if self.dry_run else "took back"
         name = PlanKind(self.kind).words
-        of = "that wrote again" if self.kind == PlanKind.UPDATE else "of"
-        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} {of} {what}"
+        what = f"that wrote {what} again" if self.kind == PlanKind.UPDATE else f"of {what}"
+        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} {what}"
 
     def _notes(self) -> list[str]:
         notes = [f"classes that go: {class_words(self.classes)}"] if self.classes else []
