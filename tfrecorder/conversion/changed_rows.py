@@ -210,9 +210,7 @@ def changed_plan(
             rewritten.setdefault(shard.split, []).append(int(left[place]))
     again = rows.filter(pa.array(is_touched & ~gone))
     of_split = stored.splits[is_touched & ~gone]
-    order, new_rows = np.arange(0), dict[str, int]()
-    if len(added.rows):
-        order, new_rows = order_of(added.splits, options)
+    order, new_rows = order_of(added.splits, options)
     parts, split_rows = [], {}
     new, start = added.rows.take(order), 0
     for split in SPLITS:

@@ -151,9 +151,7 @@ def _differ(old: pa.Array, new: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(differ, False).to_numpy(zero_copy_only=False))
 
 
-def match_rows(
-    stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]
-) -> Matched:
+def match_rows(stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]) -> Matched:
     """Find the row of a dataset that each row of a table is.
 
     Of several rows in the same places, the first is the first.

@@ -125,18 +125,14 @@ def _class_fault(there: Field, here: Field) -> str | None:
     return None
 
 
-def numbered(
-    checked: Checked, table: Source, first: int, numbers: np.ndarray | None = None
-) -> Checked:
+def numbered(checked: Checked, table: Source, first: int, numbers: np.ndarray) -> Checked:
     """A checked table whose rows are numbered from `first` on, whatever was skipped in it.
 
     Args:
         numbers: of each row of the table, the number that it has already, -1 for none.
     """
     places = np.searchsorted(table.frame.index.to_numpy(), checked.frame.index.to_numpy())
-    new = places + first
-    if numbers is not None:
-        new = np.where(numbers[places] < 0, new, numbers[places])
+    new = np.where(numbers[places] < 0, places + first, numbers[places])
     return dataclasses.replace(checked, frame=checked.frame.set_axis(new))
 
 

@@ -26,6 +26,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.storage.connections import sender
 from tfrecorder.storage.credentials import NO_CREDENTIALS, NO_USER_PROJECT
 from tfrecorder.storage.store import (
+    CODES_OF_STATUS,
     MAX_FILE_BYTES,
     Description,
     OtherStandsError,
@@ -40,8 +41,6 @@ from tfrecorder.storage.store import (
 #: Sends a request (path, method, headers).  If it succeeds, the response can be read inside the
 #: block.
 Ask = Callable[..., AbstractContextManager[HTTPResponse]]
-
-_CODES = {403: "no_permission", 404: "not_found", 410: "not_found"}
 
 #: The status of a request that expected another generation.
 _NOT_THAT_GENERATION = 412
@@ -316,7 +315,7 @@ def refused(
         return OtherStandsError(words)
     if status in (400, 403) and _NOBODY_PAYS.search(text):
         return UnreadableError("no_user_project", f"{NO_USER_PROJECT} ({words})")
-    return UnreadableError(_CODES.get(status, "read_failed"), words)
+    return UnreadableError(CODES_OF_STATUS.get(status, "read_failed"), words)
 
 
 def _unzipped(data: bytes) -> bytes:

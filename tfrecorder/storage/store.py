@@ -208,6 +208,10 @@ def is_transient(status: int) -> bool:
     return status in (408, 429) or 500 <= status < 600
 
 
+#: What else an HTTP status says of a file, whatever the service.
+CODES_OF_STATUS = {401: "no_permission", 403: "no_permission", 404: "not_found", 410: "not_found"}
+
+
 #: A file to write; see `Store.publish`.
 Writing = AbstractContextManager[BinaryIO]
 

@@ -12,7 +12,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.directory import remove_leftovers
+from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.done_records import DoneRecord, done_of
 from tfrecorder.reading.stored_card import stored_card
@@ -71,8 +71,7 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
             if shard.index not in kept:
                 names |= {name: layout.before(name) for name in shard.files}
     storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
-    there = storage.names(os.path.join(output_dir, layout.BEFORE))
-    return {f"{layout.BEFORE}/{name}" for name in there} - {*names.values()}
+    return names_in(output_dir, layout.BEFORE) - {*names.values()}
 
 
 def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
@@ -82,9 +81,9 @@ def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set
     """
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
     old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
-    for folder in (layout.BEFORE, *([layout.REMOVED] if rewrites else [])):
-        names = storage.names(os.path.join(output_dir, folder))
-        old |= {f"{folder}/{name}" for name in names} - {manifest.get("removed")}
+    old |= names_in(output_dir, layout.BEFORE)
+    if rewrites:
+        old |= names_in(output_dir, layout.REMOVED) - {manifest.get("removed")}
     return old
 
 
