@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners, texts_of
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES, value_columns
-from tfrecorder.reading.shard_tables import columns_of
+from tfrecorder.reading.shard_tables import columns_of, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import FILES, Label, Mask
@@ -99,8 +99,7 @@ class Matched:
     def with_values(self, change: np.ndarray) -> pa.Table:
         """The rows of the dataset with the values of the table where these differ."""
         rows, known = self.stored.rows, self.known
-        bases = pa.repeat(pa.scalar(self.base, pa.large_string()), len(self.at))
-        given = {**self.checked.values, BASE: bases}
+        given = {**self.checked.values, BASE: repeated(self.base, len(self.at))}
         least = dict.fromkeys(given, VALUES) | {BASE: READ}
         for field in self.checked.fields:
             if isinstance(field.kind, FILES):
@@ -172,8 +171,7 @@ def match_rows(stored: StoredRows, checked: Checked, base: str, fields: Sequence
         at[wanted] = np.append(known, -1)[found]
         free[at[at >= 0]] = False
 
-    bases = pa.repeat(pa.scalar(base, pa.large_string()), len(at))
-    given = pa.table({**checked.values, BASE: bases})
+    given = pa.table({**checked.values, BASE: repeated(base, len(at))})
     # Rows without files are known by all their values.
     values = sorted({*value_columns(stored.rows.column_names)} & {*checked.values})
     values = [] if files else values

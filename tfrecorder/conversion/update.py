@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
-from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
+from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
 from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
@@ -32,7 +32,6 @@ from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import takes
-from tfrecorder.options.subsets import NOT_UPDATED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
@@ -40,8 +39,7 @@ from tfrecorder.plan.make_plan import described, spooled_images
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
-from tfrecorder.plan.summary import Changes
-from tfrecorder.reading.shard_tables import columns_of, joined
+from tfrecorder.reading.shard_tables import columns_of, joined, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -121,10 +119,7 @@ def update(
     """
     given: dict[str, Any] = {"runner": runner, **options}
     rows = partial(_rows, source, UpdateOptions.out_of(given))
-    chosen = early_options(given, NOT_UPDATED)
-    return run_on(
-        "update", directory, chosen, given, rows, source, stage_only=stage_only, dry_run=dry_run
-    )
+    return run_on("update", directory, given, rows, source, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(
@@ -152,7 +147,7 @@ def _rows(
     comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
     of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
     of_moved = of_moved.take(pa.array(at[moved]))
-    plan, planned, touched = changed_plan(
+    plan, planned, rewritten = changed_plan(
         after,
         gone,
         np.where(gone, SAME, change),
@@ -165,7 +160,8 @@ def _rows(
     )
     stays_or_moves = (stored.is_newest & ~gone) | mask_of(at[moved], len(gone))
     went = stored.splits[at[moved]]
-    changes = Changes(
+    changes = dataclasses.replace(
+        rewritten,
         corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
         columns=differing,
         labels=matched.relabelled(),
@@ -173,11 +169,8 @@ def _rows(
         moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
         added=len(new.frame),
         removed=int((stored.is_newest & ~stays_or_moves).sum()),
-        shards=len(touched),
-        of_shards=len(stored.shards),
-        bytes=stored.size_of(touched),
     )
-    if not touched and not len(new.frame):
+    if not changes.shards and not len(new.frame):
         result = read_result(where)
         return dataclasses.replace(
             result, was_finished=True, changes=changes, removed=found.removed
@@ -314,19 +307,15 @@ def _added(
         first: the number of the first new row.
     """
     count = len(new.frame)
-    texts = {BASE: base, COPY_OF.file: ""}
     columns = {
         SOURCE_ID: pa.array(np.arange(first, first + count)),
         **new.values,
-        **{
-            name: pa.repeat(pa.scalar(text, pa.large_string()), count)
-            for name, text in texts.items()
-        },
+        BASE: repeated(base, count),
+        COPY_OF.file: repeated("", count),
         CHANGE: pa.array(np.full(count, READ), pa.int8()),
     }
     splits = [*new.frame[SPLIT_COLUMN], *of_moved]
-    rows = joined([part for part in (pa.table(columns), moved) if len(part)] or [moved])
-    return Added(rows, pd.Series(splits, dtype=SPLIT_TYPE))
+    return Added(joined([pa.table(columns), moved]), pd.Series(splits, dtype=SPLIT_TYPE))
 
 
 def _spool_new(checked: Checked, where: str, rows: pa.Table) -> None:

@@ -154,17 +154,17 @@ def complete(output_dir: str) -> bool:
         OSError: a file cannot be written or removed; the next call continues.
     """
     standing = standing_of(output_dir)
+    pending, newest = standing.pending, standing.newest
+    if pending is None or newest is None:
+        return False
     if standing.is_overtaken:
         clear(output_dir, standing)
-    elif standing.pending is not None and standing.undoes:
-        take_back(output_dir, standing.pending)
-        return False
-    if not standing.is_committed:
-        return False
-    assert standing.newest is not None
-    assert standing.pending is not None
-    finish(output_dir, standing.pending, standing.newest.manifest)
-    return True
+    elif standing.undoes:
+        take_back(output_dir, pending)
+    elif standing.is_committed:
+        finish(output_dir, pending, newest.manifest)
+        return True
+    return False
 
 
 def _with_kept(
