@@ -133,20 +133,20 @@ def _rows(
         others = tuple(name for name in table.left_out if name not in OF_COPIES)
         table = dataclasses.replace(table, left_out=others)
     stored = stored_rows(where, newest)
-    found = _compared(table, stored, dataset.fields, options, updating, say)
-    table, matched, new = found.table, found.matched, found.new
-    checked, at = matched.checked, matched.at
+    compared = _compared(table, stored, dataset.fields, options, updating, say)
+    table, matched, new = compared.table, compared.matched, compared.new
+    checked, places = matched.checked, matched.places
     moved, gone = matched.moved_and_gone(updating.missing == "remove")
     change, differing = matched.changes(options.transforms)
     files = np.zeros(len(change), bool)
     if updating.reread:
         say("comparing the images with their files")
-        files = _replaced_files(stored, dataset.fields) & mask_of(matched.there, len(change))
+        files = _replaced_files(stored, dataset.fields) & mask_of(matched.old_places, len(change))
         change[files] = READ
     after = dataclasses.replace(stored, rows=matched.with_values(change))
     comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
     of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
-    of_moved = of_moved.take(pa.array(at[moved]))
+    of_moved = of_moved.take(pa.array(places[moved]))
     plan, planned, rewritten = changed_plan(
         after,
         gone,
@@ -158,8 +158,8 @@ def _rows(
         table.base,
         _statistics(after, gone, of_moved, comes, new),
     )
-    stays_or_moves = (stored.is_newest & ~gone) | mask_of(at[moved], len(gone))
-    went = stored.splits[at[moved]]
+    stays_or_moves = (stored.is_newest & ~gone) | mask_of(places[moved], len(gone))
+    went = stored.splits[places[moved]]
     changes = dataclasses.replace(
         rewritten,
         corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
@@ -173,9 +173,9 @@ def _rows(
     if not changes.shards and not len(new.frame):
         result = read_result(where)
         return dataclasses.replace(
-            result, was_finished=True, changes=changes, removed=found.removed
+            result, was_finished=True, changes=changes, removed=compared.removed
         )
-    said = summary_of(table, found.report, removed=found.removed, changes=changes)
+    said = summary_of(table, compared.report, removed=compared.removed, changes=changes)
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
         plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
@@ -184,8 +184,8 @@ def _rows(
         sizes=partial(sizes_of_some, new, table.base, options),
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
-        report=found.report,
-        marks=found.marks,
+        report=compared.report,
+        marks=compared.marks,
     )
 
 
@@ -240,14 +240,14 @@ def _compared(
         lenient = dataclasses.replace(updating, new_classes="allow")
         before, _ = compare(lenient, dataclasses.replace(options, warnings="show"))
         checked = before.checked
-        of_new = table.only(table.frame.index.isin(checked.frame.index[before.at < 0]))
+        of_new = table.only(table.frame.index.isin(checked.frame.index[before.places < 0]))
         enters, marks = marked.sift(of_new, updating.readmit)
         out = of_new.frame.index[~enters]
         if 0 < len(out) < len(checked.frame):
             table = without_rows(table, of_new.frame[~enters])
     both, report = compare(updating, options)
     checked = both.checked
-    new = checked.part((both.at < 0) & ~checked.frame.index.isin(out))
+    new = checked.part((both.places < 0) & ~checked.frame.index.isin(out))
     # Rows that are there keep their splits.
     open_rows, groups = new.unassigned, table.groups
     assigned = describe_assigned(new.frame[SPLIT_COLUMN], open_rows, options.division, groups)
@@ -264,10 +264,11 @@ def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Find
         all_stay: also the rows of the dataset that the table does not have.
     """
     checked, stored = matched.checked, matched.stored
-    files, new = file_fields(checked.fields), checked.frame.index[matched.at < 0]
+    files, new = file_fields(checked.fields), checked.frame.index[matched.places < 0]
     if not files or not len(new):
         return
-    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(matched.there))
+    uris = stored.rows.column(files[0].uri_key)
+    among = None if all_stay else uris.take(pa.array(matched.old_places))
     of_new = table.only(table.frame.index.isin(new))
     with before_the_launch():
         pairs = same_bytes(of_new, stored.where, stored.newest, files, among)
