@@ -11,13 +11,12 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.done_records import DoneRecord, done_of
+from tfrecorder.reading.done_records import done_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import class_files, features_json
+from tfrecorder.writing.tfds import class_files, descriptions
 
 
 def finish(
@@ -31,12 +30,13 @@ def finish(
     Args:
         lists: those still to be written; None gathers them again.
     """
-    done, undoes = done_of(manifest), plan.kind is PlanKind.UNDO
+    undoes = plan.kind is PlanKind.UNDO
     if lists is None:
+        done = done_of(manifest)
         lists = lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
     files, gone = dict(lists), set[str]()
     if plan.rewrites or undoes:
-        files |= descriptions(plan, done)
+        files |= descriptions(plan, manifest)
         gone = outdated(output_dir, plan)
     if plan.rewrites:
         gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
@@ -92,11 +92,6 @@ def outdated(output_dir: str, plan: Plan) -> set[str]:
     maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
     of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
     return of_classes - {*class_files(plan)}
-
-
-def descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
-    """The public files that say what records hold."""
-    return {**class_files(plan), layout.FEATURES: features_json(plan, done.values())}
 
 
 def publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:

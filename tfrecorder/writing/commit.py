@@ -34,10 +34,10 @@ from tfrecorder.reading.commits import (
 )
 from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.stored_card import stored_card
-from tfrecorder.writing.after_commit import descriptions, finish, outdated, publish_all
+from tfrecorder.writing.after_commit import finish, outdated, publish_all
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import dataset_info_json
+from tfrecorder.writing.tfds import dataset_info_json, descriptions
 from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
 
 
@@ -87,7 +87,7 @@ def commit(
         storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
         version, narrows = "", False
     if not narrows:  # otherwise the old files fit both, and are replaced after the commit
-        described = descriptions(plan, by_shard)
+        described = descriptions(plan, manifest)
         if before is None:  # readers of a dataset with rejects want their list
             described, lists = {**described, **lists}, {}
         publish_all(output_dir, described)
@@ -256,7 +256,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None:
         before = Plan.of(previous.manifest)
         if pending.rewrites:
-            publish_all(output_dir, descriptions(before, previous.done))
+            publish_all(output_dir, descriptions(before, previous.manifest))
             storage.remove_all(output_dir, outdated(output_dir, before))
         plan = nothing_after(previous.manifest, pending.digest)
         lists = previous.manifest["lists"]
@@ -264,7 +264,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info, manifest)
         replace_commit(output_dir, manifest, info, version)
-        publish_all(output_dir, descriptions(plan, {}))
+        publish_all(output_dir, descriptions(plan, manifest))
     clear(output_dir, standing)
 
 

@@ -69,9 +69,14 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     return shapes
 
 
-def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
+def descriptions(plan: Plan, manifest: Mapping[str, Any]) -> dict[str, bytes]:
+    """The public files that say what records hold, as of the commit of a plan."""
+    shapes = manifest["image_shapes"]
+    return {layout.FEATURES: _features_json(plan, shapes), **class_files(plan)}
+
+
+def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
     """`features.json`: every key of the record with its type, in TFDS's form."""
-    shapes = image_shapes(plan, done)
     forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
     forms |= {
         field.tfds_boxes_key: _sequence(_BBOX) for field in plan.fields if field.tfds_boxes_key
