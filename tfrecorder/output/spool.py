@@ -35,7 +35,7 @@ class Spool:
     def __init__(self, output_dir: str) -> None:
         self._directory = output_dir
         self._sizes: dict[str, int | None] = {}
-        self._waiting: list[tuple[str, bytes]] = []
+        self._waiting: dict[str, bytes] = {}
         self._waiting_bytes = 0
         self.bytes = 0
 
@@ -63,19 +63,13 @@ class Spool:
             self.flush()
         self._sizes[file] = len(data)
         self.bytes += len(data)
-        self._waiting.append((file, data))
+        self._waiting[f"{layout.SPOOL}/{file}"] = data
         self._waiting_bytes += len(data)
 
     def flush(self) -> None:
         """Write what is still held in memory."""
-        storage.each(
-            lambda item: storage.publish_bytes(
-                self._directory, f"{layout.SPOOL}/{item[0]}", item[1]
-            ),
-            self._waiting,
-            self._directory,
-        )
-        self._waiting, self._waiting_bytes = [], 0
+        storage.publish_all(self._directory, self._waiting)
+        self._waiting, self._waiting_bytes = {}, 0
 
 
 def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:

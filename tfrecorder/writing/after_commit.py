@@ -48,7 +48,7 @@ def finish(
         gone |= _before(output_dir, manifest, plan.rewrites)
     if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
         gone |= {*card.files, layout.CARD}  # it shows and names records that may be gone
-    publish_all(output_dir, files)
+    storage.publish_all(output_dir, files, lasting=True)
     remove_leftovers(output_dir, gone)
 
 
@@ -92,12 +92,3 @@ def outdated(output_dir: str, plan: Plan) -> set[str]:
     maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
     of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
     return of_classes - {*class_files(plan)}
-
-
-def publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
-    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
-    storage.each(
-        lambda file: storage.publish_bytes(output_dir, file, files[file], lasting=True),
-        files,
-        output_dir,
-    )

@@ -34,7 +34,7 @@ from tfrecorder.reading.commits import (
 )
 from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.stored_card import stored_card
-from tfrecorder.writing.after_commit import finish, outdated, publish_all
+from tfrecorder.writing.after_commit import finish, outdated
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import dataset_info_json, descriptions
@@ -90,7 +90,7 @@ def commit(
         described = descriptions(plan, manifest)
         if before is None:  # readers of a dataset with rejects want their list
             described, lists = {**described, **lists}, {}
-        publish_all(output_dir, described)
+        storage.publish_all(output_dir, described, lasting=True)
     into_place(output_dir, plan)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info, manifest)
     files = [file for shard in by_shard for file in shard.files]
@@ -256,7 +256,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None:
         before = Plan.of(previous.manifest)
         if pending.rewrites:
-            publish_all(output_dir, descriptions(before, previous.manifest))
+            storage.publish_all(output_dir, descriptions(before, previous.manifest), lasting=True)
             storage.remove_all(output_dir, outdated(output_dir, before))
         plan = nothing_after(previous.manifest, pending.digest)
         lists = previous.manifest["lists"]
@@ -264,7 +264,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info, manifest)
         replace_commit(output_dir, manifest, info, version)
-        publish_all(output_dir, descriptions(plan, manifest))
+        storage.publish_all(output_dir, descriptions(plan, manifest), lasting=True)
     clear(output_dir, standing)
 
 

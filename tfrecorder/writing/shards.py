@@ -303,11 +303,7 @@ class Tally:
         files = {shard.index_file: self.outcomes.index(), shard.table: table}
         sums = {file: google_crc32c.value(data) for file, data in files.items()}
         self.beside = {name: sums[file] for name, file in shard.beside.items()}
-
-        def publish(name: str) -> None:
-            storage.publish_bytes(output_dir, name, files[name], claim=attempt)
-
-        storage.each(publish, files, output_dir)
+        storage.publish_all(output_dir, files, claim=attempt)
 
     def done_record(self, plan_digest: str, shard: Shard) -> DoneRecord:
         return DoneRecord(
