@@ -118,7 +118,10 @@ def local_copy(path: str) -> Iterator[str]:
         def fetch() -> None:
             copy.truncate(0)
             copy.seek(0)
-            store_of(path).fetch(path, cast(BinaryIO, copy.file))
+            try:
+                store_of(path).fetch(path, cast(BinaryIO, copy.file))
+            except OSError as error:  # on this machine: its disk is full
+                raise UnreadableError("read_failed", error.strerror or str(error)) from error
 
         retried(fetch, path)
         copy.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TypeVar
@@ -86,11 +85,6 @@ class FsspecStore(Store):
             return _request(lambda: bytes(system.cat_file(name, start=start, end=end)))
 
         return in_parts(path, int(info["size"]), read_range)
-
-    def fetch(self, path: str, file: BinaryIO) -> None:
-        system, name = _system(path)
-        # In large parts: most of these file objects make a request for each part.
-        _request(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def describe(self, path: str) -> Description | None:
         info = _info(*_system(path))

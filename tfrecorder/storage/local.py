@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import sys
 import uuid
@@ -107,10 +106,6 @@ class LocalStore(Store):
             file.close()
             raise UnreadableError("replaced", "it was replaced")
         return file
-
-    def fetch(self, path: str, file: BinaryIO) -> None:
-        with self.open(path) as source:
-            shutil.copyfileobj(source, file)
 
     def describe(self, path: str) -> Description | None:
         status = _status(path)

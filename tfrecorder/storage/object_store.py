@@ -101,10 +101,7 @@ class ObjectStore(Store):
         def fetch(client: Client, name: str) -> None:
             answer = _answered(obstore.get(client.short, name))
             for part in answer.stream(min_chunk_size=_PART_BYTES):
-                try:
-                    file.write(part)
-                except OSError as error:  # on this machine: its disk is full
-                    raise UnreadableError("read_failed", str(error)) from error
+                file.write(part)
 
         self._request(path, fetch)
 
