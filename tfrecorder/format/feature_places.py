@@ -91,20 +91,13 @@ def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
     >>> example[start : start + size]
     b'xyz'
     """
-    wanted = key.encode()
     try:
-        at, _ = _enter(head, at)  # the features
-        while at < len(head):
-            entry, size = _enter(head, at)  # one entry of the map
-            name, name_size = _enter(head, entry)
-            if head[name : name + name_size] == wanted:
-                feature, _ = _enter(head, name + name_size, TWO)
-                values, _ = _enter(head, feature)
-                return _enter(head, values)
-            at = entry + size
-    except (IndexError, ValueError):
+        end = sum(_enter(head, at))  # of the features
+        places = find_features(head, at, end, {key.encode(): key}, once=True) or {}
+        values, _ = _enter(head, places[key][0])
+        return _enter(head, values)
+    except (LookupError, ValueError):
         return None
-    return None
 
 
 def _enter(message: bytes, at: int, tag: int = ONE) -> tuple[int, int]:
