@@ -3,7 +3,8 @@
     checks ──► labels, features ──► new shards in place ──► manifest ──► `dataset_info.json`
     ──► lists of rows ──► old files and leftovers away ──► the claim away, `plan.json`
 
-Whoever finds a plan that is committed, or nearly, does the rest with the same calls.
+Whoever finds a plan that is committed, or nearly, does the rest with the same calls.  What cannot
+be read is an UnreadableError here, which `output.directory.claim` and `worker.finish` put in words.
 """
 
 from __future__ import annotations
@@ -53,8 +54,7 @@ def commit(
     """
     by_name = {record.shard: record for record in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
-    with storage.failing_as(OutputError, output_dir):
-        previous, version = _replaceable(output_dir, plan)
+    previous, version = _replaceable(output_dir, plan)
     if previous is not None and previous.digest == plan.digest:
         complete(output_dir)
         return
@@ -70,8 +70,7 @@ def commit(
         every = commits(output_dir, base)
         by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
         earlier = None if plan.renumbers else earlier_of(every)
-    with storage.failing_as(OutputError, output_dir):
-        lists = lists_of(plan, by_shard, output_dir)
+    lists = lists_of(plan, by_shard, output_dir)
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
     sums = sums | {file: sums_of(data) for file, data in lists.items()}
     card = None if before is None else stored_card(output_dir)
@@ -249,8 +248,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
     """
     pending = standing.pending
     assert pending is not None
-    with storage.failing_as(OutputError, output_dir):
-        previous, version = _replaceable(output_dir, pending)
+    previous, version = _replaceable(output_dir, pending)
     if previous is not None and previous.digest == pending.digest:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
@@ -274,17 +272,15 @@ def take_back(output_dir: str, plan: Plan) -> None:
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    with storage.failing_as(OutputError, output_dir):
-        newest, version = _replaceable(output_dir, plan)
-        assert newest is not None
-        if newest.digest == plan.digest:
-            finish(output_dir, plan, newest.manifest)
-            return
+    newest, version = _replaceable(output_dir, plan)
+    assert newest is not None
+    if newest.digest == plan.digest:
+        finish(output_dir, plan, newest.manifest)
+        return
     if plan.rewrites:  # an update
         commit(plan, (), output_dir, 1.0)
         return
-    with storage.failing_as(OutputError, output_dir):
-        taken, before = taken_by(output_dir, plan)
+    taken, before = taken_by(output_dir, plan)
     lists = lists_as_of(before.manifest, output_dir)
     sums = before.manifest["lists"] | {file: sums_of(data) for file, data in lists.items()}
     manifest = manifest_of(plan, {}, before.manifest, sums)
@@ -337,8 +333,7 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
 
 def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
     """Look once more whether what is in the directory is what was written there."""
-    with storage.failing_as(OutputError, output_dir):
-        files = list_output(output_dir, plan.shards)
+    files = list_output(output_dir, plan.shards)
 
     def fault(shard: Shard) -> str | None:
         if reason := shard_fault(files, shard, done[shard]):
