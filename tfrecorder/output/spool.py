@@ -81,14 +81,14 @@ def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Tabl
 
     Raises:
         OSError: they cannot be written.
+        UnreadableError: what is there cannot be listed.
     """
     wanted = [planned.column(name) for name in spool_columns(planned.column_names)]
     if not wanted:
         return
     files = pa.concat_arrays([chunk for column in wanted for chunk in column.chunks]).unique()
     spool = Spool(output_dir)
-    with storage.failing_as(OSError, output_dir):
-        spool.look()
+    spool.look()
     for column in contents:
         rows = [row for row in column.first_rows(files).tolist() if column.holds(row)]
         names = {row: column.files[row].as_py() for row in rows}
