@@ -21,7 +21,6 @@ from tfrecorder.storage.store import (
     Store,
     TransientError,
     UnreadableError,
-    UnwritableError,
     may_pass,
     too_large,
     unless_missing,
@@ -164,16 +163,18 @@ class LocalStore(Store):
 
     def link(self, folder: str, name: str, new: str) -> None:
         """A hard link, else a copy: on a disk without links, or for a file with too many."""
-        try:
-            with (
-                _made_aside(folder, new) as (aside, temporary),
-                folders.inside(folder, name) as (above, last),
-            ):
+        with (
+            _made_aside(folder, new) as (aside, temporary),
+            folders.inside(folder, name) as (above, last),
+        ):
+            try:
                 os.link(last, temporary, src_dir_fd=above, dst_dir_fd=aside)
-        except (FileNotFoundError, UnwritableError):
-            raise
-        except OSError:
-            super().link(folder, name, new)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
+                with open(descriptor, "wb") as file:
+                    self.fetch(f"{folder}/{name}", file)
 
     def move(self, folder: str, name: str, new: str) -> None:
         try:
