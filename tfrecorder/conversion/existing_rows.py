@@ -177,8 +177,8 @@ def _known(
     # A reject may come twice.  Boxes that are rows of one image are one row of the dataset.
     rejects = rows.filter(again).group_by([KEY, SOURCE_ID]).aggregate([]).sort_by(SOURCE_ID)
     a_row_each = not any(field.gathered for field in fields)
-    found = partners(key, rejects.column(KEY).combine_chunks(), in_turn=a_row_each)
-    retried = np.append(rejects.column(SOURCE_ID).to_numpy(), -1)[found]
+    matches = partners(key, rejects.column(KEY).combine_chunks(), in_turn=a_row_each)
+    retried = np.append(rejects.column(SOURCE_ID).to_numpy(), -1)[matches]
     others = _other_values(table.only(there), key, sound, fields) if files and there.any() else []
     return there, retried, [*others]
 

@@ -190,7 +190,7 @@ def same_bytes(
     sums = [file_sums_of(table, field.column, web=False) for field in files]
     sizes, uri_key = total_sizes(sums), files[0].uri_key
     of_bytes = [name for field in files for name in source_of(field)[:2]]
-    columns, found = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes], []
+    columns, tables = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes], []
     sizes_of = partial(stored_total_sizes, files=files)
     for rows in rows_with(directory, newest, columns, sizes_of, pa.array(sizes[sizes >= 0])):
         rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
@@ -198,8 +198,8 @@ def same_bytes(
             rows = rows.filter(pc.is_in(rows.column(uri_key), value_set=among))
         # All rows may have the same bytes: one of each split is enough.
         again = rows.select([*of_bytes, SHARD_SPLIT]).to_pandas().duplicated()
-        found.append(rows.filter(pa.array(~again)))
-    alike = joined(found)
+        tables.append(rows.filter(pa.array(~again)))
+    alike = joined(tables)
     keys = content_keys(sums, np.isin(sizes, alike.column(KEY).to_numpy()))
     images = {
         KEY: stored_content_keys(alike, files),

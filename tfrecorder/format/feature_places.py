@@ -26,7 +26,7 @@ def find_features(
         Where the Feature of each key begins and ends, for those that are there; None for another
         form, which only `parse_features` can take.
     """
-    found: Places = {}
+    places: Places = {}
     try:
         at, size = _enter(data, at)
         if at + size != end:
@@ -45,13 +45,13 @@ def find_features(
             if value + size != stop:
                 return None
             if key is not None:
-                found[key] = value, stop
-                if once and len(found) == len(keys):
-                    return found
+                places[key] = value, stop
+                if once and len(places) == len(keys):
+                    return places
             at = stop
     except (IndexError, ValueError):
         return None
-    return found if at == end else None
+    return places if at == end else None
 
 
 def find_only(data: bytes, at: int, end: int) -> slice | int | None:

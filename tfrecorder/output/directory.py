@@ -179,8 +179,8 @@ def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
     newest = newest_commit(output_dir)
     if newest is None or newest.number < commit:
         return False
-    found = newest if newest.number == commit else read_commit(output_dir, commit)
-    return found.digest == digest
+    named = newest if newest.number == commit else read_commit(output_dir, commit)
+    return named.digest == digest
 
 
 def begun_plan(newest: Commit) -> Plan:

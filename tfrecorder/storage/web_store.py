@@ -183,8 +183,8 @@ def _parsed(uri: str) -> SplitResult:
 
 def _connected(host: str, port: int) -> socket.socket:
     """A socket to the first address of a host that answers; all of them must be allowed."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(info[4][0]) for info in found]
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(info[4][0]) for info in answers]
     if not access().private_hosts and not all(map(_is_public, addresses)):
         words = f"{host} has a private address, which is read only with `private_hosts=True`"
         raise UnreadableError("private_host", words)
