@@ -73,7 +73,7 @@ class BucketStore(Store):
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return gcs_requests.read_object(*self._at(path))
+        return gcs_requests.read_object(*self._at(path))[0]
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         return gcs_requests.read_generation(*self._at(path))

@@ -131,15 +131,10 @@ def token_failure(error: Any) -> Exception:
     return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
 
 
-def read_object(ask: Ask, bucket: str, name: str) -> bytes:
-    """An object's bytes, checked against the stored checksum if they come as stored."""
-    return _read(ask, bucket, name)[0]
-
-
 def read_generation(ask: Ask, bucket: str, name: str) -> tuple[bytes, str]:
     """An object's bytes, checked as in `read_object`, and their version."""
-    data, version = _read(ask, bucket, name)
-    if version is None:  # a gateway took the header away
+    data, version = read_object(ask, bucket, name)
+    if version is None:
         standing = describe_object(ask, bucket, name)
         if not standing.is_of(len(data), google_crc32c.value(data)):
             raise TransientError(_NOT_WHOLE)
@@ -147,7 +142,11 @@ def read_generation(ask: Ask, bucket: str, name: str) -> tuple[bytes, str]:
     return data, version
 
 
-def _read(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
+def read_object(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
+    """An object's bytes, checked against the stored checksum if they come as stored; their version.
+
+    The version is None if a gateway took its header away.
+    """
     with ask(_media(bucket, name)) as response:
         if response.length is not None and response.length > MAX_FILE_BYTES:
             raise too_large(response.length)
