@@ -113,7 +113,7 @@ def of_classes(out: str, classes: int, rows: int, shards: int) -> Timed:
 
     del apache_beam
     pictures = Path(out).parent / "pictures"
-    pictures.mkdir()
+    pictures.mkdir(parents=True)
     for number in range(10):
         Image.new("RGB", (8, 8), (20 * number, 5, 9)).save(pictures / f"{number}.jpg")
     table = pd.DataFrame(
