@@ -191,21 +191,21 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     if "name" in kept:
         kept["name"] = f"{kept['name']}:{recorded['version']}"
-    there = ConvertOptions(**kept)
+    stored = ConvertOptions(**kept)
     chosen = ConvertOptions(**{**kept, **given})
     refuse(chosen, idle_options(chosen, given))
-    _refuse_mixture(directory, there, chosen)
+    _refuse_mixture(directory, stored, chosen)
     return chosen
 
 
-def _refuse_mixture(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
+def _refuse_mixture(directory: str, stored: ConvertOptions, now: ConvertOptions) -> None:
     """Refuse options that would make parts of a dataset differ in what readers expect of it."""
     reasons = {"name": "it keeps its name"}
-    if "raw" in (there.image_format, now.image_format):  # readers count these pixels
+    if "raw" in (stored.image_format, now.image_format):  # readers count these pixels
         words = "raw pixels can only be read if all images are alike"
         reasons |= dict.fromkeys(("image_format", "image_size", "short_side"), words)
     for name, reason in reasons.items():
-        was, is_now = getattr(there, name), getattr(now, name)
+        was, is_now = getattr(stored, name), getattr(now, name)
         if was != is_now:
             words = f"{directory} was made with `{name}={was!r}`, and {reason}. Leave it out."
             raise OptionError.of(name, is_now, words)

@@ -73,12 +73,12 @@ class FsspecStore(Store):
             raise TransientError("it was written while it was read")
         return data, version
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         system, name = _system(path)
         info = _request(lambda: system.info(name))
         if info["type"] == "directory":
             raise UnreadableError("not_a_file", f"{path} is a folder")
-        if known not in (None, _described(info)):
+        if expected not in (None, _described(info)):
             raise UnreadableError("replaced", "it was replaced")
 
         def read_range(start: int, end: int) -> bytes:

@@ -92,7 +92,7 @@ class LocalStore(Store):
         except OSError as error:
             raise _as_unreadable(error) from error
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         try:
             file = open(path, "rb", opener=_open_at_once)
         except OSError as error:
@@ -101,7 +101,7 @@ class LocalStore(Store):
         if not stat.S_ISREG(status.st_mode):
             file.close()
             raise UnreadableError("not_a_file", _SPECIAL)
-        if known not in (None, _values(status)):
+        if expected not in (None, _values(status)):
             file.close()
             raise UnreadableError("replaced", "it was replaced")
         return file

@@ -72,13 +72,13 @@ class ObjectStore(Store):
 
         return self._request(path, read)
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
-        if known is not None and known.version:
-            size, tag = known.size, known.version
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+        if expected is not None and expected.version:
+            size, tag = expected.size, expected.version
         else:
             meta = self._request(path, _head)
             size, tag = meta["size"], meta["e_tag"]
-            if known is not None and known.size != size:
+            if expected is not None and expected.size != size:
                 raise UnreadableError("replaced", "it was replaced")
 
         def read_range(start: int, end: int) -> bytes:

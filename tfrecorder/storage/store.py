@@ -234,10 +234,10 @@ class Store(Protocol):
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         """A whole file as `read` gives it, and the version of exactly these bytes."""
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         """A file to read and seek in, without holding it in memory.
 
-        A `known` description is of the file to read: another one in its place is an
+        An `expected` description is of the file to read: another one in its place is an
         UnreadableError, here or when it is read.
         """
 

@@ -23,18 +23,20 @@ def finish(
     output_dir: str,
     plan: Plan,
     manifest: Mapping[str, Any],
-    lists: Mapping[str, bytes] | None = None,
+    row_lists: Mapping[str, bytes] | None = None,
 ) -> None:
     """What follows the commit of a plan: the lists, and everything that is not needed any more.
 
     Args:
-        lists: those still to be written; None gathers them again.
+        row_lists: those still to be written; None gathers them again.
     """
     undoes = plan.kind is PlanKind.UNDO
-    if lists is None:
+    if row_lists is None:
         done = done_of(manifest)
-        lists = lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
-    files, gone = dict(lists), set[str]()
+        row_lists = (
+            lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
+        )
+    files, gone = dict(row_lists), set[str]()
     if plan.rewrites or undoes:
         files |= descriptions(plan, manifest)
         gone = outdated(output_dir, plan)

@@ -70,9 +70,9 @@ def commit(
         every = commits(output_dir, base)
         by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
         earlier = None if plan.renumbers else earlier_of(every)
-    lists = lists_of(plan, by_shard, output_dir)
+    row_lists = lists_of(plan, by_shard, output_dir)
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
-    sums = sums | {file: sums_of(data) for file, data in lists.items()}
+    sums = sums | {file: sums_of(data) for file, data in row_lists.items()}
     card = None if before is None else stored_card(output_dir)
     stated = None if card is None else card.stated
     manifest = manifest_of(plan, by_shard, before, sums, earlier, stated)
@@ -88,13 +88,13 @@ def commit(
     if not narrows:  # otherwise the old files fit both, and are replaced after the commit
         described = descriptions(plan, manifest)
         if before is None:  # readers of a dataset with rejects want their list
-            described, lists = {**described, **lists}, {}
+            described, row_lists = {**described, **row_lists}, {}
         storage.publish_all(output_dir, described, lasting=True)
     into_place(output_dir, plan)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info, manifest)
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
-    finish(output_dir, plan, manifest, lists)
+    finish(output_dir, plan, manifest, row_lists)
 
 
 def replace_commit(
@@ -257,8 +257,7 @@ def abandon(output_dir: str, standing: Standing) -> None:
             storage.publish_all(output_dir, descriptions(before, previous.manifest), lasting=True)
             storage.remove_all(output_dir, outdated(output_dir, before))
         plan = nothing_after(previous.manifest, pending.digest)
-        lists = previous.manifest["lists"]
-        manifest = manifest_of(plan, {}, previous.manifest, lists)
+        manifest = manifest_of(plan, {}, previous.manifest, previous.manifest["lists"])
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info, manifest)
         replace_commit(output_dir, manifest, info, version)
@@ -281,13 +280,13 @@ def take_back(output_dir: str, plan: Plan) -> None:
         commit(plan, (), output_dir, 1.0)
         return
     taken, before = taken_by(output_dir, plan)
-    lists = lists_as_of(before.manifest, output_dir)
-    sums = before.manifest["lists"] | {file: sums_of(data) for file, data in lists.items()}
+    row_lists = lists_as_of(before.manifest, output_dir)
+    sums = before.manifest["lists"] | {file: sums_of(data) for file, data in row_lists.items()}
     manifest = manifest_of(plan, {}, before.manifest, sums)
     manifest["abandoned"] = given_up(newest, taken)
     info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
     replace_commit(output_dir, manifest, info, version)
-    finish(output_dir, plan, manifest, lists)
+    finish(output_dir, plan, manifest, row_lists)
 
 
 def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
@@ -366,8 +365,8 @@ def _check_rejects(
     if share <= max_reject_fraction and totals.records:
         return
     reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
-    lists = lists_of(dataclasses.replace(plan, follows=None), done, output_dir)
-    storage.publish_bytes(output_dir, layout.WAITING_REJECTS, lists[layout.REJECTS])
+    row_lists = lists_of(dataclasses.replace(plan, follows=None), done, output_dir)
+    storage.publish_bytes(output_dir, layout.WAITING_REJECTS, row_lists[layout.REJECTS])
     where = os.path.join(output_dir, layout.WAITING_REJECTS)
     rows = counted(totals.rows, "row")
     raise RejectedError(
