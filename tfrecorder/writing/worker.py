@@ -145,12 +145,12 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
         OutputError: rows are missing, or there is another plan.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
-    directory = task.output_dir
-    with storage.accessing(task.access), _failure_noted(task):
-        if is_in_place(directory, task.commit, task.digest):
-            complete(directory)
+    out = task.output_dir
+    with storage.accessing(task.access), _failure_noted(task), storage.failing_as(OutputError, out):
+        if is_in_place(out, task.commit, task.digest):
+            complete(out)
             return
-        commit(staged_plan(directory, task.digest), done, directory, max_reject_fraction)
+        commit(staged_plan(out, task.digest), done, out, max_reject_fraction)
 
 
 @contextlib.contextmanager
@@ -158,7 +158,7 @@ def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
     out = task.output_dir
     try:
-        with storage.failing_writes(out), storage.failing_as(OutputError, out), limits_explained():
+        with storage.failing_writes(out), limits_explained():
             yield
     except TfrecorderError as error:
         note_failure(out, Failure(type(error).__name__, str(error), task.launch, shard))
