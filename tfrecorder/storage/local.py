@@ -203,6 +203,7 @@ def _made_aside(folder: str, name: str) -> Iterator[tuple[int, str]]:
         finally:
             # Also after the rename, which does nothing to another link of the same file.
             with contextlib.suppress(FileNotFoundError):
+                os.stat(temporary, dir_fd=aside, follow_symlinks=False)  # mostly it is gone
                 os.unlink(temporary, dir_fd=aside)
 
 
