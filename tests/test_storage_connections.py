@@ -113,7 +113,7 @@ def answering(answer: bytes) -> Iterator[str]:
 def read_answer(answer: bytes) -> bytes:
     """What is read of an object where the service answers so."""
     with answering(answer) as url:
-        return read_object(asker(url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")
+        return read_object(asker(url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")[0]
 
 
 @pytest.mark.parametrize("head", [b"", b"Server: x\r\n", b"Server: x\r\nContent-Len"])
@@ -316,7 +316,7 @@ def zipped(server: Counting, stored: bytes, crc: int) -> bytes:
         "X-Goog-Stored-Content-Encoding": "gzip",
         "X-Goog-Hash": f"crc32c={base64.b64encode(crc.to_bytes(4, 'big')).decode()}",
     }
-    return read_object(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")
+    return read_object(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")[0]
 
 
 def test_what_is_stored_zipped_is_unzipped_and_checked(server: Counting) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
-from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
+from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, look_for_copies, planned_rows
@@ -103,10 +103,7 @@ def append(
     """
     given: dict[str, Any] = {"runner": runner, **options}
     rows = partial(_rows, source, AppendOptions.out_of(given))
-    chosen = early_options(given)
-    return run_on(
-        "append", directory, chosen, given, rows, source, stage_only=stage_only, dry_run=dry_run
-    )
+    return run_on("append", directory, given, rows, source, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,8 +29,9 @@ from tfrecorder.plan.make_plan import fingerprint, order_of
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, commits
-from tfrecorder.reading.shard_tables import columns_of, each_table, joined
+from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repeated
 from tfrecorder.schema.fields import Field, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
@@ -79,11 +80,6 @@ class StoredRows:
         attempts = attempts.sort_values("has", kind="stable")
         return (~attempts.duplicated("number", keep="last")).sort_index().to_numpy()
 
-    def size_of(self, places: Collection[int]) -> int:
-        """The bytes of the shards in some places."""
-        sizes = self.rows.column(COPY_OF.size).to_numpy()[np.isin(self.shard, [*places])]
-        return int(sizes[sizes > 0].sum())
-
     def all_of(self, rows: np.ndarray) -> np.ndarray:
         """True for every attempt at one of some rows, which a mask names."""
         return np.isin(self.numbers, self.numbers[rows])
@@ -128,10 +124,9 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
             f"{os.path.join(where, file)} is not what its table says. "
             f"`{command('verify', where)}` checks every file."
         )
-    names = pa.repeat(pa.scalar(file, pa.large_string()), len(table))
     copies = dict(zip(RECORD_OF, COPY_OF[1:], strict=True))
     table = table.rename_columns([copies.get(name, name) for name in table.column_names])
-    return table.append_column(COPY_OF.file, names)
+    return table.append_column(COPY_OF.file, repeated(file, len(table)))
 
 
 def _missing(
@@ -182,7 +177,7 @@ def changed_plan(
     kind: PlanKind,
     base: str,
     statistics: Mapping[str, Any],
-) -> tuple[Plan, pa.Table, set[int]]:
+) -> tuple[Plan, pa.Table, Changes]:
     """The plan of a dataset with some rows changed, and its rows.
 
     Args:
@@ -194,7 +189,7 @@ def changed_plan(
         statistics: of the values of all rows from now on.
 
     Returns:
-        The plan, its rows, and the places in `stored.shards` of those that are written again.
+        The plan, its rows, and which shards are written again.
     """
     rows = stored.rows.append_column(CHANGE, pa.array(change, pa.int8()))
     touched = {*np.unique(stored.shard[gone | (change != SAME)]).tolist()}
@@ -210,9 +205,7 @@ def changed_plan(
             rewritten.setdefault(shard.split, []).append(int(left[place]))
     again = rows.filter(pa.array(is_touched & ~gone))
     of_split = stored.splits[is_touched & ~gone]
-    order, new_rows = np.arange(0), dict[str, int]()
-    if len(added.rows):
-        order, new_rows = order_of(added.splits, options)
+    order, new_rows = order_of(added.splits, options)
     parts, split_rows = [], {}
     new, start = added.rows.take(order), 0
     for split in SPLITS:
@@ -248,4 +241,10 @@ def changed_plan(
         renumbers=bool(gone.any()),
         streams={name: {"to": to} for name, to in positions.items()} or None,
     )
-    return plan, planned, touched
+    sizes = rows.column(COPY_OF.size).to_numpy()[is_touched]
+    changes = Changes(
+        shards=len(touched),
+        of_shards=len(stored.shards),
+        bytes=int(sizes[sizes > 0].sum()),
+    )
+    return plan, planned, changes

@@ -152,20 +152,15 @@ def _rows(
         statistics = merged(commit.manifest["statistics"] for commit in every)
     every_row, change = np.ones(len(stays), bool), np.full(len(stays), SAME)
     kind = PlanKind.COMPACTION
-    plan, planned, _ = changed_plan(
+    plan, planned, rewritten = changed_plan(
         stored, every_row, change, left, dataset.fields, options, kind, where, statistics
     )
     marks, gone = read_marks(where, own_dataset(where)), int(dropped.sum())
     if drop:
         marks = marks.marking(stored.rows.filter(pa.array(dropped)), dataset.fields)
     keeps = storage.keeps_removed(target) if drop and in_place else ""
-    rewritten = shards if in_place else []
-    changes = Changes(
-        removed=gone,
-        shards=len(rewritten),
-        of_shards=len(newest.shards),
-        bytes=sum(dataset.splits[shard.split][shard.index].bytes for shard in rewritten),
-    )
+    changes = rewritten if in_place else Changes()
+    changes = dataclasses.replace(changes, removed=gone, of_shards=len(newest.shards))
     records = sum(dataset.records(split) or 0 for split in dataset.splits)
     size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
     sizes = [max(0, size - RECORD_OVERHEAD)]
@@ -176,7 +171,7 @@ def _rows(
             kept=kept,
             carried=history if in_place else {"origins": history["origins"]},
             summary=Summary(
-                notes=(keeps,) if keeps else (), changes=changes if rewritten or gone else None
+                notes=(keeps,) if keeps else (), changes=changes if in_place or gone else None
             ),
         ),
         planned=planned,

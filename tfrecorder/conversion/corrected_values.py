@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners, texts_of
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES, value_columns
-from tfrecorder.reading.shard_tables import columns_of
+from tfrecorder.reading.shard_tables import columns_of, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import FILES, Label, Mask
@@ -33,25 +33,25 @@ class Matched:
         stored: the rows of the dataset.
         checked: the table, with its values in the types of the dataset's.
         base: the folder that its relative uris start from.
-        at: for each of its rows, its place in the dataset; -1 for a new one.
+        places: for each of its rows, its place in the dataset; -1 for a new one.
         remade: which of its rows have another mask.
     """
 
     stored: StoredRows
     checked: Checked
     base: str
-    at: np.ndarray
+    places: np.ndarray
     remade: np.ndarray
 
     @cached_property
-    def known(self) -> np.ndarray:
+    def old_rows(self) -> np.ndarray:
         """The rows of the table that the dataset has."""
-        return np.flatnonzero(self.at >= 0)
+        return np.flatnonzero(self.places >= 0)
 
     @property
-    def there(self) -> np.ndarray:
+    def old_places(self) -> np.ndarray:
         """These rows, by their places in the dataset."""
-        return self.at[self.known]
+        return self.places[self.old_rows]
 
     def changes(self, transforms: bool) -> tuple[np.ndarray, dict[str, int]]:
         """What becomes of each record of the dataset, and how many differ in each column.
@@ -59,24 +59,26 @@ class Matched:
         Boxes and masks are placed on the image as it was before it was resized, so they need the
         source again where images are stored otherwise.
         """
-        rows, values, known = self.stored.rows, self.checked.values, self.known
+        rows, values = self.stored.rows, self.checked.values
+        old_rows, places = self.old_rows, self.old_places
         change, differing = np.full(len(rows), SAME), dict[str, int]()
-        here, there = pa.array(known), pa.array(self.there)
-        has_record = self.stored.has_record[self.there]
-        elsewhere = pc.not_equal(rows.column(BASE), self.base).take(there).to_numpy()
+        has_record = self.stored.has_record[places]
+        elsewhere = pc.not_equal(rows.column(BASE), self.base).take(pa.array(places)).to_numpy()
         for field in self.checked.fields:
             if isinstance(field.kind, FILES) and not isinstance(field.kind, Mask):
                 continue
             is_mask = isinstance(field.kind, Mask)
-            differs = self.remade[known] if is_mask else np.zeros(len(known), bool)
+            differs = self.remade[old_rows] if is_mask else np.zeros(len(old_rows), bool)
             for name in () if is_mask else self._names(field):
                 column = rows.column(name).combine_chunks()
-                differs |= _differ(column.take(there), values[name].take(here))
-            how = np.full(len(known), VALUES)
+                differs |= _differ(
+                    column.take(pa.array(places)), values[name].take(pa.array(old_rows))
+                )
+            how = np.full(len(old_rows), VALUES)
             if field.of_boxes or is_mask:
                 how[:] = READ if transforms else MADE
                 how[elsewhere & is_mask] = READ  # whose place starts elsewhere
-            change[self.there] = np.maximum(change[self.there], np.where(differs, how, SAME))
+            change[places] = np.maximum(change[places], np.where(differs, how, SAME))
             if count := int((differs & has_record).sum()):
                 differing[field.column] = count
         return change, differing
@@ -84,13 +86,15 @@ class Matched:
     def relabelled(self) -> dict[str, int]:
         """How many records go from one class to another, for columns with one class a record."""
         names: Counter[str] = Counter()
-        known = self.known[self.stored.has_record[self.there]]
+        labelled = self.old_rows[self.stored.has_record[self.old_places]]
         for field in self.checked.fields:
             if not isinstance(field.kind, Label) or not self._names(field):
                 continue
             key = field.text_key or field.label_key or ""
-            old = self.stored.rows.column(key).combine_chunks().take(pa.array(self.at[known]))
-            new = self.checked.values[key].take(pa.array(known))
+            old = (
+                self.stored.rows.column(key).combine_chunks().take(pa.array(self.places[labelled]))
+            )
+            new = self.checked.values[key].take(pa.array(labelled))
             differs = pa.array(_differ(old, new))
             olds, news = (values.filter(differs).to_pylist() for values in (old, new))
             names.update(f"{was} → {now}" for was, now in zip(olds, news, strict=True))
@@ -98,19 +102,18 @@ class Matched:
 
     def with_values(self, change: np.ndarray) -> pa.Table:
         """The rows of the dataset with the values of the table where these differ."""
-        rows, known = self.stored.rows, self.known
-        bases = pa.repeat(pa.scalar(self.base, pa.large_string()), len(self.at))
-        given = {**self.checked.values, BASE: bases}
+        rows, old_rows = self.stored.rows, self.old_rows
+        given = {**self.checked.values, BASE: repeated(self.base, len(self.places))}
         least = dict.fromkeys(given, VALUES) | {BASE: READ}
         for field in self.checked.fields:
             if isinstance(field.kind, FILES):
                 how = MADE if isinstance(field.kind, Mask) else READ
                 least |= {field.uri_key: how, field.spool_key: how}
         for name in (name for name in given if name in rows.column_names):
-            changed = known[change[self.there] >= least[name]]
+            changed = old_rows[change[self.old_places] >= least[name]]
             if len(changed):
                 take = np.arange(len(rows))
-                take[self.at[changed]] = len(rows) + changed
+                take[self.places[changed]] = len(rows) + changed
                 both = pa.concat_arrays([rows.column(name).combine_chunks(), given[name]])
                 place = rows.column_names.index(name)
                 rows = rows.set_column(place, name, both.take(pa.array(take)))
@@ -124,17 +127,17 @@ class Matched:
         """
         frames = (self.checked.frame[SPLIT_COLUMN], self.stored.splits)
         now, before = (splits.cat.codes.to_numpy() for splits in frames)
-        moved = np.zeros(len(self.at), bool)
-        is_stated = ~self.checked.unassigned[self.known]
-        moved[self.known] = is_stated & (now[self.known] != before[self.there])
-        leaves = mask_of(self.at[moved], len(before))
+        moved = np.zeros(len(self.places), bool)
+        is_stated = ~self.checked.unassigned[self.old_rows]
+        moved[self.old_rows] = is_stated & (now[self.old_rows] != before[self.old_places])
+        leaves = mask_of(self.places[moved], len(before))
         if removes:
-            leaves |= self.stored.is_newest & ~mask_of(self.there, len(before))
+            leaves |= self.stored.is_newest & ~mask_of(self.old_places, len(before))
         return moved, self.stored.all_of(leaves)
 
     def _names(self, field: Field) -> list[str]:
         """The columns of a field's values that both the table and the dataset have."""
-        keys, rows = (one.key for one in field.features), self.stored.rows
+        keys, rows = (feature.key for feature in field.features), self.stored.rows
         return [key for key in keys if key in self.checked.values and key in rows.column_names]
 
 
@@ -157,37 +160,36 @@ def match_rows(stored: StoredRows, checked: Checked, base: str, fields: Sequence
     Of several rows in the same places, the first is the first.
     """
     types = dict(zip(stored.rows.schema.names, stored.rows.schema.types, strict=True))
-    fitted = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
-    checked = dataclasses.replace(checked, values=fitted)
+    as_stored = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
+    checked = dataclasses.replace(checked, values=as_stored)
     files = file_fields(fields)
     images = [field for field in files if not isinstance(field.kind, Mask)]
-    at = np.full(len(checked.frame), -1)
-    free, remade = stored.is_newest.copy(), np.zeros(len(at), bool)
+    places = np.full(len(checked.frame), -1)
+    free, remade = stored.is_newest.copy(), np.zeros(len(places), bool)
 
-    def pair(there: pa.Array, here: pa.Array, among: np.ndarray) -> None:
+    def pair(stored_keys: pa.Array, keys: pa.Array, among: np.ndarray) -> None:
         """Give each row without one a row of the dataset with the same key."""
-        known, wanted = np.flatnonzero(among), np.flatnonzero(at < 0)
-        known = known[np.argsort(stored.numbers[known], kind="stable")]
-        found = partners(here.take(wanted), there.take(known))
-        at[wanted] = np.append(known, -1)[found]
-        free[at[at >= 0]] = False
+        candidates, wanted = np.flatnonzero(among), np.flatnonzero(places < 0)
+        candidates = candidates[np.argsort(stored.numbers[candidates], kind="stable")]
+        matches = partners(keys.take(wanted), stored_keys.take(candidates))
+        places[wanted] = np.append(candidates, -1)[matches]
+        free[places[places >= 0]] = False
 
-    bases = pa.repeat(pa.scalar(base, pa.large_string()), len(at))
-    given = pa.table({**checked.values, BASE: bases})
+    given = pa.table({**checked.values, BASE: repeated(base, len(places))})
     # Rows without files are known by all their values.
     values = sorted({*value_columns(stored.rows.column_names)} & {*checked.values})
     values = [] if files else values
     # With another mask, it is a correction of the row with the image.
     for compared in [files, images] if len(files) > len(images) > 0 else [files]:
-        is_new = at < 0
-        known = keys_of(stored.rows, compared, values, stored.where)
-        pair(known, keys_of(given, compared, values), free)
-        remade = is_new & (at >= 0) & (compared is not files)
+        is_new = places < 0
+        stored_keys = keys_of(stored.rows, compared, values, stored.where)
+        pair(stored_keys, keys_of(given, compared, values), free)
+        remade = is_new & (places >= 0) & (compared is not files)
     has = {*stored.rows.column_names}
-    spooled = [stored.rows.column(one.spool_key) for one in images if one.spool_key in has]
+    spooled = [stored.rows.column(image.spool_key) for image in images if image.spool_key in has]
     if spooled:  # a frame of the dataset has their names alone
         came_as_bytes = np.any([pc.not_equal(column, "").to_numpy() for column in spooled], axis=0)
-        there = columns_of(stored.rows.select([one.uri_key for one in images]))
-        here = [checked.values[name] for name in there]
-        pair(joined_texts([*there.values()]), joined_texts(here), free & came_as_bytes)
-    return Matched(stored, checked, base, at, remade)
+        stored_uris = columns_of(stored.rows.select([image.uri_key for image in images]))
+        uris = [checked.values[name] for name in stored_uris]
+        pair(joined_texts([*stored_uris.values()]), joined_texts(uris), free & came_as_bytes)
+    return Matched(stored, checked, base, places, remade)

@@ -161,15 +161,17 @@ def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
     with storage.failing_as(OutputError, where):
         refuse_foreign(where)
         standing = standing_of(where)
-        found = find(where, standing, rows.plan, rows.options)
-        if found is not None:
+        staged = find(where, standing, rows.plan, rows.options)
+        if staged is not None:
             pending = (
-                0 if isinstance(found, Commit) else len(pending_shards(where, found, rows.options))
+                0
+                if isinstance(staged, Commit)
+                else len(pending_shards(where, staged, rows.options))
             )
     sizes = rows.sizes()
     rows.check()
-    plan = found if isinstance(found, Plan) else begun(rows, sizes, standing, where)
-    summary = rows.plan.summary if isinstance(found, Commit) else plan.summary
+    plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing, where)
+    summary = rows.plan.summary if isinstance(staged, Commit) else plan.summary
     labels = class_field(plan.fields)
     return DryRun(
         output_dir=job.path,

@@ -126,25 +126,25 @@ def pass_over_known(
     """
     files = file_fields(fields)
     rows = len(table.frame)
-    there, retried, same = np.zeros(rows, bool), np.full(rows, -1), None
+    is_old, retried, same = np.zeros(rows, bool), np.full(rows, -1), None
     findings: list[Finding] = []
     if not rows or not {field.column for field in files} <= {*table.frame}:
         return Sifted(table, retried)
     with before_the_launch():
         if adding.duplicates != "keep":
-            there, retried, findings = _known(table, directory, newest, fields, adding)
-            if files and not there.all():
-                same = same_bytes(table.only(~there), directory, newest, files)
+            is_old, retried, findings = _known(table, directory, newest, fields, adding)
+            if files and not is_old.all():
+                same = same_bytes(table.only(~is_old), directory, newest, files)
             if same is not None and adding.duplicates == "content":
-                there |= table.frame.index.isin(same["row"])
+                is_old |= table.frame.index.isin(same["row"])
                 findings += findings_of(same)
                 same = None
-        rest = table.only(~there)
+        rest = table.only(~is_old)
         enters, marks = read_marks(directory, newest).sift(rest, adding.readmit)
     return Sifted(
         rest.only(enters),
-        retried[~there][enters],
-        known=int(there.sum()),
+        retried[~is_old][enters],
+        known=int(is_old.sum()),
         removed=int((~enters).sum()),
         marks=marks,
         findings=tuple(findings),
@@ -174,14 +174,14 @@ def _known(
     rows = joined([*rows_with(directory, newest, columns, of_rows, key, of_keys)])
     again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), adding.retry_rejects)
     sound = rows.filter(pc.invert(again))
-    there = np.asarray(pc.is_in(key, value_set=sound.column(KEY), skip_nulls=True))
+    is_old = np.asarray(pc.is_in(key, value_set=sound.column(KEY), skip_nulls=True))
     # A reject may come twice.  Boxes that are rows of one image are one row of the dataset.
     rejects = rows.filter(again).group_by([KEY, SOURCE_ID]).aggregate([]).sort_by(SOURCE_ID)
     a_row_each = not any(field.gathered for field in fields)
-    found = partners(key, rejects.column(KEY).combine_chunks(), in_turn=a_row_each)
-    retried = np.append(rejects.column(SOURCE_ID).to_numpy(), -1)[found]
-    others = _other_values(table.only(there), key, sound, fields) if files and there.any() else []
-    return there, retried, [*others]
+    matches = partners(key, rejects.column(KEY).combine_chunks(), in_turn=a_row_each)
+    retried = np.append(rejects.column(SOURCE_ID).to_numpy(), -1)[matches]
+    others = _other_values(table.only(is_old), key, sound, fields) if files and is_old.any() else []
+    return is_old, retried, [*others]
 
 
 def _other_values(
@@ -198,8 +198,8 @@ def _other_values(
     names = sorted({*checked.values} & {*rows.column_names})
     columns, of_table = columns_of(rows), places.take(checked.frame.index.to_numpy())
     keys = joined_texts([of_table, *(checked.values[name] for name in names)])
-    there = joined_texts([columns[name] for name in (KEY, *names)])
-    others = checked.frame[~np.asarray(pc.is_in(keys, value_set=there, skip_nulls=True))]
+    stored_keys = joined_texts([columns[name] for name in (KEY, *names)])
+    others = checked.frame[~np.asarray(pc.is_in(keys, value_set=stored_keys, skip_nulls=True))]
     uris = others[URI_COLUMN].tolist()
     messages = [repr(cut(uri)) for uri in uris]
     yield Finding("other_values", others.index.tolist(), URI_COLUMN, uris, messages)

@@ -21,7 +21,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.append import NewClasses
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import refuse, require
-from tfrecorder.options.subsets import NOT_APPENDED
+from tfrecorder.options.subsets import NOT_APPENDED, NOT_REMOVED, NOT_UPDATED
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.reading.commits import Commit, newest_commit, read_commit
@@ -35,29 +35,16 @@ from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked
 from tfrecorder.writing.commit import complete
 
+#: Options that a job does not take, each with what to do instead.
+_REFUSED = {"append": NOT_APPENDED, "update": NOT_UPDATED, "removal": NOT_REMOVED}
+
 #: Options that must be known before the dataset is opened.
 _EARLY = ("runner_options", "progress", "private_hosts")
-
-
-def early_options(
-    given: Mapping[str, Any], refused: Mapping[str, str] = NOT_APPENDED
-) -> ConvertOptions:
-    """Of options that are otherwise as for the dataset, those that are needed before it is opened.
-
-    Args:
-        refused: the remedy for each that cannot be given.
-
-    Raises:
-        OptionError: an option is not one that can be given for a dataset.
-    """
-    names = (name for name in (*_EARLY, *refused) if name in given)
-    return ConvertOptions.of({name: given[name] for name in names}, refused)
 
 
 def run_on(
     verb: str,
     directory: str | os.PathLike[str],
-    chosen: ConvertOptions,
     given: Mapping[str, Any],
     rows: Callable[[Opened, Say], PlannedRows | ConversionResult],
     source: Any = None,
@@ -69,14 +56,17 @@ def run_on(
 
     Args:
         verb, source: as in `Job`.
-        chosen: of the options, those that are needed before the dataset is opened.
-        given: all of them by name, as the user gave them.
+        given: options by name, as the user gave them.
         rows: plans the rows, given the dataset.
 
     Raises:
+        OptionError: an option cannot be given, or does not fit the dataset.
         DatasetError: there is no finished dataset written by this package.
         TfrecorderError: as the job raises them.
     """
+    refused = _REFUSED[verb]
+    names = (name for name in (*_EARLY, *refused) if name in given)
+    chosen = ConvertOptions.of({name: given[name] for name in names}, refused)
     require(flag, stage_only=stage_only, dry_run=dry_run)
     path = output_path(directory, chosen, "directory")
     where = storage.absolute(path)
@@ -202,21 +192,21 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
     kept = {name: value for name, value in recorded.items() if name in names.difference(_NOT_TAKEN)}
     if "name" in kept:
         kept["name"] = f"{kept['name']}:{recorded['version']}"
-    there = ConvertOptions(**kept)
+    stored = ConvertOptions(**kept)
     chosen = ConvertOptions(**{**kept, **given})
     refuse(chosen, idle_options(chosen, given))
-    _refuse_mixture(directory, there, chosen)
+    _refuse_mixture(directory, stored, chosen)
     return chosen
 
 
-def _refuse_mixture(directory: str, there: ConvertOptions, now: ConvertOptions) -> None:
+def _refuse_mixture(directory: str, stored: ConvertOptions, now: ConvertOptions) -> None:
     """Refuse options that would make parts of a dataset differ in what readers expect of it."""
     reasons = {"name": "it keeps its name"}
-    if "raw" in (there.image_format, now.image_format):  # readers count these pixels
+    if "raw" in (stored.image_format, now.image_format):  # readers count these pixels
         words = "raw pixels can only be read if all images are alike"
         reasons |= dict.fromkeys(("image_format", "image_size", "short_side"), words)
     for name, reason in reasons.items():
-        was, is_now = getattr(there, name), getattr(now, name)
+        was, is_now = getattr(stored, name), getattr(now, name)
         if was != is_now:
             words = f"{directory} was made with `{name}={was!r}`, and {reason}. Leave it out."
             raise OptionError.of(name, is_now, words)

@@ -5,7 +5,7 @@ bytes, so that neither a name nor a place of what was removed is kept.  The size
 stands beside them in the clear: new files are read only if they have one of these sizes.
 
 A plan names the file with the marks that hold once it is committed, and what follows takes the name
-over (`placed`); a file that no commit names means nothing.
+over (`as_next_commit`); a file that no commit names means nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Marks:
         sizes = frozenset(stored_total_sizes(rows, images).drop_null().to_pylist())
         return Marks(self.salt, self.places | places, self.contents | contents, self.sizes | sizes)
 
-    def found(
+    def matches(
         self, images: Sequence[FileSums], every: bool = False
     ) -> tuple[np.ndarray, frozenset[str]]:
         """True for each row that was removed, by its images; and the marks of all of these.
@@ -116,7 +116,7 @@ class Marks:
         names = sorted(name for name in table.schema.of(Image, File) if name in table.frame)
         if not self or not names:
             return np.ones(len(table.frame), bool), None
-        removed, marks = self.found([file_sums_of(table, name) for name in names], every=readmit)
+        removed, marks = self.matches([file_sums_of(table, name) for name in names], every=readmit)
         return ~removed | readmit, self.without(marks) if readmit and marks else None
 
     def without(self, marks: frozenset[str]) -> Marks:
@@ -138,8 +138,8 @@ class Marks:
         return ["" if text is None else digest(text.encode()).hexdigest() for text in texts]
 
 
-def _are_in(known: frozenset[str], hashes: Sequence[str]) -> np.ndarray:
-    return np.fromiter(map(known.__contains__, hashes), bool, len(hashes))
+def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> np.ndarray:
+    return np.fromiter(map(marks.__contains__, hashes), bool, len(hashes))
 
 
 def without_rows(table: Source, out: pd.DataFrame) -> Source:

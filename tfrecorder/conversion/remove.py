@@ -22,10 +22,9 @@ from tfrecorder.format.plan_columns import SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import takes
-from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.plan.plan import PlanKind
-from tfrecorder.plan.summary import Changes, Summary
+from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of
@@ -87,10 +86,8 @@ def remove(
             words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
             raise OptionError(f"`where`: a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
-    chosen, rows = ConvertOptions.of(options, NOT_REMOVED), partial(_rows, where)
-    return run_on(
-        "removal", directory, chosen, options, rows, stage_only=stage_only, dry_run=dry_run
-    )
+    rows = partial(_rows, where)
+    return run_on("removal", directory, options, rows, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionResult:
@@ -110,15 +107,10 @@ def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionRes
     statistics = stored.statistics(fields, left, stored.splits[stays])
     change = np.full(len(gone), SAME)
     none = Added(stored.rows.slice(0, 0), pd.Series([], dtype=SPLIT_TYPE))
-    plan, planned, touched = changed_plan(
+    plan, planned, changes = changed_plan(
         stored, gone, change, none, fields, options, kind, folder, statistics
     )
-    changes = Changes(
-        removed=int(chosen.sum()),
-        shards=len(touched),
-        of_shards=len(stored.shards),
-        bytes=stored.size_of(touched),
-    )
+    changes = dataclasses.replace(changes, removed=int(chosen.sum()))
     marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
     summary = Summary(changes=changes, notes=(keeps,) if keeps else ())
     return PlannedRows(

@@ -72,7 +72,7 @@ def keys_of(
 
 def names_of_keys(files: Sequence[Field], values: Sequence[str] = ()) -> list[str]:
     """The columns that `keys_of` needs."""
-    return [BASE, *(name for of in files for name in (of.uri_key, of.spool_key)), *values]
+    return [BASE, *(name for field in files for name in (field.uri_key, field.spool_key)), *values]
 
 
 def total_sizes(files: Sequence[FileSums]) -> np.ndarray:
@@ -114,13 +114,13 @@ def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> np.ndarra
             otherwise each is the first.
     """
     first = _first_places(keys, known)
-    here = pd.DataFrame({"key": first[first >= 0]})
-    here["turn"] = here.groupby("key").cumcount()
-    if not in_turn or not here["turn"].any():
+    turns = pd.DataFrame({"key": first[first >= 0]})
+    turns["turn"] = turns.groupby("key").cumcount()
+    if not in_turn or not turns["turn"].any():
         return first
-    there = pd.DataFrame({"key": _first_places(known, known), "place": np.arange(len(known))})
-    there["turn"] = there.groupby("key").cumcount()
-    first[first >= 0] = here.merge(there, "left", on=["key", "turn"])["place"].fillna(-1)
+    known_turns = pd.DataFrame({"key": _first_places(known, known), "place": np.arange(len(known))})
+    known_turns["turn"] = known_turns.groupby("key").cumcount()
+    first[first >= 0] = turns.merge(known_turns, "left", on=["key", "turn"])["place"].fillna(-1)
     return first
 
 
@@ -190,7 +190,7 @@ def same_bytes(
     sums = [file_sums_of(table, field.column, web=False) for field in files]
     sizes, uri_key = total_sizes(sums), files[0].uri_key
     of_bytes = [name for field in files for name in source_of(field)[:2]]
-    columns, found = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes], []
+    columns, tables = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes], []
     sizes_of = partial(stored_total_sizes, files=files)
     for rows in rows_with(directory, newest, columns, sizes_of, pa.array(sizes[sizes >= 0])):
         rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
@@ -198,8 +198,8 @@ def same_bytes(
             rows = rows.filter(pc.is_in(rows.column(uri_key), value_set=among))
         # All rows may have the same bytes: one of each split is enough.
         again = rows.select([*of_bytes, SHARD_SPLIT]).to_pandas().duplicated()
-        found.append(rows.filter(pa.array(~again)))
-    alike = joined(found)
+        tables.append(rows.filter(pa.array(~again)))
+    alike = joined(tables)
     keys = content_keys(sums, np.isin(sizes, alike.column(KEY).to_numpy()))
     images = {
         KEY: stored_content_keys(alike, files),
@@ -207,11 +207,11 @@ def same_bytes(
         _SPLIT: alike.column(SHARD_SPLIT),
     }
     shared = pc.is_in(images[KEY], value_set=keys, skip_nulls=True)
-    there = pa.table(images).filter(shared).to_pandas().astype(object)
+    stored = pa.table(images).filter(shared).to_pandas().astype(object)
     rows = np.asarray(pc.is_in(keys, value_set=images[KEY], skip_nulls=True))
     given = _names(table, files[0].column, table.frame.index.to_numpy()[rows])
     given[KEY] = keys.filter(pa.array(rows)).to_numpy(zero_copy_only=False)
-    return given.merge(there.drop_duplicates([KEY, _SPLIT]), on=KEY)
+    return given.merge(stored.drop_duplicates([KEY, _SPLIT]), on=KEY)
 
 
 def _names(table: Source, column: str, rows: np.ndarray) -> pd.DataFrame:
@@ -249,7 +249,7 @@ def _finding(code: str, pairs: pd.DataFrame) -> Finding:
     if code == "same_bytes_leakage":
         own = [f" in {split}" for split in pairs[SPLIT_COLUMN]]
     messages = [
-        f"{cut(name)!r}{split} is {cut(uri)!r} in {there}"
-        for name, split, uri, there in zip(names, own, uris, pairs[_SPLIT], strict=True)
+        f"{cut(name)!r}{split} is {cut(uri)!r} in {stored_split}"
+        for name, split, uri, stored_split in zip(names, own, uris, pairs[_SPLIT], strict=True)
     ]
     return Finding(code, pairs[_ROW].tolist(), URI_COLUMN, names, messages)

@@ -79,24 +79,23 @@ def schema_faults(
     return faults
 
 
-def _column_faults(there: Mapping[str, Field], here: Mapping[str, Field]) -> Iterator[str]:
-    for name in there.keys() - here.keys():
-        yield f"there is no column {name!r}, but the dataset has one of kind {_words(there[name])}"
-    for name, field in here.items():
-        if name not in there:
+def _column_faults(stored: Mapping[str, Field], given: Mapping[str, Field]) -> Iterator[str]:
+    for name in stored.keys() - given.keys():
+        yield f"there is no column {name!r}, but the dataset has one of kind {_words(stored[name])}"
+    for name, field in given.items():
+        if name not in stored:
             yield f"column {name!r}, of kind {_words(field)}, is not in the dataset"
             continue
-        differs = field.features != there[name].features
+        before = stored[name]
+        differs = field.features != before.features
         # Those that may change the features too.
         for setting in ("background_class", "tfds_features", "depth"):
-            is_now, was = (getattr(one.kind, setting, False) for one in (field, there[name]))
+            is_now, was = (getattr(column.kind, setting, False) for column in (field, before))
             if is_now != was:
                 differs = False
                 yield f"column {name!r} has `{setting}={is_now}` here, `{was}` in the dataset"
         if differs:
-            yield (
-                f"column {name!r} is {_words(field)} here, but {_words(there[name])} in the dataset"
-            )
+            yield (f"column {name!r} is {_words(field)} here, but {_words(before)} in the dataset")
 
 
 def _words(field: Field) -> str:
@@ -106,18 +105,18 @@ def _words(field: Field) -> str:
     return f"{kind.word}{dtype}{f' of the shape {shape}' if shape else ''}"
 
 
-def _class_fault(there: Field, here: Field) -> str | None:
-    name = here.column
-    if isinstance(here.kind, Label) and there.num_classes == 0 and here.num_classes:
+def _class_fault(stored: Field, given: Field) -> str | None:
+    name = given.column
+    if isinstance(given.kind, Label) and stored.num_classes == 0 and given.num_classes:
         return f"column {name!r} has labels, but the dataset has none"
-    if not there.num_classes:
+    if not stored.num_classes:
         return None
-    if there.integer != here.integer:
-        words = ("integers", "names") if here.integer else ("names", "integers")
+    if stored.integer != given.integer:
+        words = ("integers", "names") if given.integer else ("names", "integers")
         return f"the classes of {name!r} are {words[0]}, but {words[1]} in the dataset"
-    before, now = there.names or (), here.names or ()
-    if now[: len(before)] != before or (here.num_classes or 0) < there.num_classes:
-        shown = list(before[:5]) if before else there.num_classes
+    before, now = stored.names or (), given.names or ()
+    if now[: len(before)] != before or (given.num_classes or 0) < stored.num_classes:
+        shown = list(before[:5]) if before else stored.num_classes
         return (
             f"the given classes of {name!r} must begin with those of the dataset, in their order: "
             f"{shown}{', …' if len(before) > 5 else ''}"
@@ -125,18 +124,14 @@ def _class_fault(there: Field, here: Field) -> str | None:
     return None
 
 
-def numbered(
-    checked: Checked, table: Source, first: int, numbers: np.ndarray | None = None
-) -> Checked:
+def numbered(checked: Checked, table: Source, first: int, numbers: np.ndarray) -> Checked:
     """A checked table whose rows are numbered from `first` on, whatever was skipped in it.
 
     Args:
         numbers: of each row of the table, the number that it has already, -1 for none.
     """
     places = np.searchsorted(table.frame.index.to_numpy(), checked.frame.index.to_numpy())
-    new = places + first
-    if numbers is not None:
-        new = np.where(numbers[places] < 0, new, numbers[places])
+    new = np.where(numbers[places] < 0, places + first, numbers[places])
     return dataclasses.replace(checked, frame=checked.frame.set_axis(new))
 
 
@@ -153,22 +148,22 @@ def named_classes(
         existing: the columns of the dataset, with their classes.
         options: if they allow new classes, there is nothing to say.
     """
-    there = {field.column: field for field in existing if field.num_classes}
+    stored = {field.column: field for field in existing if field.num_classes}
     for field in checked.fields if options.new_classes != "allow" else ():
-        old = there.get(field.column)
+        old = stored.get(field.column)
         if old is not None and old.integer == field.integer:
             yield _new_classes(old, field)
 
 
-def _new_classes(there: Field, here: Field) -> Finding:
-    if here.names is None:
-        new = list(map(str, range(there.num_classes or 0, here.num_classes or 0)))
+def _new_classes(stored: Field, given: Field) -> Finding:
+    if given.names is None:
+        new = list(map(str, range(stored.num_classes or 0, given.num_classes or 0)))
     else:
-        new = list(here.names[len(there.names or ()) :])
+        new = list(given.names[len(stored.names or ()) :])
     messages = [repr(cut(name)) for name in new]
-    for at, like in enumerate(_alike(new, there.names or ())):
-        messages[at] += "" if like is None else f" (like {cut(like)!r})"
-    return Finding("new_class", [None] * len(new), here.column, new, messages)
+    for place, like in enumerate(_alike(new, stored.names or ())):
+        messages[place] += "" if like is None else f" (like {cut(like)!r})"
+    return Finding("new_class", [None] * len(new), given.column, new, messages)
 
 
 def _alike(new: Sequence[str], names: Sequence[str]) -> Iterator[str | None]:
@@ -177,7 +172,9 @@ def _alike(new: Sequence[str], names: Sequence[str]) -> Iterator[str | None]:
     for name in map(_plain, new[: 1 + _MOST_PAIRS // (1 + len(plain))]):
         near = [name] if name in plain else difflib.get_close_matches(name, plain, n=1)
         # Numbered names, such as n02084071, all look alike.
-        numbered = [one != name and _without_digits(one) == _without_digits(name) for one in near]
+        numbered = [
+            _without_digits(name) == _without_digits(other) for other in near if other != name
+        ]
         yield plain[near[0]] if near and not any(numbered) else None
 
 

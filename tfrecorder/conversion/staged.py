@@ -33,7 +33,7 @@ from tfrecorder.output.directory import (
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import restage_rows
-from tfrecorder.plan.next_commit import placed
+from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.plan.summary import Changes
@@ -80,14 +80,14 @@ class Staged(NamedTuple):
     before: Sequence[Shard]
 
 
-def following(plan: Plan, newest: Commit | None, where: str) -> Plan:
+def checked_next_commit(plan: Plan, newest: Commit | None, where: str) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
 
     Raises:
         OutputError: a split would have more shards than TFDS can read; or the store cannot replace
             a file only if it is the one that was read.
     """
-    plan = placed(plan, None if newest is None else newest.manifest, adds=plan.is_added)
+    plan = as_next_commit(plan, None if newest is None else newest.manifest, adds=plan.is_added)
     for split, count in plan.split_shards.items():
         total = plan.starts.get(split, 0) + count
         if total > layout.MOST_SHARDS:
@@ -113,7 +113,7 @@ def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing, where: st
         sizes: file sizes in bytes of some of the images.
 
     Raises:
-        OutputError: as `following` raises it.
+        OutputError: as `checked_next_commit` raises it.
     """
     summary, given_up, newest = rows.plan.summary, standing.pending, standing.newest
     if newest is not None and is_whole(rows.plan, where):
@@ -126,7 +126,7 @@ def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing, where: st
     new = {split: count for split, count in rows.plan.new_rows.items() if count}
     counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
     plan = dataclasses.replace(rows.plan, split_shards=counts, summary=summary)
-    return following(plan, newest, where)
+    return checked_next_commit(plan, newest, where)
 
 
 def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
@@ -158,7 +158,7 @@ def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
     if staged is None:
         if standing.pending is not None and standing.newest is not None:
             abandon(where, standing)
-            plan = following(plan, newest_commit(where), where)
+            plan = checked_next_commit(plan, newest_commit(where), where)
         else:
             clear(where, standing, keep_spool=bool(plan.spooled))
     if plan.spooled and pending:

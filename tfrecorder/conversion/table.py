@@ -72,15 +72,12 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     say("checking the table")
     look = look_for_copies(table, options, say)
     checked, report = check_table(table, where, options, look=look)
+    if anew and marks:
+        count = counted(max(len(marks.places), len(marks.contents)), "removed row")
+        report.notes += (f"begun anew: the marks of {count} are dropped, which may come in again",)
     removed = int((~stays).sum())
     rows = planned_rows(where, table, checked, report, options, removed=removed)
-    if not (anew and marks):
-        return rows
-    count = counted(max(len(marks.places), len(marks.contents)), "removed row")
-    note = f"begun anew: the marks of {count} are dropped, which may come in again"
-    summary = dataclasses.replace(rows.plan.summary, notes=(*rows.plan.summary.notes, note))
-    plan = dataclasses.replace(rows.plan, summary=summary)
-    return dataclasses.replace(rows, plan=plan, marks=Marks())
+    return dataclasses.replace(rows, marks=Marks()) if anew and marks else rows
 
 
 def planned_rows(

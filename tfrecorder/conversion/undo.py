@@ -64,11 +64,11 @@ class UndoResult(Report):
             stays = "" if self.generation is None else "; the dataset stays as it was"
             done = "would abandon" if self.dry_run else "abandoned"
             return f"{self.output_dir}: {done} an unfinished {self.kind}, {what}{stays}"
-        if self.classes:
-            what += f", {counted(len(self.classes), 'class', 'classes')}"
         done = "would take back" if self.dry_run else "took back"
         name = PlanKind(self.kind).words
         what = f"that wrote {what} again" if self.kind == PlanKind.UPDATE else f"of {what}"
+        if self.classes:
+            what += f", {counted(len(self.classes), 'class', 'classes')}"
         return f"{self.output_dir}: {done} generation {self.taken_back}, {name} {what}"
 
     def _notes(self) -> list[str]:

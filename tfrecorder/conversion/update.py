@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
-from tfrecorder.conversion.on_dataset import Opened, checked_beside, early_options, run_on
+from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
 from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
@@ -32,7 +32,6 @@ from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import takes
-from tfrecorder.options.subsets import NOT_UPDATED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
@@ -40,8 +39,7 @@ from tfrecorder.plan.make_plan import described, spooled_images
 from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
-from tfrecorder.plan.summary import Changes
-from tfrecorder.reading.shard_tables import columns_of, joined
+from tfrecorder.reading.shard_tables import columns_of, joined, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -122,10 +120,7 @@ def update(
     """
     given: dict[str, Any] = {"runner": runner, **options}
     rows = partial(_rows, source, UpdateOptions.out_of(given))
-    chosen = early_options(given, NOT_UPDATED)
-    return run_on(
-        "update", directory, chosen, given, rows, source, stage_only=stage_only, dry_run=dry_run
-    )
+    return run_on("update", directory, given, rows, source, stage_only=stage_only, dry_run=dry_run)
 
 
 def _rows(
@@ -139,21 +134,21 @@ def _rows(
         others = tuple(name for name in table.left_out if name not in OF_COPIES)
         table = dataclasses.replace(table, left_out=others)
     stored = stored_rows(where, newest)
-    found = _compared(table, stored, dataset.fields, options, updating, say)
-    table, matched, new = found.table, found.matched, found.new
-    checked, at = matched.checked, matched.at
+    compared = _compared(table, stored, dataset.fields, options, updating, say)
+    table, matched, new = compared.table, compared.matched, compared.new
+    checked, places = matched.checked, matched.places
     moved, gone = matched.moved_and_gone(updating.missing == "remove")
     change, differing = matched.changes(options.transforms)
     files = np.zeros(len(change), bool)
     if updating.reread:
         say("comparing the images with their files")
-        files = _replaced_files(stored, dataset.fields) & mask_of(matched.there, len(change))
+        files = _replaced_files(stored, dataset.fields) & mask_of(matched.old_places, len(change))
         change[files] = READ
     after = dataclasses.replace(stored, rows=matched.with_values(change))
     comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
     of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
-    of_moved = of_moved.take(pa.array(at[moved]))
-    plan, planned, touched = changed_plan(
+    of_moved = of_moved.take(pa.array(places[moved]))
+    plan, planned, rewritten = changed_plan(
         after,
         gone,
         np.where(gone, SAME, change),
@@ -164,9 +159,10 @@ def _rows(
         table.base,
         _statistics(after, gone, of_moved, comes, new),
     )
-    stays_or_moves = (stored.is_newest & ~gone) | mask_of(at[moved], len(gone))
-    went = stored.splits[at[moved]]
-    changes = Changes(
+    stays_or_moves = (stored.is_newest & ~gone) | mask_of(places[moved], len(gone))
+    went = stored.splits[places[moved]]
+    changes = dataclasses.replace(
+        rewritten,
         corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
         columns=differing,
         labels=matched.relabelled(),
@@ -174,16 +170,13 @@ def _rows(
         moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
         added=len(new.frame),
         removed=int((stored.is_newest & ~stays_or_moves).sum()),
-        shards=len(touched),
-        of_shards=len(stored.shards),
-        bytes=stored.size_of(touched),
     )
-    if not touched and not len(new.frame):
+    if not changes.shards and not len(new.frame):
         result = read_result(where)
         return dataclasses.replace(
-            result, was_finished=True, changes=changes, removed=found.removed
+            result, was_finished=True, changes=changes, removed=compared.removed
         )
-    said = summary_of(table, found.report, removed=found.removed, changes=changes)
+    said = summary_of(table, compared.report, removed=compared.removed, changes=changes)
     read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
     return PlannedRows(
         plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
@@ -192,8 +185,8 @@ def _rows(
         sizes=partial(sizes_of_some, new, table.base, options),
         check=partial(open_some, new, table.base, options),
         spool=partial(_spool_new, checked),
-        report=found.report,
-        marks=found.marks,
+        report=compared.report,
+        marks=compared.marks,
     )
 
 
@@ -248,14 +241,14 @@ def _compared(
         lenient = dataclasses.replace(updating, new_classes="allow")
         before, _ = compare(lenient, dataclasses.replace(options, warnings="show"))
         checked = before.checked
-        of_new = table.only(table.frame.index.isin(checked.frame.index[before.at < 0]))
+        of_new = table.only(table.frame.index.isin(checked.frame.index[before.places < 0]))
         enters, marks = marked.sift(of_new, updating.readmit)
         out = of_new.frame.index[~enters]
         if 0 < len(out) < len(checked.frame):
             table = without_rows(table, of_new.frame[~enters])
     both, report = compare(updating, options)
     checked = both.checked
-    new = checked.part((both.at < 0) & ~checked.frame.index.isin(out))
+    new = checked.part((both.places < 0) & ~checked.frame.index.isin(out))
     # Rows that are there keep their splits.
     open_rows, groups = new.unassigned, table.groups
     assigned = describe_assigned(new.frame[SPLIT_COLUMN], open_rows, options.division, groups)
@@ -272,10 +265,11 @@ def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Find
         all_stay: also the rows of the dataset that the table does not have.
     """
     checked, stored = matched.checked, matched.stored
-    files, new = file_fields(checked.fields), checked.frame.index[matched.at < 0]
+    files, new = file_fields(checked.fields), checked.frame.index[matched.places < 0]
     if not files or not len(new):
         return
-    among = None if all_stay else stored.rows.column(files[0].uri_key).take(pa.array(matched.there))
+    uris = stored.rows.column(files[0].uri_key)
+    among = None if all_stay else uris.take(pa.array(matched.old_places))
     of_new = table.only(table.frame.index.isin(new))
     with before_the_launch():
         pairs = same_bytes(of_new, stored.where, stored.newest, files, among)
@@ -315,19 +309,15 @@ def _added(
         first: the number of the first new row.
     """
     count = len(new.frame)
-    texts = {BASE: base, COPY_OF.file: ""}
     columns = {
         SOURCE_ID: pa.array(np.arange(first, first + count)),
         **new.values,
-        **{
-            name: pa.repeat(pa.scalar(text, pa.large_string()), count)
-            for name, text in texts.items()
-        },
+        BASE: repeated(base, count),
+        COPY_OF.file: repeated("", count),
         CHANGE: pa.array(np.full(count, READ), pa.int8()),
     }
     splits = [*new.frame[SPLIT_COLUMN], *of_moved]
-    rows = joined([part for part in (pa.table(columns), moved) if len(part)] or [moved])
-    return Added(rows, pd.Series(splits, dtype=SPLIT_TYPE))
+    return Added(joined([pa.table(columns), moved]), pd.Series(splits, dtype=SPLIT_TYPE))
 
 
 def _spool_new(checked: Checked, where: str, rows: pa.Table) -> None:

@@ -147,8 +147,7 @@ def export(
 
         every = map_at_once(work, _parts(stored, tables, names), cores())
         images = list(itertools.chain.from_iterable(every))
-        for name, data in forms.annotation_files(stored, tables, images, to).items():
-            storage.publish_bytes(out, name, data)
+        storage.publish_all(out, forms.annotation_files(stored, tables, images, to))
         storage.remove(out, layout.PRIVATE)
     return Exported(out, to, records, tuple(without))
 

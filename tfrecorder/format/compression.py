@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from tfrecorder.format.tfrecord import HEADER_BYTES, is_header, read_records, stream_records
+from tfrecorder.format.tfrecord import HEADER_BYTES, is_header, read_records
 
 GZIP, ZLIB = "GZIP", "ZLIB"
 
@@ -47,7 +47,7 @@ def records_of(file: BinaryIO, compression: str) -> Iterator[bytes]:
         return
     packed = gzip.GzipFile(fileobj=file) if compression == GZIP else _ZLib(file)
     try:
-        yield from stream_records(io.BufferedReader(cast(io.RawIOBase, packed)))
+        yield from read_records(io.BufferedReader(cast(io.RawIOBase, packed)), is_stream=True)
     except (EOFError, OSError, zlib.error) as error:
         raise ValueError(f"it cannot be unpacked as {compression}: {error}") from error
 

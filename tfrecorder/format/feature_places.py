@@ -26,7 +26,7 @@ def find_features(
         Where the Feature of each key begins and ends, for those that are there; None for another
         form, which only `parse_features` can take.
     """
-    found: Places = {}
+    places: Places = {}
     try:
         at, size = _enter(data, at)
         if at + size != end:
@@ -45,13 +45,13 @@ def find_features(
             if value + size != stop:
                 return None
             if key is not None:
-                found[key] = value, stop
-                if once and len(found) == len(keys):
-                    return found
+                places[key] = value, stop
+                if once and len(places) == len(keys):
+                    return places
             at = stop
     except (IndexError, ValueError):
         return None
-    return found if at == end else None
+    return places if at == end else None
 
 
 def find_only(data: bytes, at: int, end: int) -> slice | int | None:
@@ -91,20 +91,13 @@ def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
     >>> example[start : start + size]
     b'xyz'
     """
-    wanted = key.encode()
     try:
-        at, _ = _enter(head, at)  # the features
-        while at < len(head):
-            entry, size = _enter(head, at)  # one entry of the map
-            name, name_size = _enter(head, entry)
-            if head[name : name + name_size] == wanted:
-                feature, _ = _enter(head, name + name_size, TWO)
-                values, _ = _enter(head, feature)
-                return _enter(head, values)
-            at = entry + size
-    except (IndexError, ValueError):
+        end = sum(_enter(head, at))  # of the features
+        places = find_features(head, at, end, {key.encode(): key}, once=True) or {}
+        values, _ = _enter(head, places[key][0])
+        return _enter(head, values)
+    except (LookupError, ValueError):
         return None
-    return None
 
 
 def _enter(message: bytes, at: int, tag: int = ONE) -> tuple[int, int]:

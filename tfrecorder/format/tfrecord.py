@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import os
 import struct
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -105,7 +104,7 @@ class Walked:
 
 
 def walk(
-    file: BinaryIO, end: int, places: Sequence[Place] = (), *, lengths: bool = False
+    file: BinaryIO, end: int | None, places: Sequence[Place] = (), *, lengths: bool = False
 ) -> Iterator[Walked]:
     """The records of a file that may be damaged, in order, one in memory at a time.
 
@@ -114,13 +113,17 @@ def walk(
 
     Args:
         file: open to read, from its start.
-        end: its size in bytes.
+        end: its size in bytes; None for a stream that tells its end only by ending, such as the
+            contents of a compressed file, where a record may have `MAX_PACKED_BYTES`.
         places: the places of the records from the index, one after another; may be empty.
         lengths: read only the lengths; then the last record may end beyond the file.
     """
     number = at = 0
-    while at < end:
-        met = _record_after(file.read(HEADER_BYTES), file, number, at, end, lengths)
+    while end is None or at < end:
+        header = file.read(HEADER_BYTES)
+        if end is None and not header:
+            return
+        met = _record_after(header, file, number, at, end, lengths)
         yield met
         number, at = number + 1, at + met.size
         if not met.size:
@@ -132,38 +135,23 @@ def walk(
             file.seek(at)
 
 
-def read_records(file: BinaryIO) -> Iterator[bytes]:
+def read_records(file: BinaryIO, is_stream: bool = False) -> Iterator[bytes]:
     """The records of an open file.
+
+    Args:
+        is_stream: read it from where it is, without seeking.
 
     Raises:
         CorruptRecordError: a record is damaged, or the file ends inside it.
     """
-    end = file.seek(0, os.SEEK_END)
-    file.seek(0)
+    end = None
+    if not is_stream:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(0)
     for met in walk(file, end):
         if met.data is None:
             raise CorruptRecordError(met.offset, met.fault)
         yield met.data
-
-
-def stream_records(file: BinaryIO) -> Iterator[bytes]:
-    """The records of a stream of unknown length, such as that of a compressed file.
-
-    Raises:
-        CorruptRecordError: a record is damaged or larger than `MAX_PACKED_BYTES`, or the stream
-            ends inside it.
-    """
-    number = at = 0
-    while first := file.read(1):
-        header = first + file.read(HEADER_BYTES - 1)
-        size = int.from_bytes(header[: _LENGTH.size], "little")
-        if size > MAX_PACKED_BYTES and is_header(header):
-            raise CorruptRecordError(at, _TOO_LONG.format(size, MAX_PACKED_BYTES))
-        met = _record_after(header, file, number, at, sys.maxsize, False)
-        if met.data is None:
-            raise CorruptRecordError(met.offset, met.fault)
-        yield met.data
-        number, at = number + 1, at + met.size
 
 
 def is_header(data: bytes) -> bool:
@@ -231,7 +219,7 @@ def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
 
 
 def _record_after(
-    header: bytes, file: BinaryIO, number: int, at: int, end: int, lengths: bool
+    header: bytes, file: BinaryIO, number: int, at: int, end: int | None, lengths: bool
 ) -> Walked:
     def damaged(fault: str, size: int = 0) -> Walked:
         return Walked(number, at, size, None, fault)
@@ -241,13 +229,15 @@ def _record_after(
     size, crc = _HEADER.unpack(header)
     if crc != masked_crc(google_crc32c.value(header[:8])):
         return damaged("the checksum of the length is wrong")
+    if end is None and size > MAX_PACKED_BYTES:
+        return damaged(_TOO_LONG.format(size, MAX_PACKED_BYTES))
     if size > MAX_RECORD_BYTES:
         return damaged(f"its length of {size:,} bytes is not an Example's")
     framed = FRAMING_BYTES + size
     if lengths:
         return Walked(number, at, framed, None)
     # No memory is allocated for a record that ends beyond the file.
-    data = file.read(size) if at + framed <= end else b""
+    data = file.read(size) if end is None or at + framed <= end else b""
     footer = file.read(FOOTER_BYTES) if len(data) == size else b""
     if len(footer) < FOOTER_BYTES:
         return damaged(f"the file ends inside the data of {size:,} bytes")

@@ -179,8 +179,8 @@ def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
     newest = newest_commit(output_dir)
     if newest is None or newest.number < commit:
         return False
-    found = newest if newest.number == commit else read_commit(output_dir, commit)
-    return found.digest == digest
+    named = newest if newest.number == commit else read_commit(output_dir, commit)
+    return named.digest == digest
 
 
 def begun_plan(newest: Commit) -> Plan:
@@ -306,7 +306,7 @@ def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -
             staged.
         shards: those to write, again or for the first time.
     """
-    private, done = _names_in(output_dir, layout.PRIVATE), _names_in(output_dir, layout.DONE)
+    private, done = names_in(output_dir, layout.PRIVATE), names_in(output_dir, layout.DONE)
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
     storage.remove_all(output_dir, leftovers | (done & {shard.done for shard in shards}))
     if pending.base != base:
@@ -333,7 +333,7 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
         newest is None or pending.removed != newest.manifest.get("removed", "")
     ):
         names.add(pending.removed)
-    private = _names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
+    private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
     names &= {*storage.names(output_dir), *private}
     remove_leftovers(output_dir, names, keep_spool)
 
@@ -344,12 +344,12 @@ def remove_leftovers(output_dir: str, names: Iterable[str], keep_spool: bool = F
     The plan marks the directory as ours, and the others as its own, if we are interrupted.
     """
     kept = {layout.SPOOL} if keep_spool else set()
-    leftovers = _names_in(output_dir, layout.PRIVATE) & ({*layout.LEFTOVERS, layout.SPOOL} - kept)
+    leftovers = names_in(output_dir, layout.PRIVATE) & ({*layout.LEFTOVERS, layout.SPOOL} - kept)
     storage.remove_all(output_dir, {*names, *leftovers})
     storage.remove(output_dir, layout.PLAN)
 
 
-def _names_in(output_dir: str, *folders: str) -> set[str]:
+def names_in(output_dir: str, *folders: str) -> set[str]:
     """The names below a directory of what is in some folders below it."""
     return {
         f"{folder}/{name}"

@@ -35,7 +35,7 @@ class Spool:
     def __init__(self, output_dir: str) -> None:
         self._directory = output_dir
         self._sizes: dict[str, int | None] = {}
-        self._waiting: list[tuple[str, bytes]] = []
+        self._waiting: dict[str, bytes] = {}
         self._waiting_bytes = 0
         self.bytes = 0
 
@@ -63,19 +63,13 @@ class Spool:
             self.flush()
         self._sizes[file] = len(data)
         self.bytes += len(data)
-        self._waiting.append((file, data))
+        self._waiting[f"{layout.SPOOL}/{file}"] = data
         self._waiting_bytes += len(data)
 
     def flush(self) -> None:
         """Write what is still held in memory."""
-        storage.each(
-            lambda item: storage.publish_bytes(
-                self._directory, f"{layout.SPOOL}/{item[0]}", item[1]
-            ),
-            self._waiting,
-            self._directory,
-        )
-        self._waiting, self._waiting_bytes = [], 0
+        storage.publish_all(self._directory, self._waiting)
+        self._waiting, self._waiting_bytes = {}, 0
 
 
 def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:
@@ -87,14 +81,14 @@ def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Tabl
 
     Raises:
         OSError: they cannot be written.
+        UnreadableError: what is there cannot be listed.
     """
     wanted = [planned.column(name) for name in spool_columns(planned.column_names)]
     if not wanted:
         return
     files = pa.concat_arrays([chunk for column in wanted for chunk in column.chunks]).unique()
     spool = Spool(output_dir)
-    with storage.failing_as(OSError, output_dir):
-        spool.look()
+    spool.look()
     for column in contents:
         rows = [row for row in column.first_rows(files).tolist() if column.holds(row)]
         names = {row: column.files[row].as_py() for row in rows}

@@ -45,7 +45,7 @@ def shuffled(rows: np.ndarray, split: str, seed: int) -> np.ndarray:
 
 def order_of(splits: pd.Series, options: ConvertOptions) -> tuple[np.ndarray, dict[str, int]]:
     """The places of rows in the order of their plan, and how many each split has that has any."""
-    order, split_rows = [], {}
+    order, split_rows = [np.arange(0)], {}
     for split in SPLITS:
         rows = np.flatnonzero((splits == split).to_numpy())
         if len(rows):

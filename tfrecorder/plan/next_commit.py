@@ -9,7 +9,7 @@ from typing import Any
 from tfrecorder.plan.plan import Plan, PlanKind
 
 
-def placed(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
+def as_next_commit(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
     """A plan as the commit that follows the newest one.
 
     Args:

@@ -28,7 +28,14 @@ from tfrecorder.format.plan_columns import (
     source_of,
 )
 from tfrecorder.reading.commits import Commit, read_commit
-from tfrecorder.reading.shard_tables import each_table, joined, opened_rows, those_of, types_of
+from tfrecorder.reading.shard_tables import (
+    each_table,
+    joined,
+    opened_rows,
+    repeated,
+    those_of,
+    types_of,
+)
 from tfrecorder.schema.fields import file_fields, from_json
 from tfrecorder.schema.keys import SOURCE_ID
 
@@ -78,8 +85,8 @@ def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
         merged = shards
     rest = [shard for shard in newest.shards if shard not in merged]
     for shard, table in each_table(directory, rest, those_of(columns)):
-        split = pa.repeat(pa.scalar(shard.split, pa.large_string()), len(table))
-        yield _with(table.append_column(SHARD_SPLIT, split), columns)
+        splits = repeated(shard.split, len(table))
+        yield _with(table.append_column(SHARD_SPLIT, splits), columns)
 
 
 #: The column of `rows_with` that holds the key of a row.

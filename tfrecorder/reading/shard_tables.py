@@ -85,6 +85,11 @@ def those_of(names: Sequence[str]) -> Chosen:
     return lambda schema: [name for name in names if name in schema.names]
 
 
+def repeated(text: str, rows: int) -> pa.Array:
+    """A column with the same text in each row."""
+    return pa.repeat(pa.scalar(text, pa.large_string()), rows)
+
+
 def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
     """The columns of a table by name, each in one piece."""
     named = zip(rows.column_names, rows.columns, strict=True)
@@ -107,8 +112,7 @@ def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table:
         table: pa.Table = file.read(columns=stored, use_threads=False)
         if len(stored) < len(names):
             base = (schema.metadata or {}).get(BASE.encode(), b"").decode()
-            bases = pa.repeat(pa.scalar(base, pa.large_string()), file.metadata.num_rows)
-            table = table.append_column(BASE, bases)
+            table = table.append_column(BASE, repeated(base, file.metadata.num_rows))
         return table.select(names)
 
 

@@ -118,10 +118,9 @@ def assign_splits(
     first = np.unique(codes, return_index=True)[1]
     of_keys = pd.Series([labels[row] for row in first], dtype=object)
     for _, members in of_keys.groupby(of_keys, sort=False):
-        ordered = sorted(members.index, key=hashes.__getitem__)
+        ordered = members.index[np.argsort(hashes[members.index], kind="stable")]
         for name, end in reversed(division.bounds(len(ordered))):
-            for key in ordered[:end]:
-                splits[key] = name
+            splits[ordered[:end]] = name
     return pd.Categorical(splits, dtype=SPLIT_TYPE).take(codes)
 
 

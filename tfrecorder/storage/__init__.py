@@ -64,6 +64,7 @@ from tfrecorder.storage.writing import (
     move,
     overwrite,
     publish,
+    publish_all,
     publish_by,
     publish_bytes,
     publish_new,

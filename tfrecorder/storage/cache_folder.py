@@ -244,9 +244,9 @@ class CacheFolder:
 
     def _datasets(self) -> list[tuple[str, str]]:
         """The uri and the folder of each dataset; the one that was used longest ago first."""
-        known = glob.glob(os.path.join(glob.escape(self.path), "*", _URI))
-        known = [path for path in known if not os.path.dirname(path).endswith(_UNREADY)]
-        by_age = sorted(known, key=os.path.getmtime)
+        paths = glob.glob(os.path.join(glob.escape(self.path), "*", _URI))
+        paths = [path for path in paths if not os.path.dirname(path).endswith(_UNREADY)]
+        by_age = sorted(paths, key=os.path.getmtime)
         return [(read_part(p, 0, _PAGE).decode(), os.path.dirname(p)) for p in by_age]
 
     def _recount(self) -> None:
@@ -302,7 +302,7 @@ def _used(folder: str) -> int:
         glob.glob(os.path.join(glob.escape(folder), name)) for name in ("*.map", "*.index*")
     )
     blocks = sum(int(np.count_nonzero(_states(path))) for path in maps)
-    return blocks * BLOCK + len(maps) * _FILE_BYTES + sum(_paged(_size(one)) for one in indexes)
+    return blocks * BLOCK + len(maps) * _FILE_BYTES + sum(_paged(_size(path)) for path in indexes)
 
 
 def _states(path: str) -> np.ndarray:

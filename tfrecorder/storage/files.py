@@ -89,16 +89,17 @@ def read_source(
     return dated
 
 
-def open_seekable(path: str, known: Described | None = None) -> BinaryIO:
+def open_seekable(path: str, expected: Described | None = None) -> BinaryIO:
     """A file to read in parts.
 
     Args:
-        known: what the store said about the file before; reads nothing that was written since.
+        expected: what the store said about the file before; reads nothing that was written since.
 
     Raises:
         UnreadableError: as `read_bytes`; or, also when it is read, it was replaced.
     """
-    return retried(lambda: store_of(path).open(path, known and Description._make(known)), path)
+    description = None if expected is None else Description._make(expected)
+    return retried(lambda: store_of(path).open(path, description), path)
 
 
 @contextlib.contextmanager
@@ -118,7 +119,10 @@ def local_copy(path: str) -> Iterator[str]:
         def fetch() -> None:
             copy.truncate(0)
             copy.seek(0)
-            store_of(path).fetch(path, cast(BinaryIO, copy.file))
+            try:
+                store_of(path).fetch(path, cast(BinaryIO, copy.file))
+            except OSError as error:  # on this machine: its disk is full
+                raise UnreadableError("read_failed", error.strerror or str(error)) from error
 
         retried(fetch, path)
         copy.flush()

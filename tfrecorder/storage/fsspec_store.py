@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TypeVar
@@ -74,23 +73,18 @@ class FsspecStore(Store):
             raise TransientError("it was written while it was read")
         return data, version
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         system, name = _system(path)
         info = _request(lambda: system.info(name))
         if info["type"] == "directory":
             raise UnreadableError("not_a_file", f"{path} is a folder")
-        if known not in (None, _described(info)):
+        if expected not in (None, _described(info)):
             raise UnreadableError("replaced", "it was replaced")
 
         def read_range(start: int, end: int) -> bytes:
             return _request(lambda: bytes(system.cat_file(name, start=start, end=end)))
 
         return in_parts(path, int(info["size"]), read_range)
-
-    def fetch(self, path: str, file: BinaryIO) -> None:
-        system, name = _system(path)
-        # In large parts: most of these file objects make a request for each part.
-        _request(lambda: shutil.copyfileobj(system.open(name, "rb"), file, 2**24))
 
     def describe(self, path: str) -> Description | None:
         info = _info(*_system(path))

@@ -73,14 +73,14 @@ class BucketStore(Store):
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return gcs_requests.read_object(*self._at(path))
+        return gcs_requests.read_object(*self._at(path))[0]
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         return gcs_requests.read_generation(*self._at(path))
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
-        description = known or gcs_requests.describe_object(*at)
+        description = expected or gcs_requests.describe_object(*at)
 
         def read(start: int, end: int) -> bytes:
             # From the version just described, so that two versions are never mixed.

@@ -26,6 +26,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.storage.connections import sender
 from tfrecorder.storage.credentials import NO_CREDENTIALS, NO_USER_PROJECT
 from tfrecorder.storage.store import (
+    CODES_OF_STATUS,
     MAX_FILE_BYTES,
     Description,
     OtherStandsError,
@@ -40,8 +41,6 @@ from tfrecorder.storage.store import (
 #: Sends a request (path, method, headers).  If it succeeds, the response can be read inside the
 #: block.
 Ask = Callable[..., AbstractContextManager[HTTPResponse]]
-
-_CODES = {403: "no_permission", 404: "not_found", 410: "not_found"}
 
 #: The status of a request that expected another generation.
 _NOT_THAT_GENERATION = 412
@@ -132,15 +131,10 @@ def token_failure(error: Any) -> Exception:
     return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
 
 
-def read_object(ask: Ask, bucket: str, name: str) -> bytes:
-    """An object's bytes, checked against the stored checksum if they come as stored."""
-    return _read(ask, bucket, name)[0]
-
-
 def read_generation(ask: Ask, bucket: str, name: str) -> tuple[bytes, str]:
     """An object's bytes, checked as in `read_object`, and their version."""
-    data, version = _read(ask, bucket, name)
-    if version is None:  # a gateway took the header away
+    data, version = read_object(ask, bucket, name)
+    if version is None:
         standing = describe_object(ask, bucket, name)
         if not standing.is_of(len(data), google_crc32c.value(data)):
             raise TransientError(_NOT_WHOLE)
@@ -148,7 +142,11 @@ def read_generation(ask: Ask, bucket: str, name: str) -> tuple[bytes, str]:
     return data, version
 
 
-def _read(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
+def read_object(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
+    """An object's bytes, checked against the stored checksum if they come as stored; their version.
+
+    The version is None if a gateway took its header away.
+    """
     with ask(_media(bucket, name)) as response:
         if response.length is not None and response.length > MAX_FILE_BYTES:
             raise too_large(response.length)
@@ -316,7 +314,7 @@ def refused(
         return OtherStandsError(words)
     if status in (400, 403) and _NOBODY_PAYS.search(text):
         return UnreadableError("no_user_project", f"{NO_USER_PROJECT} ({words})")
-    return UnreadableError(_CODES.get(status, "read_failed"), words)
+    return UnreadableError(CODES_OF_STATUS.get(status, "read_failed"), words)
 
 
 def _unzipped(data: bytes) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import sys
 import uuid
@@ -22,7 +21,6 @@ from tfrecorder.storage.store import (
     Store,
     TransientError,
     UnreadableError,
-    UnwritableError,
     may_pass,
     too_large,
     unless_missing,
@@ -94,7 +92,7 @@ class LocalStore(Store):
         except OSError as error:
             raise _as_unreadable(error) from error
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         try:
             file = open(path, "rb", opener=_open_at_once)
         except OSError as error:
@@ -103,14 +101,10 @@ class LocalStore(Store):
         if not stat.S_ISREG(status.st_mode):
             file.close()
             raise UnreadableError("not_a_file", _SPECIAL)
-        if known not in (None, _values(status)):
+        if expected not in (None, _values(status)):
             file.close()
             raise UnreadableError("replaced", "it was replaced")
         return file
-
-    def fetch(self, path: str, file: BinaryIO) -> None:
-        with self.open(path) as source:
-            shutil.copyfileobj(source, file)
 
     def describe(self, path: str) -> Description | None:
         status = _status(path)
@@ -153,21 +147,10 @@ class LocalStore(Store):
 
     @contextlib.contextmanager
     def publish(self, folder: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
-        unready = _unready(name)
-        with (
-            folders.inside(folder, unready, make=True) as (aside, temporary),
-            folders.inside(folder, name, make=True) as (there, final),
-        ):
-            try:
-                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
-                with open(descriptor, "wb", buffering=0) as file:
-                    yield file
-                # A link with the final name is replaced, not followed.
-                os.replace(temporary, final, src_dir_fd=aside, dst_dir_fd=there)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=aside)
-                raise
+        with _made_aside(folder, name) as (aside, temporary):
+            descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
+            with open(descriptor, "wb", buffering=0) as file:
+                yield file
 
     def keeps_removed(self, folder: str) -> str | None:
         return ""
@@ -180,32 +163,48 @@ class LocalStore(Store):
 
     def link(self, folder: str, name: str, new: str) -> None:
         """A hard link, else a copy: on a disk without links, or for a file with too many."""
-        unready = _unready(new)
-        with folders.inside(folder, unready, make=True) as (aside, temporary):
+        with (
+            _made_aside(folder, new) as (aside, temporary),
+            folders.inside(folder, name) as (above, last),
+        ):
             try:
-                with folders.inside(folder, name) as (here, last):
-                    os.link(last, temporary, src_dir_fd=here, dst_dir_fd=aside)
-                folders.move(folder, unready, new)
-            except (FileNotFoundError, UnwritableError):
+                os.link(last, temporary, src_dir_fd=above, dst_dir_fd=aside)
+            except FileNotFoundError:
                 raise
             except OSError:
-                super().link(folder, name, new)
-            finally:
-                # A rename to another link of the same file does nothing.
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=aside)
+                descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
+                with open(descriptor, "wb") as file:
+                    self.fetch(f"{folder}/{name}", file)
 
     def move(self, folder: str, name: str, new: str) -> None:
         try:
             folders.move(folder, name, new)
         except FileNotFoundError:
-            with folders.inside(folder, new) as (there, last):
-                os.stat(last, dir_fd=there, follow_symlinks=False)  # raises if nowhere
+            with folders.inside(folder, new) as (above, last):
+                os.stat(last, dir_fd=above, follow_symlinks=False)  # raises if nowhere
 
 
-def _unready(name: str) -> str:
-    """A new name for a file that is not complete yet."""
-    return f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
+@contextlib.contextmanager
+def _made_aside(folder: str, name: str) -> Iterator[tuple[int, str]]:
+    """Where to make a file below a folder that gets its name if the block succeeds.
+
+    Returns:
+        The opened folder, and the file's name in it until then.
+    """
+    unready = f"{TMP}/{os.path.basename(name)}.{uuid.uuid4().hex}"
+    with (
+        folders.inside(folder, unready, make=True) as (aside, temporary),
+        folders.inside(folder, name, make=True) as (above, final),
+    ):
+        try:
+            yield aside, temporary
+            # A link with the final name is replaced, not followed.
+            os.replace(temporary, final, src_dir_fd=aside, dst_dir_fd=above)
+        finally:
+            # Also after the rename, which does nothing to another link of the same file.
+            with contextlib.suppress(FileNotFoundError):
+                os.stat(temporary, dir_fd=aside, follow_symlinks=False)  # mostly it is gone
+                os.unlink(temporary, dir_fd=aside)
 
 
 def _version(file: BinaryIO) -> str:

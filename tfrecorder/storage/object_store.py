@@ -72,13 +72,13 @@ class ObjectStore(Store):
 
         return self._request(path, read)
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
-        if known is not None and known.version:
-            size, tag = known.size, known.version
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+        if expected is not None and expected.version:
+            size, tag = expected.size, expected.version
         else:
             meta = self._request(path, _head)
             size, tag = meta["size"], meta["e_tag"]
-            if known is not None and known.size != size:
+            if expected is not None and expected.size != size:
                 raise UnreadableError("replaced", "it was replaced")
 
         def read_range(start: int, end: int) -> bytes:
@@ -101,10 +101,7 @@ class ObjectStore(Store):
         def fetch(client: Client, name: str) -> None:
             answer = _answered(obstore.get(client.short, name))
             for part in answer.stream(min_chunk_size=_PART_BYTES):
-                try:
-                    file.write(part)
-                except OSError as error:  # on this machine: its disk is full
-                    raise UnreadableError("read_failed", str(error)) from error
+                file.write(part)
 
         self._request(path, fetch)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 import socket
 from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -167,6 +168,9 @@ class Descriptions(UserDict[str, Any]):
         return Description._make(self.data[name])
 
 
+#: Bytes of a file that are fetched in one request.
+FETCHED_TOGETHER = 2**24
+
 #: Bytes read at a time for a checksum.
 _SUMMED_BYTES = 2**20
 
@@ -208,6 +212,10 @@ def is_transient(status: int) -> bool:
     return status in (408, 429) or 500 <= status < 600
 
 
+#: What else an HTTP status says of a file, whatever the service.
+CODES_OF_STATUS = {401: "no_permission", 403: "no_permission", 404: "not_found", 410: "not_found"}
+
+
 #: A file to write; see `Store.publish`.
 Writing = AbstractContextManager[BinaryIO]
 
@@ -226,15 +234,17 @@ class Store(Protocol):
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         """A whole file as `read` gives it, and the version of exactly these bytes."""
 
-    def open(self, path: str, known: Description | None = None) -> BinaryIO:
+    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         """A file to read and seek in, without holding it in memory.
 
-        A `known` description is of the file to read: another one in its place is an
+        An `expected` description is of the file to read: another one in its place is an
         UnreadableError, here or when it is read.
         """
 
     def fetch(self, path: str, file: BinaryIO) -> None:
         """Copy a whole file of any size into an empty local one."""
+        with self.open(path) as source:
+            shutil.copyfileobj(source, file, FETCHED_TOGETHER)
 
     def describe(self, path: str) -> Description | None:
         """What the store says about a file; None if there is no such file."""

@@ -28,6 +28,7 @@ from tfrecorder.storage.connections import IDLE, certificates
 from tfrecorder.storage.credentials import access
 from tfrecorder.storage.retry import patience
 from tfrecorder.storage.store import (
+    CODES_OF_STATUS,
     MAX_FILE_BYTES,
     Description,
     TransientError,
@@ -56,8 +57,6 @@ _UNICAST = ipaddress.IPv6Network("2000::/3")
 
 #: What stands in a path and a query as it is.
 _PLAIN = "%/:=&?~+!$,;'@()*[]"
-
-_CODES = {401: "no_permission", 403: "no_permission", 404: "not_found", 410: "not_found"}
 
 #: A connection, where it leads, and since when it waits.
 _Kept = tuple[http.client.HTTPConnection, object, float]
@@ -184,8 +183,8 @@ def _parsed(uri: str) -> SplitResult:
 
 def _connected(host: str, port: int) -> socket.socket:
     """A socket to the first address of a host that answers; all of them must be allowed."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(info[4][0]) for info in found]
+    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(info[4][0]) for info in answers]
     if not access().private_hosts and not all(map(_is_public, addresses)):
         words = f"{host} has a private address, which is read only with `private_hosts=True`"
         raise UnreadableError("private_host", words)
@@ -257,4 +256,4 @@ def _refused(response: http.client.HTTPResponse, is_signed: bool) -> Exception:
         return TransientError(words, seconds)
     if status in (401, 403):
         words += ", with the signature of the source" if is_signed else ", without a signature"
-    return UnreadableError(_CODES.get(status, "read_failed"), words)
+    return UnreadableError(CODES_OF_STATUS.get(status, "read_failed"), words)

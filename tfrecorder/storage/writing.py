@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import BinaryIO
 
 from tfrecorder.errors import UnreachableError
@@ -81,6 +81,17 @@ def publish_bytes(
             sync_opened(os.dup(file.fileno()))
 
     publish_by(output_dir, name, write, claim)
+
+
+def publish_all(
+    output_dir: str, files: Mapping[str, bytes], claim: Claim | None = None, lasting: bool = False
+) -> None:
+    """`publish_bytes` of files by name; at once on a remote store, for which one mostly waits."""
+
+    def publish_file(name: str) -> None:
+        publish_bytes(output_dir, name, files[name], claim, lasting)
+
+    each(publish_file, files, output_dir)
 
 
 def keeps_removed(folder: str) -> str:

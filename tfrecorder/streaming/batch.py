@@ -88,7 +88,7 @@ class Batch:
         """
         if self.marks and self.images and not isinstance(cells, Unusable):
             images = [self._image(cells.get(column)) for column in self.images]
-            removed, marks = self.marks.found(images, every=self.readmit)
+            removed, marks = self.marks.matches(images, every=self.readmit)
             if removed.any() and not self.readmit:
                 return False
             self.came |= marks

@@ -12,7 +12,7 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import following
+from tfrecorder.conversion.staged import checked_next_commit
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
@@ -138,7 +138,7 @@ class StreamedDataset:
         remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
         signed = bool(storage.access().signed)
         plan = dataclasses.replace(plan, spooled=spooled, remote=remote, signed=signed)
-        plan = following(plan, self.newest, self.where)
+        plan = checked_next_commit(plan, self.newest, self.where)
         batch.spool.flush()
         self.staged = plan.digest
         staged = read_plan(self.where)

@@ -27,7 +27,7 @@ from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
-from tfrecorder.writing.tfds import class_files, dataset_info_json, features_json, with_shards
+from tfrecorder.writing.tfds import dataset_info_json, descriptions, with_shards
 
 T = TypeVar("T")
 
@@ -295,7 +295,7 @@ def common_files(expected: Expectation) -> dict[str, bytes]:
         return {}
     plan = Plan.of(last.manifest)
     done = {shard: expected.done[shard] for shard in last.own_shards}
-    files = {layout.FEATURES: features_json(plan, done.values()), **class_files(plan)}
+    files = descriptions(plan, last.manifest)
     if not expected.lost:
         before = _info_before(expected)
         files[layout.COMMIT] = dataset_info_json(plan, done, before, last.manifest)

@@ -34,7 +34,7 @@ from tfrecorder.format.plan_columns import (
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.plan.next_commit import placed, rows_of
+from tfrecorder.plan.next_commit import as_next_commit, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.done_records import DoneRecord
@@ -329,7 +329,7 @@ def _plan_and_done(
         streams=_streams(made, tallied),
         stands_for=digest,
     )
-    plan = placed(plan, before, adds=True)
+    plan = as_next_commit(plan, before, adds=True)
     if before is not None and number - before["commit"] > 1:  # it took back what came between
         stated = (after or {"stated": (expected.info or {})["version"]})["stated"]
         version = f"{stated.partition('.')[0]}.0.0"

@@ -11,32 +11,34 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.layout import Shard
-from tfrecorder.output.directory import remove_leftovers
+from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.done_records import DoneRecord, done_of
+from tfrecorder.reading.done_records import done_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import class_files, features_json
+from tfrecorder.writing.tfds import class_files, descriptions
 
 
 def finish(
     output_dir: str,
     plan: Plan,
     manifest: Mapping[str, Any],
-    lists: Mapping[str, bytes] | None = None,
+    row_lists: Mapping[str, bytes] | None = None,
 ) -> None:
     """What follows the commit of a plan: the lists, and everything that is not needed any more.
 
     Args:
-        lists: those still to be written; None gathers them again.
+        row_lists: those still to be written; None gathers them again.
     """
-    done, undoes = done_of(manifest), plan.kind is PlanKind.UNDO
-    if lists is None:
-        lists = lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
-    files, gone = dict(lists), set[str]()
+    undoes = plan.kind is PlanKind.UNDO
+    if row_lists is None:
+        done = done_of(manifest)
+        row_lists = (
+            lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
+        )
+    files, gone = dict(row_lists), set[str]()
     if plan.rewrites or undoes:
-        files |= descriptions(plan, done)
+        files |= descriptions(plan, manifest)
         gone = outdated(output_dir, plan)
     if plan.rewrites:
         gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
@@ -48,7 +50,7 @@ def finish(
         gone |= _before(output_dir, manifest, plan.rewrites)
     if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
         gone |= {*card.files, layout.CARD}  # it shows and names records that may be gone
-    publish_all(output_dir, files)
+    storage.publish_all(output_dir, files, lasting=True)
     remove_leftovers(output_dir, gone)
 
 
@@ -71,8 +73,7 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
             if shard.index not in kept:
                 names |= {name: layout.before(name) for name in shard.files}
     storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
-    there = storage.names(os.path.join(output_dir, layout.BEFORE))
-    return {f"{layout.BEFORE}/{name}" for name in there} - {*names.values()}
+    return names_in(output_dir, layout.BEFORE) - {*names.values()}
 
 
 def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
@@ -82,9 +83,9 @@ def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set
     """
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
     old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
-    for folder in (layout.BEFORE, *([layout.REMOVED] if rewrites else [])):
-        names = storage.names(os.path.join(output_dir, folder))
-        old |= {f"{folder}/{name}" for name in names} - {manifest.get("removed")}
+    old |= names_in(output_dir, layout.BEFORE)
+    if rewrites:
+        old |= names_in(output_dir, layout.REMOVED) - {manifest.get("removed")}
     return old
 
 
@@ -93,17 +94,3 @@ def outdated(output_dir: str, plan: Plan) -> set[str]:
     maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
     of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
     return of_classes - {*class_files(plan)}
-
-
-def descriptions(plan: Plan, done: Mapping[Shard, DoneRecord]) -> dict[str, bytes]:
-    """The public files that say what records hold."""
-    return {**class_files(plan), layout.FEATURES: features_json(plan, done.values())}
-
-
-def publish_all(output_dir: str, files: Mapping[str, bytes]) -> None:
-    # On a bucket publish all at once: otherwise a small conversion would mostly wait here.
-    storage.each(
-        lambda file: storage.publish_bytes(output_dir, file, files[file], lasting=True),
-        files,
-        output_dir,
-    )

@@ -17,7 +17,7 @@ from tfrecorder import storage
 from tfrecorder.errors import SourceError
 from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.example import Values, encode_parts, parse_example
-from tfrecorder.format.plan_columns import CHANGE, COPY_OF, READ, REDUCED, SAME, VALUES
+from tfrecorder.format.plan_columns import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
 from tfrecorder.format.tfrecord import frame, unframe
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
@@ -144,7 +144,7 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
         directory: of the dataset.
         room, read: as for `row_loader`.
     """
-    copy, record_of = record_copier(replace(plan, base=directory)), record_reader(directory)
+    record_of = record_reader(directory)
     load = without_facts(row_loader(plan, room, read))
     images = [field for field in plan.fields if isinstance(field.kind, Image)]
     kept = [field for field in plan.fields if isinstance(field.kind, (Image, File))]
@@ -159,28 +159,28 @@ def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
             return load(row)
         if (reject := planned_reject(row)) is not None:
             return reject
-        if how == SAME:
-            return copy(row)
         if how == READ:
             return _sound(load(row))
-        _, features = record_of(row)
+        framed, features = record_of(row)
+        if how == MADE:
+            return made_again(row, features)
+        parts = [framed]
         if how == VALUES:
             given = {key: row.values[key] for key in keys & row.values.keys()}
             given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
-            return loaded(row, parts, features, images, row.values[COPY_OF.warning])
-        return _made(row, features)
+        return loaded(row, parts, features, images, row.values[COPY_OF.warning])
 
-    def _made(row: PlannedRow, features: dict[str, Any]) -> Loaded:
-        held = {row.values[one.uri_key]: bytes(features[one.encoded_key][0]) for one in kept}
+    def made_again(row: PlannedRow, features: dict[str, Any]) -> Loaded:
+        stored = {row.values[f.uri_key]: bytes(features[f.encoded_key][0]) for f in kept}
 
-        def held_or_read(uri: str, file: str, note: Callable[[], None], kind: File | None) -> Dated:
-            return (held[uri], None) if uri in held else read(uri, file, note, kind)
+        def read_once(uri: str, file: str, note: Callable[[], None], kind: File | None) -> Dated:
+            return (stored[uri], None) if uri in stored else read(uri, file, note, kind)
 
-        made = _sound(without_facts(row_loader(checked, room, held_or_read))(row))
-        stored = {one.key for one in kept}
-        facts = {key: fact for key, fact in made.sources.items() if key not in stored}
-        return made._replace(sources=facts, images=as_noted(row, made.images))
+        made = _sound(without_facts(row_loader(checked, room, read_once))(row))
+        of_kept = {field.key for field in kept}
+        sources = {key: source for key, source in made.sources.items() if key not in of_kept}
+        return made._replace(sources=sources, images=as_noted(row, made.images))
 
     return change
 

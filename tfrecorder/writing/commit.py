@@ -3,7 +3,8 @@
     checks ──► labels, features ──► new shards in place ──► manifest ──► `dataset_info.json`
     ──► lists of rows ──► old files and leftovers away ──► the claim away, `plan.json`
 
-Whoever finds a plan that is committed, or nearly, does the rest with the same calls.
+Whoever finds a plan that is committed, or nearly, does the rest with the same calls.  What cannot
+be read is an UnreadableError here, which `output.directory.claim` and `worker.finish` put in words.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from tfrecorder.reading.commits import (
 )
 from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.stored_card import stored_card
-from tfrecorder.writing.after_commit import descriptions, finish, outdated, publish_all
+from tfrecorder.writing.after_commit import finish, outdated
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import dataset_info_json
+from tfrecorder.writing.tfds import dataset_info_json, descriptions
 from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
 
 
@@ -53,8 +54,7 @@ def commit(
     """
     by_name = {record.shard: record for record in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
-    with storage.failing_as(OutputError, output_dir):
-        previous, version = _replaceable(output_dir, plan)
+    previous, version = _replaceable(output_dir, plan)
     if previous is not None and previous.digest == plan.digest:
         complete(output_dir)
         return
@@ -70,10 +70,9 @@ def commit(
         every = commits(output_dir, base)
         by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
         earlier = None if plan.renumbers else earlier_of(every)
-    with storage.failing_as(OutputError, output_dir):
-        lists = lists_of(plan, by_shard, output_dir)
+    row_lists = lists_of(plan, by_shard, output_dir)
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
-    sums = sums | {file: sums_of(data) for file, data in lists.items()}
+    sums = sums | {file: sums_of(data) for file, data in row_lists.items()}
     card = None if before is None else stored_card(output_dir)
     stated = None if card is None else card.stated
     manifest = manifest_of(plan, by_shard, before, sums, earlier, stated)
@@ -87,15 +86,15 @@ def commit(
         storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
         version, narrows = "", False
     if not narrows:  # otherwise the old files fit both, and are replaced after the commit
-        described = descriptions(plan, by_shard)
+        described = descriptions(plan, manifest)
         if before is None:  # readers of a dataset with rejects want their list
-            described, lists = {**described, **lists}, {}
-        publish_all(output_dir, described)
+            described, row_lists = {**described, **row_lists}, {}
+        storage.publish_all(output_dir, described, lasting=True)
     into_place(output_dir, plan)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info, manifest)
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
-    finish(output_dir, plan, manifest, lists)
+    finish(output_dir, plan, manifest, row_lists)
 
 
 def replace_commit(
@@ -154,17 +153,17 @@ def complete(output_dir: str) -> bool:
         OSError: a file cannot be written or removed; the next call continues.
     """
     standing = standing_of(output_dir)
+    pending, newest = standing.pending, standing.newest
+    if pending is None or newest is None:
+        return False
     if standing.is_overtaken:
         clear(output_dir, standing)
-    elif standing.pending is not None and standing.undoes:
-        take_back(output_dir, standing.pending)
-        return False
-    if not standing.is_committed:
-        return False
-    assert standing.newest is not None
-    assert standing.pending is not None
-    finish(output_dir, standing.pending, standing.newest.manifest)
-    return True
+    elif standing.undoes:
+        take_back(output_dir, pending)
+    elif standing.is_committed:
+        finish(output_dir, pending, newest.manifest)
+        return True
+    return False
 
 
 def _with_kept(
@@ -249,22 +248,20 @@ def abandon(output_dir: str, standing: Standing) -> None:
     """
     pending = standing.pending
     assert pending is not None
-    with storage.failing_as(OutputError, output_dir):
-        previous, version = _replaceable(output_dir, pending)
+    previous, version = _replaceable(output_dir, pending)
     if previous is not None and previous.digest == pending.digest:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
         before = Plan.of(previous.manifest)
         if pending.rewrites:
-            publish_all(output_dir, descriptions(before, previous.done))
+            storage.publish_all(output_dir, descriptions(before, previous.manifest), lasting=True)
             storage.remove_all(output_dir, outdated(output_dir, before))
         plan = nothing_after(previous.manifest, pending.digest)
-        lists = previous.manifest["lists"]
-        manifest = manifest_of(plan, {}, previous.manifest, lists)
+        manifest = manifest_of(plan, {}, previous.manifest, previous.manifest["lists"])
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info, manifest)
         replace_commit(output_dir, manifest, info, version)
-        publish_all(output_dir, descriptions(plan, {}))
+        storage.publish_all(output_dir, descriptions(plan, manifest), lasting=True)
     clear(output_dir, standing)
 
 
@@ -274,24 +271,22 @@ def take_back(output_dir: str, plan: Plan) -> None:
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    with storage.failing_as(OutputError, output_dir):
-        newest, version = _replaceable(output_dir, plan)
-        assert newest is not None
-        if newest.digest == plan.digest:
-            finish(output_dir, plan, newest.manifest)
-            return
+    newest, version = _replaceable(output_dir, plan)
+    assert newest is not None
+    if newest.digest == plan.digest:
+        finish(output_dir, plan, newest.manifest)
+        return
     if plan.rewrites:  # an update
         commit(plan, (), output_dir, 1.0)
         return
-    with storage.failing_as(OutputError, output_dir):
-        taken, before = taken_by(output_dir, plan)
-    lists = lists_as_of(before.manifest, output_dir)
-    sums = before.manifest["lists"] | {file: sums_of(data) for file, data in lists.items()}
+    taken, before = taken_by(output_dir, plan)
+    row_lists = lists_as_of(before.manifest, output_dir)
+    sums = before.manifest["lists"] | {file: sums_of(data) for file, data in row_lists.items()}
     manifest = manifest_of(plan, {}, before.manifest, sums)
     manifest["abandoned"] = given_up(newest, taken)
     info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
     replace_commit(output_dir, manifest, info, version)
-    finish(output_dir, plan, manifest, lists)
+    finish(output_dir, plan, manifest, row_lists)
 
 
 def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
@@ -337,8 +332,7 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
 
 def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
     """Look once more whether what is in the directory is what was written there."""
-    with storage.failing_as(OutputError, output_dir):
-        files = list_output(output_dir, plan.shards)
+    files = list_output(output_dir, plan.shards)
 
     def fault(shard: Shard) -> str | None:
         if reason := shard_fault(files, shard, done[shard]):
@@ -371,8 +365,8 @@ def _check_rejects(
     if share <= max_reject_fraction and totals.records:
         return
     reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
-    lists = lists_of(dataclasses.replace(plan, follows=None), done, output_dir)
-    storage.publish_bytes(output_dir, layout.WAITING_REJECTS, lists[layout.REJECTS])
+    row_lists = lists_of(dataclasses.replace(plan, follows=None), done, output_dir)
+    storage.publish_bytes(output_dir, layout.WAITING_REJECTS, row_lists[layout.REJECTS])
     where = os.path.join(output_dir, layout.WAITING_REJECTS)
     rows = counted(totals.rows, "row")
     raise RejectedError(

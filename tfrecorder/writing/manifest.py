@@ -65,7 +65,6 @@ def manifest_of(
     splits |= {
         name: [revision, first + count] for name, (revision, first, count) in plan.own.items()
     }
-    version = None if previous is None else {"version": previous["stated"]}
     last: int = before.get("commit", plan.commit - 1)
     numbering = before if plan.renumbers else (previous or {})
     contents = dict(numbering.get("contents", {}))
@@ -81,7 +80,7 @@ def manifest_of(
         **plan.values(),
         "commit": plan.commit,
         "kind": plan.kind.value,
-        "stated": stated_version(plan, version),
+        "stated": stated_version(plan, (previous or {}).get("stated")),
         "own": plan.own,
         "done": [record.values() for record in records],
         "totals": add_up(records).values(),

@@ -27,6 +27,9 @@ _HEADERS = {
     layout.SUSPECTS: ("row", "image_uri", "warning"),
 }
 
+#: What a list has of a row after its number and uri.
+_COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
+
 #: A row of a list, its number first.
 Row = Sequence[Any]
 
@@ -40,18 +43,13 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     Raises:
         DatasetError: a table cannot be read, or a list to which rows are added.
     """
+    listed = [shard for shard, record in done.items() if record.rejects or record.suspects]
     if plan.changes or (plan.kind is PlanKind.UNDO and plan.kept):
-        listed = any(record.rejects or record.suspects for record in done.values())
         return whole_lists(plan, [*done] if listed else [], output_dir)
-    rejects = [shard for shard, record in done.items() if record.rejects]
-    suspects = [shard for shard, record in done.items() if record.suspects]
     streams = plan.kind is PlanKind.BATCH  # it tries no reject again
-    if plan.kept or (plan.follows is not None and streams and not rejects and not suspects):
+    if plan.kept or (plan.follows is not None and streams and not listed):
         return {}
-    added = {
-        layout.REJECTS: _rows(plan, rejects, output_dir, REJECT_OF),
-        layout.SUSPECTS: _rows(plan, suspects, output_dir, (RECORD_OF.warning,)),
-    }
+    added = _rows(plan, listed, output_dir)
     first: int = (plan.follows or {"rows": 0})["rows"]  # the number of the first new row
     old: dict[str, Sequence[Row]] = dict.fromkeys(added, ())
     retried: set[int] = set()
@@ -80,11 +78,12 @@ def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[st
     numbers = read_tables(output_dir, shards, lambda _: [SOURCE_ID, REJECT_OF.reason])
     pairs = [] if numbers is None else zip(*(c.to_pylist() for c in numbers.columns), strict=True)
     won = {number for number, reason in pairs if not reason}  # perhaps by another attempt
-    rejects = {row[0]: row for row in _rows(plan, shards, output_dir, REJECT_OF)}
-    suspects = {row[0]: row for row in _rows(plan, shards, output_dir, (RECORD_OF.warning,))}
-    lost = [row for number, row in sorted(rejects.items()) if number not in won]
-    lists = {layout.REJECTS: lost, layout.SUSPECTS: [row for _, row in sorted(suspects.items())]}
-    return {name: to_csv(_HEADERS[name], rows) for name, rows in lists.items()}
+    lists = {}
+    for name, rows in _rows(plan, shards, output_dir).items():
+        lost = won if name == layout.REJECTS else ()
+        latest = {row[0]: row for row in rows if row[0] not in lost}
+        lists[name] = to_csv(_HEADERS[name], sorted(latest.values(), key=_number))
+    return lists
 
 
 def lists_as_of(manifest: Mapping[str, Any], output_dir: str) -> dict[str, bytes]:
@@ -108,20 +107,21 @@ def _number(row: Row) -> int:
     return int(row[0])
 
 
-def _rows(
-    plan: Plan, shards: Sequence[Shard], output_dir: str, columns: Sequence[str]
-) -> list[Row]:
-    """The rows of a list in some shards: those that have something in its last column."""
+def _rows(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, list[Row]]:
+    """The rows of each list in some shards: those that have something in its last column."""
     image = primary_file(plan.fields)
     uri = [] if image is None else [image.uri_key]
-    table = read_tables(output_dir, shards, lambda _: [SOURCE_ID, *uri, *columns])
+    wanted = [SOURCE_ID, *uri, *REJECT_OF, RECORD_OF.warning]
+    table = read_tables(output_dir, shards, lambda _: wanted)
+    rows: dict[str, list[Row]] = {name: [] for name in _COLUMNS}
     if table is None:
-        return []
-    table = table.filter(pc.not_equal(table.column(columns[-1]), ""))
-    cells = [column.to_pylist() for column in table.columns]
-    if not uri:
-        cells.insert(1, [""] * len(table))
-    return list(zip(*cells, strict=True))
+        return rows
+    for name, columns in _COLUMNS.items():
+        listed = table.filter(pc.not_equal(table.column(columns[-1]), ""))
+        uris = listed.column(uri[0]).to_pylist() if uri else [""] * len(listed)
+        cells = (listed.column(column).to_pylist() for column in columns)
+        rows[name] = list(zip(listed.column(SOURCE_ID).to_pylist(), uris, *cells, strict=True))
+    return rows
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Row]) -> bytes:

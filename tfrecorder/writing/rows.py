@@ -155,13 +155,12 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     arrays = array_dtypes(fields)
     first = primary_file(fields)
     judge = _judge_of_images(plan, room)
-    of_kinds = (
+    steps = (
         _images_step(fields, plan, room, judge),
         _masks_step(fields, room, judge),
         _files_step(fields),
         _boxes_step(fields, room),
     )
-    steps: list[_Step] = [*filter(None, of_kinds)]
 
     def load(row: PlannedRow) -> Loaded | Rejected:
         files = _Files(read, first)
@@ -210,8 +209,8 @@ def _judge_of_images(plan: Plan, room: Room) -> Callable[..., CheckedImage]:
 
 def _images_step(
     fields: Sequence[Field], plan: Plan, room: Room, judge: Callable[..., CheckedImage]
-) -> _Step | None:
-    """Images are read, checked and transformed; None if there are none."""
+) -> _Step:
+    """Images are read, checked and transformed."""
     images = [
         (field, (field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in _OF_IMAGE)))
         for field in fields
@@ -237,13 +236,11 @@ def _images_step(
             if field.depth == 16:
                 features[f"{field.key}/depth"] = 16
 
-    return add if images else None
+    return add
 
 
-def _masks_step(
-    fields: Sequence[Field], room: Room, judge: Callable[..., CheckedImage]
-) -> _Step | None:
-    """Masks are read and placed on their images; None if there are none."""
+def _masks_step(fields: Sequence[Field], room: Room, judge: Callable[..., CheckedImage]) -> _Step:
+    """Masks are read and placed on their images."""
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
 
     def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
@@ -253,11 +250,11 @@ def _masks_step(
             features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
             features[f"{field.key}/format"] = "png"
 
-    return add if masks else None
+    return add
 
 
-def _files_step(fields: Sequence[Field]) -> _Step | None:
-    """Other files are read, and validated by their columns; None if there are none."""
+def _files_step(fields: Sequence[Field]) -> _Step:
+    """Other files are read, and validated by their columns."""
     of_kind = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
 
     def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
@@ -267,26 +264,23 @@ def _files_step(fields: Sequence[Field]) -> _Step | None:
             features[field.encoded_key] = data
             features[f"{field.key}/format"] = format_of(uri, data)
 
-    return add if of_kind else None
+    return add
 
 
-def _boxes_step(fields: Sequence[Field], room: Room) -> _Step | None:
-    """Boxes, and masks of objects, are placed on the first image; None if there are none."""
+def _boxes_step(fields: Sequence[Field], room: Room) -> _Step:
+    """Boxes, and masks of objects, are placed on the image."""
     boxes = [field for field in fields if isinstance(field.kind, Boxes)]
-    if not boxes:
-        return None
-    image = image_of(boxes[0], fields)
     of_each_box = [field.key for field in fields if field.of_boxes and field not in boxes]
     of_each_box += [field.masks_key for field in boxes if field.masks_key]
 
     def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
-        primary = placed[image.key]
         for field in boxes:
+            [image] = placed.values()  # a schema with boxes has one
             features.update(
-                placed_boxes(field, features, primary.source, primary.geometry, of_each_box)
+                placed_boxes(field, features, image.source, image.geometry, of_each_box)
             )
             if (masks_key := field.masks_key) is not None:
-                drawn = stored_object_masks(field, features[masks_key], primary, room)
+                drawn = stored_object_masks(field, features[masks_key], image, room)
                 features[masks_key] = drawn
 
     return add

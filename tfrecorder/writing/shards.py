@@ -298,16 +298,10 @@ class Tally:
 
     def publish(self, plan: Plan, rows: pa.Table, attempt: Attempt) -> None:
         """Write the files next to the shard, given its planned rows."""
-        shard, output_dir = attempt.shard, attempt.output_dir
-        table = self.outcomes.table(plan, rows)
-        files = {shard.index_file: self.outcomes.index(), shard.table: table}
-        sums = {file: google_crc32c.value(data) for file, data in files.items()}
-        self.beside = {name: sums[file] for name, file in shard.beside.items()}
-
-        def publish(name: str) -> None:
-            storage.publish_bytes(output_dir, name, files[name], claim=attempt)
-
-        storage.each(publish, files, output_dir)
+        made = {"index": self.outcomes.index(), "table": self.outcomes.table(plan, rows)}
+        self.beside = {name: google_crc32c.value(data) for name, data in made.items()}
+        files = {file: made[name] for name, file in attempt.shard.beside.items()}
+        storage.publish_all(attempt.output_dir, files, claim=attempt)
 
     def done_record(self, plan_digest: str, shard: Shard) -> DoneRecord:
         return DoneRecord(

@@ -52,9 +52,14 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     return shapes
 
 
-def features_json(plan: Plan, done: Iterable[DoneRecord]) -> bytes:
+def descriptions(plan: Plan, manifest: Mapping[str, Any]) -> dict[str, bytes]:
+    """The public files that say what records hold, as of the commit of a plan."""
+    shapes = manifest["image_shapes"]
+    return {layout.FEATURES: _features_json(plan, shapes), **class_files(plan)}
+
+
+def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
     """`features.json`: every key of the record with its type, in TFDS's form."""
-    shapes = image_shapes(plan, done)
     forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
     forms |= {
         field.tfds_boxes_key: _sequence(_BBOX) for field in plan.fields if field.tfds_boxes_key
@@ -135,7 +140,7 @@ def dataset_info_json(
     """
     before = (previous or {"splits": ()})["splits"] if plan.follows is not None else ()
     splits = with_shards(before, done)
-    version = stated_version(plan, previous)
+    version = manifest["stated"]
     document: dict[str, Any] = {
         "name": plan.options.get("name") or DATASET_NAME,
         "version": version,
@@ -176,15 +181,19 @@ def with_shards(
     return known
 
 
-def stated_version(plan: Plan, previous: Mapping[str, Any] | None) -> str:
-    """The version after a commit: data that are added raise the minor number, others the major."""
+def stated_version(plan: Plan, previous: str | None) -> str:
+    """The version after a commit: data that are added raise the minor number, others the major.
+
+    Args:
+        previous: the version before it; None for the first.
+    """
     if version := (plan.follows or {}).get("version"):
         return str(version)
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
     if plan.follows is not None and not plan.own:
-        return str(previous["version"])
-    major, minor, _ = map(int, previous["version"].split("."))
+        return previous
+    major, minor, _ = map(int, previous.split("."))
     return f"{major + 1}.0.0" if plan.follows is None else f"{major}.{minor + 1}.0"
 
 

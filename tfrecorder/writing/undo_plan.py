@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrecorder.plan.next_commit import placed, rows_of
+from tfrecorder.plan.next_commit import as_next_commit, rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
 from tfrecorder.schema.statistics import merged
@@ -35,7 +35,7 @@ def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
         options=before.options,
         kind=PlanKind.UNDO,
     )
-    return placed(nothing, manifest, adds=True)
+    return as_next_commit(nothing, manifest, adds=True)
 
 
 def plan_without(newest: Commit, taken: Commit, before: Commit) -> Plan:

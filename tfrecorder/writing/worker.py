@@ -145,21 +145,21 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
         OutputError: rows are missing, or there is another plan.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
-    with storage.accessing(task.access), _failure_noted(task):
-        if is_in_place(task.output_dir, task.commit, task.digest):
-            complete(task.output_dir)
+    out = task.output_dir
+    with storage.accessing(task.access), _failure_noted(task), storage.failing_as(OutputError, out):
+        if is_in_place(out, task.commit, task.digest):
+            complete(out)
             return
-        plan = staged_plan(task.output_dir, task.digest)
-        commit(plan, done, task.output_dir, max_reject_fraction)
+        commit(staged_plan(out, task.digest), done, out, max_reject_fraction)
 
 
 @contextlib.contextmanager
 def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
+    out = task.output_dir
     try:
-        with storage.failing_writes(task.output_dir), limits_explained():
+        with storage.failing_writes(out), limits_explained():
             yield
     except TfrecorderError as error:
-        note = Failure(type(error).__name__, str(error), task.launch, shard)
-        note_failure(task.output_dir, note)
+        note_failure(out, Failure(type(error).__name__, str(error), task.launch, shard))
         raise

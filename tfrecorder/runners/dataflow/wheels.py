@@ -79,11 +79,11 @@ def _wheel_of(name: str, folder: str, machine: str) -> str:
     package = distribution(name)
     lines = (package.read_text("WHEEL") or "").splitlines()
     tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
-    fitting = [tag for tag in tags if "-manylinux" in tag and tag.endswith(machine)]
-    if fitting and package.files is not None:
+    usable = [tag for tag in tags if "-manylinux" in tag and tag.endswith(machine)]
+    if usable and package.files is not None:
         # Slim images drop files that nobody imports: a licence, even the list of files.
         with contextlib.suppress(FileNotFoundError):
-            return _rebuild(package, package.files, fitting[0], folder)
+            return _rebuild(package, package.files, usable[0], folder)
     return _download(name, package.version, folder, machine)
 
 
