@@ -93,7 +93,7 @@ def test_copies_across_splits_are_leakage() -> None:
     page = ReadPage(found.page)
     assert (
         "Error Leakage: 1 TEST record is also in TRAIN, byte for byte (50% of the TEST records "
-        "compared): brick/brick_01.jpg. The evaluation" in sentences("out")
+        "compared): copy.jpg. The evaluation" in sentences("out")
     )
     assert "Warning 1 image has different labels in different records: brick" in page.text
     assert page.text.index("Error Leakage") < page.text.index("Warning 1 image has different")
