@@ -147,6 +147,7 @@ def test_files_that_are_not_sound_are_named_in_one_line() -> None:
     result = invoke("validate", "bad.parquet")
     assert result.exit_code != 0
     assert "is not sound Parquet" in result.output
+    assert ".." not in result.output
     assert "Parquet has its own form" in invoke("validate", "a.parquet", "--sep", ";").output
 
 
