@@ -39,7 +39,7 @@ def nearest(name: str, options: Collection[str], mark: str = "") -> str | None:
 def did_you_mean(name: str, options: Collection[str]) -> str:
     """The end of a message about a wrong name: what it probably means, else all that there is.
 
-    >>> did_you_mean("lable", ["label", "row"]), did_you_mean("age", ["label", "row"])
+    >>> did_you_mean("labels", ["label", "row"]), did_you_mean("age", ["label", "row"])
     ("did you mean 'label'?", "there is 'label', 'row'.")
     """
     near = nearest(name, options, "'")
