@@ -299,10 +299,19 @@ def test_photographs_of_several_datasets(tmp_path: Path) -> None:
         assert_alike(ours, theirs, pixels=2)
 
 
+def test_a_class_without_a_record_may_have_the_weight_0(both: list[str]) -> None:
+    where, weights = {"label": ["cat", "eel"]}, {"cat": 1, "eel": 1, "dog": 0}
+    assert len(batches(both[0], "TRAIN", where=where, balance=weights, **OPTIONS))
+    with pytest.raises(OptionError, match="no record has the class 'dog'"):
+        batches(both[0], "TRAIN", where=where, balance={**weights, "dog": 1}, **OPTIONS)
+    with pytest.raises(OptionError, match="no record has the class 'cow'"):
+        batches(both[0], "TRAIN", where=where, balance={**weights, "cow": 0}, **OPTIONS)
+
+
 MISTAKES: dict[str, tuple[Callable[[list[str]], Any], str]] = {
     "no such column": (
         lambda both: batches(both[0], "TRAIN", balance="lable", **OPTIONS),
-        "balance='lable': there is no such column; there is label.",
+        "balance='lable': there is no such column; did you mean 'label'?",
     ),
     "a class without a weight": (
         lambda both: batches(both[0], "TRAIN", balance={"cat": 1, "eel": 2}, **OPTIONS),

@@ -212,6 +212,27 @@ def test_validate_prints_the_whole_report_as_csv() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", ["schema SOURCE", "validate SOURCE --csv", "info out --json", "info --help"]
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line(arguments: str, unbuffered: str) -> None:
+    Path("a.csv").write_text(f"image_uri,label\n{PHOTOS[0]},x\n")
+    tfrecorder.convert("a.csv", "out", progress=False)
+    words = arguments.replace("SOURCE", "a.csv").split()
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "tfrecorder", *words],
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.stderr == "error: standard output cannot be written: No space left on device.\n"
+    assert ended.returncode == 1
+
+
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_traceback() -> None:
     rows = "".join(f"{number}.jpg,\n" for number in range(20_000))
     Path("a.csv").write_text("image_uri,label\nx.jpg,x\n" + rows)

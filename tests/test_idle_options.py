@@ -194,7 +194,7 @@ def test_every_code_that_is_no_error_may_be_named() -> None:
 def test_an_unknown_finding_suggests_the_nearest() -> None:
     done = invoke("validate", CSV, "--warnings", "leakge")
     assert done.stderr == (
-        "error: --warnings leakge: there is no warning 'leakge'; did you mean leakage?\n"
+        "error: --warnings leakge: there is no warning 'leakge'; did you mean 'leakage'?\n"
     )
     with pytest.raises(OptionError, match=r"no warning 'null_uri'; did you mean .*leakage"):
         tfrecorder.validate(CSV, warnings=["null_uri"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import re
 import shutil
 import subprocess
@@ -127,6 +129,26 @@ def test_the_dataset_itself_is_no_folder_to_write_to(dataset: Path) -> None:
     with pytest.raises(tfrecorder.errors.OutputError, match="choose a new or empty folder"):
         tfrecorder.inspect(dataset, output_dir=dataset)
     assert files(dataset) == before
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "Ask for the right to write there, or give another path."),
+        (errno.ENOSPC, "Free space there and repeat the call with a new or empty folder."),
+    ],
+)
+def test_a_failed_write_is_one_line(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.replace", fail)
+    monkeypatch.setattr("os.remove", fail)  # of a file system that is read-only
+    with pytest.raises(tfrecorder.errors.OutputError) as caught:
+        tfrecorder.inspect(dataset, output_dir="look")
+    assert f"cannot be written: {os.strerror(number)}. {words}" in str(caught.value)
 
 
 @pytest.mark.slow

@@ -110,7 +110,10 @@ def test_older_positions_and_generations_are_refused_in_words(photos: pd.DataFra
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ({"lable": "cat"}, "there is no column 'lable'; there is label"),
+        ({"lable": "cat"}, "there is no column 'lable'; did you mean 'label'?"),
+        ({"nope": 1}, "no column 'nope'; there is 'row', 'split', 'image_uri', 'label'."),
+        ({"split": "dev"}, "no row has 'split' 'dev'; there is 'TRAIN', 'TEST'."),
+        ({"row": (5, 1)}, "where={'row': (5, 1)}: the ends of the range are the wrong way round"),
         ({"label": ["cat", "lion"]}, "no row has 'label' 'lion'"),
         ({"label": "cat", "row": 0}, "it holds for no row"),
         ("label = 'cat'", "give columns with values"),
@@ -121,7 +124,10 @@ def test_older_positions_and_generations_are_refused_in_words(photos: pd.DataFra
         ({"row": (0, None)}, "this would leave no record"),
         ({}, "give columns with values"),
     ],
-    ids=["typo", "absent", "neither", "text", "range", "number", "tuple", "mask", "all", "none"],
+    ids=[
+        *("typo", "column", "split", "ends", "absent", "neither", "text", "range", "number"),
+        *("tuple", "mask", "all", "none"),
+    ],
 )
 def test_what_names_no_row_is_refused(photos: pd.DataFrame, where: object, words: str) -> None:
     before = public_files("out")
@@ -178,7 +184,7 @@ def test_rows_of_values_alone_are_removed_too() -> None:
     [
         (["label=cat", "label=brick", "row=..30"], "label in ['cat', 'brick'] and index <= 30"),
         (["row=3.0", "row=4"], "index in [3, 4]"),
-        (["split=TEST", "row=-1..1e3"], "split == 'TEST'"),
+        (["split=test", "row=-1..1e3"], "split == 'TEST'"),
     ],
     ids=["values", "numbers", "both ends"],
 )
@@ -193,11 +199,13 @@ def test_conditions_of_the_shell(photos: pd.DataFrame, conditions: list[str], ma
     ("conditions", "words"),
     [
         (["label == 'cat'"], "there is no column 'label '"),
+        (["label=cat", "row=900.."], "error: label=cat row=900..: it holds for no row. Nothing"),
+        (["row=5..1"], "error: row=5..1: the ends of the range are the wrong way round"),
         (["cat"], "'cat' is no condition: write COLUMN=VALUE"),
         (["row=1", "row=3.."], "give a range alone on its column"),
         ([], "Give a CONDITION, or --uris"),
     ],
-    ids=["operator", "value", "range", "none"],
+    ids=["operator", "nothing", "ends", "value", "range", "none"],
 )
 def test_a_wrong_condition_in_the_shell_is_one_line(
     photos: pd.DataFrame, conditions: list[str], words: str

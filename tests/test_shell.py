@@ -134,7 +134,10 @@ def test_a_message_speaks_of_commands_and_conditions_not_of_python() -> None:
     tfrecorder.convert(rows, "out")
     assert "conversion with --stratify gives" in invoke("preview", "out").stdout
     refused = invoke("remove", "out", "lable=a").stderr
-    assert refused == "error: CONDITION: there is no column 'lable'; there is label.\n"
+    assert refused == "error: CONDITION: there is no column 'lable'; did you mean 'label'?\n"
+    Path("folder").mkdir()
+    Path("folder/note.txt").write_text("")
+    assert "Give the output directory of a conversion," in invoke("inspect", "folder").stderr
     listed = invoke("export", "out", "given").stderr
     assert "'--to'. Choose from: coco, csv, folder, webdataset. See" in listed
     assert "Missing argument 'SOURCE'. See" in invoke("convert").stderr

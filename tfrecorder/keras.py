@@ -154,8 +154,8 @@ class TrainingPosition(keras.callbacks.Callback):
             model.load_weights(self._unread)
         except (ValueError, KeyError) as error:
             words = (
-                f"what is saved there does not fit this model: {error}. Give the model that was "
-                "trained, or another directory."
+                f"what is saved there does not fit this model: {str(error).rstrip('.')}. "
+                "Give the model that was trained, or another directory."
             )
             raise OptionError.of("directory", str(self._directory), words) from error
         self._unread = None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -46,6 +49,19 @@ class _UsageError(_Failure):
 
 class _Group(click.Group):
     """Turns the errors that users may meet into one clear message and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As Click's, with one line where standard output cannot be written."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            calls = traceback.walk_tb(error.__traceback__)
+            if not any(frame.f_code is click.echo.__code__ for frame, _ in calls):
+                raise
+            # What is left of the output is not tried again as the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            complain("error", f"standard output cannot be written: {error.strerror or error}.")
+            sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:  # as it is while a shell completes words

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from tfrecorder.display.commands import command
@@ -114,6 +114,8 @@ def typed(flag: str, value: Any) -> str:
     >>> typed("--shuffle", False), typed("--splits", {"TRAIN": 0.5, "TEST": 0.5})
     ('--no-shuffle', '--splits TRAIN=0.5,TEST=0.5')
     """
+    if flag == "CONDITION":
+        return " ".join(_conditions(value))
     if flag == "--overwrite" and isinstance(value, str):
         return f"{flag}-{value}"
     if isinstance(value, bool):
@@ -128,6 +130,19 @@ def typed(flag: str, value: Any) -> str:
     if isinstance(value, str) and value.replace("\t", "").isprintable():
         return f"{flag} {shlex.quote(value)}".replace("\t", r"\t")
     return f"{flag} {value!r}"
+
+
+def _conditions(where: Mapping[str, Any]) -> Iterator[str]:
+    """Conditions on columns, as typed.
+
+    >>> [*_conditions({"label": ["cat", "dog"], "age": ("18", None)})]
+    ['label=cat', 'label=dog', 'age=18..']
+    """
+    for column, values in where.items():
+        if isinstance(values, tuple):
+            values = ["..".join("" if end is None else end for end in values)]
+        for value in values:
+            yield shlex.quote(f"{column}={value}")
 
 
 def _number(value: Any) -> str:

@@ -99,7 +99,8 @@ def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionRes
     if fault is not None:
         if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
             return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
-        raise OptionError(f"{fault} Nothing was removed.")
+        words = f"{fault.remedy} Nothing was removed."
+        raise OptionError.of(fault.name, fault.value, words)
     chosen &= stored.is_newest
     gone = stored.all_of(chosen)
     stays = stored.is_newest & ~gone

@@ -36,6 +36,16 @@ def nearest(name: str, options: Collection[str], mark: str = "") -> str | None:
     return " or ".join(f"{mark}{option}{mark}" for option in near) or None
 
 
+def did_you_mean(name: str, options: Collection[str]) -> str:
+    """The end of a message about a wrong name: what it probably means, else all that there is.
+
+    >>> did_you_mean("labels", ["label", "row"]), did_you_mean("age", ["label", "row"])
+    ("did you mean 'label'?", "there is 'label', 'row'.")
+    """
+    near = nearest(name, options, "'")
+    return f"did you mean {near}?" if near else f"there is {', '.join(map(repr, options))}."
+
+
 def parse_size(size: int | str) -> int:
     """A size in bytes, from a number or a number with a unit.
 

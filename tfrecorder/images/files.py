@@ -52,7 +52,8 @@ def check_file(column: str, kind: File, data: bytes) -> bytes:
         except MemoryError:
             raise
         except ImportError as error:
-            raise RunnerError(f"the validator of {column!r} cannot run: {error}.") from error
+            words = str(error).rstrip(".")
+            raise RunnerError(f"the validator of {column!r} cannot run: {words}.") from error
         except Exception as error:
             raise Reject("check", "invalid", words_of(error)) from None
     return data

@@ -32,6 +32,9 @@ from tfrecorder.storage.local import local_path, write_whole
 #: The name of the file that lists the records.
 CSV = "records.csv"
 
+#: How to repeat a call that had no space: it never writes into a folder with files.
+_ANEW = " with a new or empty folder"
+
 #: The first columns of the table; the features follow by their keys.
 COLUMNS = ("split", "record", "image_file", "image_bytes")
 
@@ -82,7 +85,7 @@ def inspect(
     rows = [_row(record, stored, target) for record in read_numbered(stored, name, numbers)]
     table = pd.DataFrame(rows, columns=None if rows else list(COLUMNS))
     if target is not None:
-        write_whole(os.path.join(target, CSV), csv_of(table).encode())
+        write_whole(os.path.join(target, CSV), csv_of(table).encode(), _ANEW)
     return table
 
 
@@ -90,7 +93,7 @@ def _row(record: Record, stored: StoredDataset, folder: str | None) -> dict[str,
     """A record as a row of the table; its images are written to the folder."""
     images = {} if folder is None else _images(record, stored)
     for file, data in images.items():
-        write_whole(os.path.join(str(folder), file), data)
+        write_whole(os.path.join(str(folder), file), data, _ANEW)
     return {
         "split": record.split,
         "record": record.number,

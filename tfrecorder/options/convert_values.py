@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tfrecorder.core.checks import Whole, fraction, is_number, is_text, nearest
+from tfrecorder.core.checks import Whole, did_you_mean, fraction, is_number, is_text
 from tfrecorder.core.option import plain
 from tfrecorder.errors import OptionError
 from tfrecorder.options.report_codes import CODES, ERROR
@@ -188,8 +188,7 @@ def check_warnings(value: Any) -> str | None:
         return "give 'show', 'error', or a list of codes such as `warnings=['leakage']`."
     for code in value:
         if code not in WARNINGS:
-            near = nearest(str(code), WARNINGS) or ", ".join(WARNINGS)
-            return f"there is no warning {code!r}; did you mean {near}?"
+            return f"there is no warning {code!r}; {did_you_mean(str(code), WARNINGS)}"
     return None
 
 

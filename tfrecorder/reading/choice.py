@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.core.checks import nearest
+from tfrecorder.core.checks import did_you_mean
 from tfrecorder.errors import OptionError
 from tfrecorder.options.option import require
 from tfrecorder.options.read import check_where
+from tfrecorder.schema.keys import SPLIT_COLUMN
+from tfrecorder.schema.splits import split_meant
 
 Where = Mapping[str, Any] | Callable[[pd.DataFrame], Any]
 
@@ -66,13 +68,18 @@ def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> n
 
 def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, OptionError | None]:
     if name not in frame:
-        near = nearest(str(name), list(frame.columns)) or ", ".join(map(repr, frame.columns))
-        raise OptionError(f"`where`: there is no column {name!r}; there is {near}.")
+        hint = did_you_mean(str(name), list(frame.columns))
+        raise OptionError(f"`where`: there is no column {name!r}; {hint}")
     column = frame[name]
     if isinstance(value, tuple):
         return _in_range(column, value), None
     alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
     values = [value] if alone else list(value)
+    hint = "write each exactly as the source did."
+    if name == SPLIT_COLUMN:
+        splits = column.unique().tolist()
+        values = [split_meant(split, splits) for split in values]
+        hint = f"there is {', '.join(map(repr, splits))}."
     if pd.api.types.is_numeric_dtype(column):
         values = [_number(name, number) for number in values]
     # A row of several classes has each of them.
@@ -82,16 +89,21 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
     fault = None
     if absent := [value for value in values if value not in present]:
         more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
-        words = f"no row has {name!r} {absent[0]!r}{more}; write each exactly as the source did."
-        fault = OptionError(f"`where`: {words}")
+        words = f"`where`: no row has {name!r} {absent[0]!r}{more}; {hint}"
+        fault = OptionError.of(None, None, words)
     return meant if cells is column else frame.index.isin(cells.index[meant]), fault
 
 
 def _in_range(column: pd.Series, ends: tuple[Any, ...]) -> np.ndarray:
     if len(ends) != 2 or not pd.api.types.is_numeric_dtype(column):
-        words = "a tuple is a range of numbers, such as `(18, None)`; give several values as a list"
-        raise OptionError(f"`where`: {column.name!r} {ends!r}: {words}.")
+        words = (
+            "a tuple is a range of numbers, such as `(18, None)`; give several values as a list."
+        )
+        raise OptionError.of("where", {column.name: ends}, words)
     low, high = (end if end is None else _number(column.name, end) for end in ends)
+    if low is not None and high is not None and low > high:
+        words = "the ends of the range are the wrong way round; the lower one comes first."
+        raise OptionError.of("where", {column.name: ends}, words)
     holds = column.notna().to_numpy(copy=True)
     if low is not None:
         holds &= (column >= low).to_numpy()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
+from tfrecorder.core.checks import did_you_mean
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
@@ -67,7 +67,6 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
     fields = {field.column: field for field in stored.fields}
     for name in names:
         if name not in fields:
-            near = difflib.get_close_matches(name, fields, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(fields)}."
-            raise OptionError.of(option, list(names), f"there is no column {name!r}; {hint}")
+            words = f"there is no column {name!r}; {did_you_mean(name, fields)}"
+            raise OptionError.of(option, list(names), words)
     return [fields[name] for name in names]

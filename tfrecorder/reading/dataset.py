@@ -16,7 +16,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import Feature
-from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.schema.splits import split_meant
 
 #: (height, width, channels) of images, None where they differ.
 Shape = tuple[int | None, int | None, int]
@@ -151,7 +151,7 @@ class StoredDataset:
             words = "give one name, such as 'TRAIN', or None for all; "
             splits = f"{self.directory} has {', '.join(self.splits)}."
             raise OptionError.of("split", word, words + splits)
-        name = word if word in self.splits else SPELLINGS.get(word.strip().lower(), word)
+        name = split_meant(word, self.splits)
         if name in self.splits:
             return name
         near = difflib.get_close_matches(word.upper(), self.splits, n=1, cutoff=0.5)

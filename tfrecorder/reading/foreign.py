@@ -76,8 +76,8 @@ def open_uncommitted(directory: str, files: Collection[str], named: NamedKeys) -
         raise DatasetError(nothing_begun(directory))
     raise DatasetError(
         f"{directory} is not a dataset: it has neither {layout.COMMIT} nor any file of records, "
-        "such as a.tfrecord or train-00000-of-00002. Give the `output_dir` of a conversion, a TFDS "
-        "directory with its version (as flowers/1.0.0), or a pattern of TFRecord files."
+        "such as a.tfrecord or train-00000-of-00002. Give the output directory of a conversion, a "
+        "TFDS directory with its version (as flowers/1.0.0), or a pattern of TFRecord files."
     )
 
 
@@ -157,7 +157,7 @@ def in_tfds_form(directory: str) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DatasetError(
             f"{directory}: {layout.COMMIT} and {layout.FEATURES} do not have the form that TFDS "
-            f"writes: {type(error).__name__}: {error}. Copy them again."
+            f"writes: {type(error).__name__}: {str(error).rstrip('.')}. Copy them again."
         ) from error
 
 

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tfrecorder.core.checks import nearest
+from tfrecorder.core.checks import did_you_mean
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.first_records import Sample, box_unit, encoded_keys, mask_fault, unequal
@@ -148,8 +148,8 @@ def meaning_of(keys: RecordKeys) -> Meaning:
     """
     for option, key in keys.named._asdict().items():
         if key not in (None, *keys.features):
-            near = nearest(str(key), keys.features) or reprlib.repr([*keys.features])
-            raise DatasetError(f"{keys.where} has no key {key!r} for `{option}`; there is {near}.")
+            hint = did_you_mean(str(key), keys.features)
+            raise DatasetError(f"{keys.where} has no key {key!r} for `{option}`; {hint}")
     unread: Unread = dict(keys.faults)
     image = _image(keys, unread)
     made = labels = list(_labels(keys, unread))

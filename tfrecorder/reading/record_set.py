@@ -153,8 +153,7 @@ class RecordSet:
         groups = parts
         if isinstance(balance, (str, Mapping)):
             frame = self.table(_needed(None, balance)) if frame is None else frame
-            label = class_field(self.stored.fields)
-            weights, groups = weights_of(balance, frame, label.column if label else None, parts)
+            weights, groups = weights_of(balance, frame, class_field(self.stored.fields), parts)
         elif balance is not None:
             weights, every = checked(balance), self.stored.records(self.split)
             if self.chosen is not None and weights.shape == (every,):

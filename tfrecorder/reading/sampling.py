@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.core.checks import nearest
+from tfrecorder.core.checks import did_you_mean
 from tfrecorder.errors import OptionError
 from tfrecorder.reading.order import Order, derive_seed, mix
+from tfrecorder.schema.fields import Field
 
 #: The start moves by this much from epoch to epoch.  No other step leaves smaller gaps between the
 #: starts, so that rarely drawn records all come in few epochs (Weyl; Knuth, TAOCP 6.4).
@@ -98,7 +99,7 @@ def sampled(weights: np.ndarray, groups: np.ndarray, size: int) -> Sampling:
 
 
 def weights_of(
-    balance: str | Mapping[Any, Any], frame: pd.DataFrame, label: str | None, parts: np.ndarray
+    balance: str | Mapping[Any, Any], frame: pd.DataFrame, field: Field | None, parts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weight of each record by its columns, and the group it is in.
 
@@ -106,7 +107,7 @@ def weights_of(
         balance: the name of a column: one of numbers has the weights, of any other each value is
             drawn as often; or a weight for each class.
         frame: the columns of the records.
-        label: the name of the column of classes; None if there is none, or several.
+        field: the column of classes; None if there is none, or several.
         parts: the number of the part that each record is in; values are balanced within a part.
 
     Returns:
@@ -115,17 +116,18 @@ def weights_of(
     Raises:
         OptionError: there is no such column or class, or a class has no weight.
     """
+    label = field.column if field else None
     if isinstance(balance, str):
         if balance not in frame:
             names = list(map(str, frame.columns))
-            near = nearest(balance, names) or ", ".join(names)
-            raise OptionError.of("balance", balance, f"there is no such column; there is {near}.")
+            words = f"there is no such column; {did_you_mean(balance, names)}"
+            raise OptionError.of("balance", balance, words)
         if balance != label and pd.api.types.is_numeric_dtype(frame[balance]):
             groups = parts if label is None else _codes(frame[label], parts)[0]
             return frame[balance].to_numpy(np.float64), groups
         groups, _ = _codes(frame[balance], parts)
         return 1 / np.bincount(groups)[groups], groups
-    if label is None:
+    if field is None:
         words = "weights by class need one column of classes; give a weight for each record."
         raise OptionError.of("balance", dict(balance), words)
     groups, classes = _codes(frame[label], parts)
@@ -133,7 +135,8 @@ def weights_of(
         if name not in balance:
             words = f"it has no weight for the class {name!r}; with 0 a class is never drawn."
             raise OptionError.of("balance", dict(balance), words)
-        if name not in classes:
+        is_left_out = not balance[name] and str(name) in (field.class_names or ())
+        if name not in classes and not is_left_out:
             words = f"no record has the class {name!r}; there is {', '.join(map(str, classes))}."
             raise OptionError.of("balance", dict(balance), words)
     by_class = checked([balance[name] for name in classes])

@@ -134,6 +134,7 @@ def opened_rows(directory: str, name: str) -> Iterator[pq.ParquetFile]:
         ):
             yield file
     except (OSError, ValueError, KeyError, storage.UnreadableError, pa.ArrowException) as error:
+        words = str(error).rstrip(".")
         raise DatasetError(
-            f"{path} cannot be read: {error}. `{command('verify', directory)}` checks every file."
+            f"{path} cannot be read: {words}. `{command('verify', directory)}` checks every file."
         ) from error

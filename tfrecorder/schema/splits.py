@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -88,6 +88,16 @@ def parse_splits(column: pd.Series) -> pd.Series:
         [SPELLINGS.get(word.strip().lower()) for word in distinct], dtype=SPLIT_TYPE
     )
     return pd.Series(parsed.take(words), index=column.index)
+
+
+def split_meant(word: Any, splits: Collection[str]) -> Any:
+    """The one of some splits that a word names, in any usual spelling; else the word itself.
+
+    >>> split_meant("val", ["TRAIN", "VALIDATION"]), split_meant("minival", ["TRAIN"])
+    ('VALIDATION', 'minival')
+    """
+    spelled = SPELLINGS.get(str(word).strip().lower())
+    return spelled if word not in splits and spelled in splits else word
 
 
 def assign_splits(

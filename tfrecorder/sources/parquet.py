@@ -71,7 +71,8 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     try:
         whole = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        raise SourceError(f"{source.path}: the types of its columns differ: {error}.") from error
+        words = f"the types of its columns differ: {str(error).rstrip('.')}."
+        raise SourceError(f"{source.path}: {words}") from error
     columns_of_frame = {name: whole.column(name) for name in plain}
     frame = arrow_frame([*ours], images, columns_of_frame, classes, sum(counts))
     return RawTable(
@@ -94,7 +95,8 @@ def _opened(path: str) -> Iterator[Any]:
         with storage.open_seekable(path) as opened, pq.ParquetFile(opened) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(f"{path} is not sound Parquet: {error}.") from error
+        words = str(error).rstrip(".")
+        raise SourceError(f"{path} is not sound Parquet: {words}.") from error
 
 
 def _is_image(of: pa.DataType, may_be_bytes: bool = False) -> bool:

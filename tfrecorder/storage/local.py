@@ -292,8 +292,11 @@ def _read_regular(descriptor: int) -> tuple[bytes, int]:
 TEMPORARY = ".tfrecorder-"
 
 
-def write_whole(path: str, data: bytes) -> None:
+def write_whole(path: str, data: bytes, how: str = "") -> None:
     """Write a file that appears whole or not at all, replacing any existing one.
+
+    Args:
+        how: as for `failing_writes`.
 
     Raises:
         OutputError: it cannot be written.
@@ -301,17 +304,17 @@ def write_whole(path: str, data: bytes) -> None:
     folder = os.path.dirname(path) or "."
     temporary = os.path.join(folder, f"{TEMPORARY}{uuid.uuid4().hex}")
     try:
-        with failing_writes(path):
+        with failing_writes(path, how):
             with open(temporary, "xb") as file:
                 file.write(data)
             os.replace(temporary, path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # of a failed write, the write's own error is told
             os.remove(temporary)
 
 
 _NO_RIGHT = " Ask for the right to write there, or give another path."
-_NO_SPACE = " Free space there and repeat the call; what is finished is kept."
+_NO_SPACE = " Free space there and repeat the call{}."
 _REMEDIES = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NO_RIGHT),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _NO_SPACE),
@@ -319,12 +322,16 @@ _REMEDIES = {
 
 
 @contextlib.contextmanager
-def failing_writes(path: str) -> Iterator[None]:
-    """A block in which a failed write raises an OutputError, with path and reason."""
+def failing_writes(path: str, how: str = "; what is finished is kept") -> Iterator[None]:
+    """A block in which a failed write raises an OutputError, with path and reason.
+
+    Args:
+        how: what to say of a repeated call, if there was no space.
+    """
     try:
         yield
     except OSError as error:
-        words = f"{error.strerror or error}.{_REMEDIES.get(error.errno or 0, '')}"
+        words = f"{error.strerror or error}.{_REMEDIES.get(error.errno or 0, '').format(how)}"
         raise OutputError(f"{path} cannot be written: {words}") from error
 
 

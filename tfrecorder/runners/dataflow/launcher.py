@@ -127,9 +127,9 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
                 job_id = pipe.run(test_runner_api=tests_itself).job_id()
         except (GoogleAPICallError, OSError) as error:
             raise RunnerError(
-                f"the job was not started: {error}. Is the Dataflow API enabled in project "
-                f"{settings.project!r}, and may this account start jobs there and write to "
-                f"{settings.staging_location}? docs/dataflow.md says what to set up."
+                f"the job was not started: {str(error).rstrip('.')}. Is the Dataflow API enabled "
+                f"in project {settings.project!r}, and may this account start jobs there and write "
+                f"to {settings.staging_location}? docs/dataflow.md says what to set up."
             ) from error
     return DataflowJob(
         job_id=job_id,
