@@ -62,7 +62,7 @@ def test_the_same_bytes_under_another_name_are_added_and_named(out) -> None:
 
 def test_the_same_bytes_in_another_split_are_leakage(out) -> None:
     rows = copies(table(0, 2)).assign(split=["TRAIN", "TEST"])
-    with pytest.warns(UserWarning, match="1 row has, which is leakage, the bytes .* in TEST is .*"):
+    with pytest.warns(UserWarning, match="leakage: 1 row has the bytes .* in TEST is .*"):
         result = add(rows)
     assert result.warnings == {"same_bytes_leakage": 1, "same_bytes": 1}
     with pytest.raises(ValidationError, match="same_bytes_leakage"):
@@ -74,7 +74,7 @@ def test_of_splits_that_have_the_bytes_another_one_is_named(out) -> None:
         add(copies(table(0, 1)).assign(split="TEST"))
     for split, other in (("TRAIN", "TEST"), ("TEST", "TRAIN")):
         rows = copies(table(0, 1), f"more in {split}").assign(split=split)
-        with pytest.warns(UserWarning, match=f"leakage, .* in {split} is .* in {other}"):
+        with pytest.warns(UserWarning, match=f"leakage: .* in {split} is .* in {other}"):
             assert add(rows).warnings == {"same_bytes_leakage": 1}
 
 
@@ -84,7 +84,7 @@ def test_an_update_names_the_same_bytes_too(out) -> None:
     moved = copies(table(0, 12))
     leak = moved.assign(split=["TEST", *["TRAIN"] * 11])
     would = tfrecorder.update(leak, out, dry_run=True, **QUIET)
-    assert "1 row has, which is leakage, the bytes of an image of another split" in str(would)
+    assert "leakage: 1 row has the bytes of an image of another split" in str(would)
     assert "11 rows have the bytes of images that are there under other names" in str(would)
     with pytest.raises(ValidationError, match="same_bytes"):
         tfrecorder.update(moved, out, warnings="error", **QUIET)
@@ -104,13 +104,13 @@ def test_an_update_that_replaces_all_by_their_copies_counts_nothing_twice(out) -
 
 def test_rows_can_be_known_by_their_bytes(out) -> None:
     rows = pd.concat([copies(table(0, 2)).assign(split="TEST"), new_rows(1)], ignore_index=True)
-    with pytest.warns(UserWarning, match="2 rows are skipped, whose bytes are there"):
+    with pytest.warns(UserWarning, match="2 rows are skipped: their bytes are there"):
         result = add(rows, duplicates="content")
     assert (result.records, result.rows_there) == (1, 2)
-    with pytest.warns(UserWarning, match="2 rows are skipped, whose bytes are there"):
+    with pytest.warns(UserWarning, match="2 rows are skipped: their bytes are there"):
         result = add(rows, duplicates="content")
     assert (result.was_finished, result.rows_there) == (True, 3)
-    assert "2 rows are skipped, whose bytes are there" in str(result)
+    assert "2 rows are skipped: their bytes are there" in str(result)
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_an_image_of_the_same_size_with_other_bytes_is_new(out) -> None:
 def test_images_that_came_as_bytes_are_compared_with_files(out) -> None:
     uri = table(0, 1)["image_uri"][0]
     rows = table(0, 1).assign(image_uri=[Path(uri).read_bytes()])
-    with pytest.warns(UserWarning, match="1 row is skipped, whose bytes are there"):
+    with pytest.warns(UserWarning, match="1 row is skipped: its bytes are there"):
         assert add(rows, duplicates="content").rows_there == 1
     with pytest.warns(UserWarning, match=f"is {uri!r} in TRAIN"):
         assert add(rows).records == 1
@@ -233,7 +233,7 @@ def test_the_command_line_says_it_in_its_own_words(out) -> None:
     pd.concat([copies(table(0, 1)), new_rows(1).assign(label="zebra")]).to_csv("rows.csv")
     done = invoke("append", "rows.csv", "out", "--dry-run")
     assert "1 new class 'zebra'" in done.stdout
-    assert "1 row has the bytes of an image that is there under another name: row 0" in done.stdout
+    assert "1 row has the bytes of an image that is there under another name: line 2" in done.stdout
     assert "`append` does with --duplicates content" in done.stdout
     done = invoke("append", "rows.csv", "out", "--new-classes", "refuse")
     assert done.exit_code == 1

@@ -254,6 +254,11 @@ def test_info_says_when_the_card_is_older(photos: pd.DataFrame) -> None:
     assert tfrecorder.info("out").card is None
     made()
     assert tfrecorder.info("out").card == 1
+    copy = shutil.copy(photos.image_uri[0], "copy.jpg")
+    more = photos[:1].assign(image_uri=copy)
+    tfrecorder.append(more, "out", duplicates="keep", stage_only=True, progress=False)
+    tfrecorder.undo("out")  # no record changes
+    assert [*tfrecorder.info("out").generations] == [0, 1, 2]
     assert "card" not in str(tfrecorder.info("out"))
     tfrecorder.undo("out")
     shown = invoke("info", "out").output

@@ -253,7 +253,7 @@ def test_without_a_declaration_they_are_read_as_8_bits_and_counted() -> None:
     result = tfrecorder.convert(written(kinds(1)), "out")
     words = (
         "4 images of more than 8 bits a channel, read as 8: `Image(depth=16)` in the schema keeps "
-        "all of a PNG or TIFF"
+        "all of a PNG or TIFF, and rejects images of 8 bits"
     )
     assert result.reduced == {"depth": 4}
     assert words in str(result)

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from growing_cases import QUIET, drawn, grow_ten_times, records_of, shards_of, table
 from support import public_files, records, rejects, run, serialized, shards
@@ -92,7 +93,7 @@ def test_without_the_sources() -> None:
 def test_dropped_records_leave_nothing_behind(ten) -> None:
     uris = [one["image/filename"].decode() for one in records(ten, "TRAIN")][:3]
     images = [one["image/encoded"] for one in records(ten, "TRAIN")][:3]
-    result = compact(ten, drop=uris)
+    result = compact(ten, drop=pd.Series(uris))
     assert result.records == 48
     written = all_bytes("new")
     for uri, image in zip(uris, images, strict=True):

@@ -205,7 +205,7 @@ def test_a_pair_with_the_same_values_is_passed_over_in_silence() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert add(rows) == (0, 2)
-    with pytest.warns(UserWarning, match=r"1 row is skipped, .* with other values.*: row 1,"):
+    with pytest.warns(UserWarning, match=r"1 row is skipped: .* with other values.*: row 1,"):
         assert add(rows.assign(age=[1, 2])) == (0, 2)
 
 
@@ -216,7 +216,7 @@ def test_an_image_with_another_caption_is_named_not_added() -> None:
     assert add(rows, base="photos/mon") == (0, 3)
     for column, value in (("caption", ["a cat", "a dog", "a cat"]), ("tags", [["x", "y"]] * 2)):
         others = rows.assign(**{column: [*value, *([["xy"]] * (3 - len(value)))]})
-        with pytest.warns(UserWarning, match=r"1 row is skipped, .*: row [12], 'cat/IMG_\d.png'"):
+        with pytest.warns(UserWarning, match=r"1 row is skipped: .*: row [12], 'cat/IMG_\d.png'"):
             assert add(others, base="photos/mon") == (0, 3)
     kept = rows.assign(caption="a dog")
     assert add(kept, base="photos/mon", duplicates="keep") == (3, 0)

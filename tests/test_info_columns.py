@@ -182,6 +182,7 @@ def test_a_table_without_images_or_finite_numbers_is_shown_too() -> None:
     assert cells(text, "numbers")["x TRAIN"] == ["TRAIN", "0"]
     assert cells(text, "column")["label"] == ["label", "int64", "4", "()"]
     assert cells(text, "values")["label TRAIN"] == ["TRAIN", "2", "2", "1 '0', 1 '3'"]
+    assert text.count(r"2 '\x1b[2Ja\nb'") == 1
 
 
 HOLES = Schema(

@@ -321,7 +321,10 @@ def test_the_result_of_a_conversion_counts_near_copies() -> None:
     frame = variants("photos", PHOTOS[3:27:8])
     result = tfrecorder.convert(frame[:8], "out", **QUIET)
     assert (result.copies, result.leaks) == (2, 2)
-    words = "copies: 2 images likely have some, 2 across splits; `tfrecorder duplicates out`"
+    words = (
+        "copies: 6 records likely show only 2 images, 2 of them in several splits; "
+        "`tfrecorder duplicates out`"
+    )
     assert words in str(result)
     result = tfrecorder.append(frame, "out", **QUIET)
     assert (result.copies, result.leaks) == (1, 1)  # those of its own rows alone
@@ -335,7 +338,8 @@ def test_the_result_counts_images_that_are_the_same_under_other_names(suffix: st
     frame = pd.DataFrame({"image_uri": [*uris, f"again.{suffix}"], "split": "TRAIN"})
     result = tfrecorder.convert(frame, "out", **QUIET)
     assert (result.copies, result.leaks) == (1, 0)
-    assert "copies: 1 image likely has some, 0 across splits" in str(result)
+    words = "copies: 2 records likely show only 1 image, 0 of them in several splits"
+    assert words in str(result)
     third = pd.DataFrame({"image_uri": [f"third.{suffix}"], "split": "TEST"})
     result = tfrecorder.append(third, "out", **QUIET)
     assert (result.copies, result.leaks) == (1, 1)
@@ -394,8 +398,16 @@ def test_validate_finds_near_copies_of_what_is_there() -> None:
     assert rows["near_there"] == [1, 3, 5]
     assert rows["same_bytes"] == [6]  # which is said once
     assert "near_copy" not in rows
-    words = "row 0, 'photos/0-half.jpg' in TEST looks like row 0 there, in TRAIN"
+    words = "'photos/0-half.jpg' in TEST looks like 'photos/0-whole.jpg' (row 0 there) in TRAIN"
     assert words in str(report)
+    assert f"leakage: 3 rows are near copies of images of other splits: row 0, {words}" in str(
+        report
+    )
+    new.to_csv("new.csv", index=False)
+    shown = str(tfrecorder.validate("new.csv", check_images=True, against="out", progress=False))
+    assert f"line 2: {words}" in shown
+    assert f"of other splits: line 2, {words}" in shown
+    assert "row 0," not in shown
 
 
 def leaks(directory: str) -> int:

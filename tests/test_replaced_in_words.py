@@ -110,7 +110,10 @@ def test_the_first_call_again_describes_all_generations(out: str) -> None:
 
 def test_status_and_an_append_of_nothing_describe_all_generations(out: str) -> None:
     assert f"\n{HOLDS}\n" in str(tfrecorder.status(out))
-    words = "out: nothing to append, 4 rows are already there, of 23 records, 4 of them appended, "
+    words = (
+        "out: nothing to append, 4 rows are already there, as records or rejects; the dataset "
+        "has 23 records, 4 of them appended, "
+    )
     nothing = tfrecorder.append(table(12, 4), out, **QUIET)
     assert str(nothing).startswith(words)
     assert nothing.records == 0

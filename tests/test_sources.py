@@ -423,7 +423,7 @@ def test_what_was_passed_over_is_told() -> None:
         shutil.copy(photo, "images/cat")
     folder("cat/.DS_Store", "cat/notes.txt")
     result = tfrecorder.convert("images", "out")
-    assert "skipped in the folder: 1 hidden, 1 not images" in str(result)
+    assert "skipped in the folder: 1 hidden file, 1 file that is no image" in str(result)
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_table_of_another_tool_is_a_file_that_is_no_image() -> None:
     pd.DataFrame({"n": [1]}).to_parquet("set/cat/sizes.parquet")
     result = tfrecorder.convert("set", "out", progress=False)
     assert result.records == 1
-    assert "2 not images" in str(result)
+    assert "2 files that are no images" in str(result)
 
 
 def test_the_files_of_a_vertex_job_have_the_splits_of_their_names() -> None:

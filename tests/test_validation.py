@@ -276,6 +276,27 @@ def test_a_missing_integer_label_is_one_fault_not_a_column_of_floats() -> None:
     assert report[["code", "row"]].to_numpy().tolist() == [["null_label", 3]]
 
 
+def test_an_integer_that_means_no_label_has_a_remedy() -> None:
+    numbers = table(label=at([1] * 20, _3=-1))
+    remedy = "with `Labels(columns=['label'])` in a schema"
+    assert f"If -1 means no label, drop the row; or leave the cell empty, {remedy}" in str(
+        numbers.tensorflow.validate()
+    )
+    kinds = {"split": "split", "image_uri": "image"}
+    schema = {**kinds, "label": {"kind": "labels", "columns": ["label"]}}
+    numbers["label"] = at([1] * 20, _3=None)
+    assert numbers.tensorflow.validate(schema=schema).query("severity == 'error'").empty
+
+
+def test_where_no_split_is_assigned_none_is_said_to_be() -> None:
+    frame = pd.DataFrame({"a": [1], "b": [2]})
+    report = str(frame.tensorflow.validate())
+    assert "missing_column" in report
+    assert "splits:" not in report
+    some = str(table(split=None, image_uri=at(MANY, _3=None)).tensorflow.validate())
+    assert "splits: assigned to the 19 of 20 rows that had none" in some
+
+
 def test_unlabelled_is_well_but_half_labelled_is_not() -> None:
     assert table(label=None).tensorflow.validate().empty
     assert (table(label=at(X, _1="")).tensorflow.validate().code == "null_label").all()

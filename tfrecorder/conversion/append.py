@@ -32,8 +32,10 @@ from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import merge_rows
+from tfrecorder.reading.row_lists import reject_counts
+from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
-from tfrecorder.validation.report import beside_dataset, build_report
+from tfrecorder.validation.report import beside_dataset, build_report, shown_rows
 
 if TYPE_CHECKING:
     from tfrecorder.conversion.dry_run import DryRun
@@ -140,12 +142,15 @@ def _rows(
 
 def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> ConversionResult:
     """The result of an append that found no row to add."""
+    report = build_report(sifted.findings)
+    lines = line_numbers(sifted.table, shown_rows(report))
     return ConversionResult(
         output_dir=stored.directory,
         splits={},
+        rejects=reject_counts(stored.directory),
         class_names=stored.class_names,
         passed_over=dict(sifted.table.passed_over),
-        notes=tuple(beside_dataset(build_report(sifted.findings))),
+        notes=tuple(beside_dataset(report, lines)),
         was_finished=True,
         generation=newest.number,
         rows_there=sifted.known,

@@ -92,7 +92,7 @@ def known_images(stored: StoredDataset) -> KnownImages:
     Raises:
         DatasetError: nobody noted what they look like.
     """
-    looks = looks_of(stored)
+    looks = looks_of(stored, named=True)
     looks.index -= len(looks)
 
     def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
@@ -100,7 +100,7 @@ def known_images(stored: StoredDataset) -> KnownImages:
             for record in read_numbered(stored, str(split), rows["number"]):
                 yield picture_of(image_of(record.features, stored))
 
-    return KnownImages(looks[[*Fingerprint._fields, "split", "row"]], read)
+    return KnownImages(looks[[*Fingerprint._fields, "split", "row"]], looks["uri"], read)
 
 
 def pass_over_known(

@@ -190,7 +190,7 @@ def look_for_copies(
 def warn_of_source(rows: PlannedRows, source: Any, where: str) -> None:
     """Validation's warnings, most of them in one line, before a conversion that may take hours."""
     if rows.report is not None:
-        for sentence in beside_dataset(rows.report):
+        for sentence in beside_dataset(rows.report, rows.report.lines):
             warn(sentence)
     warnings = {c: count for c, count in rows.plan.summary.warnings.items() if c not in BESIDE}
     if warnings:

@@ -145,13 +145,22 @@ def class_words(names: Sequence[str], most: int = 8) -> str:
     return f"{len(names)}: {shown}" + (f", … {more} more" if more > 0 else "")
 
 
+#: Files of a folder that made no row, by kind: one of them, and many.
+_PASSED_OVER = {
+    "hidden": ("hidden file", "hidden files"),
+    "not images": ("file that is no image", "files that are no images"),
+    "images without a row": ("image without a row", "images without a row"),
+}
+
+
 def passed_over_words(counts: Mapping[str, int]) -> str:
     """Files of a folder that made no row in a line; "" where there are none.
 
-    >>> passed_over_words({"hidden": 2, "other": 0})
-    'skipped in the folder: 2 hidden'
+    >>> passed_over_words({"hidden": 2, "not images": 0})
+    'skipped in the folder: 2 hidden files'
     """
-    passed = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    kinds = _PASSED_OVER.items()
+    passed = ", ".join(counted(counts[kind], *words) for kind, words in kinds if counts.get(kind))
     return f"skipped in the folder: {passed}" if passed else ""
 
 

@@ -11,7 +11,7 @@ from tfrecorder.display.tables import counted
 #: By word: what such images are, what becomes of them, and the remedy.
 REDUCED = {
     "depth": "of more than 8 bits a channel, read as 8: `Image(depth=16)` in the schema keeps all "
-    "of a PNG or TIFF",
+    "of a PNG or TIFF, and rejects images of 8 bits",
     "frames": "of several frames or pages, of which the first is stored: to keep more, give each "
     "as a file",
     "alpha": "with transparency, which is not read, as other images have none: flatten them first, "

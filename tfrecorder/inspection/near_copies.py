@@ -198,24 +198,31 @@ def _same_bytes(
     return places.groupby(pd.Series(digests, places.index, object)).transform("min").dropna()
 
 
-def looks_of(stored: StoredDataset) -> pd.DataFrame:
+def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
     """What is known of the looks of all images: `SourceOf`, `row`, `split`, `number`, `place`.
+
+    Args:
+        named: also `uri`.
 
     Raises:
         DatasetError: nobody noted what its images look like.
     """
     image, tables = primary_image(stored.fields), []
-    names = [SOURCE_ID, *source_of(image)] if image else []
+    columns = {SOURCE_ID: "row"}
+    if image:
+        columns |= zip(source_of(image), SourceOf._fields, strict=True)
+        columns |= {image.uri_key: "uri"} if named else {}
+    types = {pa.int64(): pd.Int64Dtype(), pa.large_string(): pd.ArrowDtype(pa.large_string())}
     for split in stored.splits if image else ():
-        rows = record_rows(stored, split, [], names)
+        rows = record_rows(stored, split, [], [*columns])
         if rows is None:
             raise DatasetError(
                 f"{stored.directory}: its tables do not say what its images look like. A dataset "
                 "of another tool or an earlier version must be converted again; for others, "
                 f"`{command('verify', stored.directory)}` names the damaged table."
             )
-        rows = rows.select(names).rename_columns(["row", *SourceOf._fields])
-        frame = rows.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+        rows = rows.select([*columns]).rename_columns([*columns.values()])
+        frame = rows.to_pandas(types_mapper=types.get)
         tables.append(frame.assign(split=split, number=np.arange(len(frame))))
     if not tables:
         raise DatasetError(f"{stored.directory} has no column of images.")

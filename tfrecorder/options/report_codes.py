@@ -26,7 +26,8 @@ REMEDIES = {
         "unsupported_scheme": "Copy the images to a disk or a bucket, and give their paths there.",
         "mixed_label_types": "Make all labels text or all integers.",
         "unsupported_label": "Make the labels text or integers.",
-        "negative_label": "Number the classes from 0; -1 stands for no label.",
+        "negative_label": "Number the classes from 0. If {value} means no label, drop the row; "
+        "or leave the cell empty, with `Labels(columns=['{column}'])` in a schema.",
         "reserved_label": "Number the classes from 1, or rename the class. If the box is around "
         "nothing, drop it.",
         "unknown_label": "Add it to the class names of the schema, or correct the row.",

@@ -26,7 +26,7 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
 from tfrecorder.reading.done_records import DoneRecord, add_up
-from tfrecorder.reading.likely_copies import likely_copies
+from tfrecorder.reading.likely_copies import LikelyCopies, likely_copies
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
@@ -108,10 +108,11 @@ class ConversionResult(Summary, SplitSums, Report):
         origins: all records of the dataset by where they came from: "conversion", "append", the
             name of a stream; "removed", below 0, for those that are gone.
         updates: how many corrected the dataset since its conversion.
-        copies: how many images of a conversion or an append likely have copies, byte for byte or
-            nearly, which `tfrecorder.duplicates` compares; leaks: those with copies in several
-            splits.  None in a dataset of more than 10,000,000 rows; leaks also with `group_copies`,
-            where a warning counts the copies that the source states in several.
+        copies: how many images a conversion or an append likely has in several records each, byte
+            for byte or nearly, which `tfrecorder.duplicates` compares; copied_records: these
+            records; leaks: the images that are in several splits.  None in a dataset of more than
+            10,000,000 rows; leaks also with `group_copies`, where a warning counts the copies that
+            the source states in several.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -135,16 +136,18 @@ class ConversionResult(Summary, SplitSums, Report):
     updates: int = 0
     copies: int | None = field(default=0, compare=False)
     leaks: int | None = field(default=0, compare=False)
+    copied_records: int | None = field(default=0, compare=False)
     name: str | None = None
     version: str | None = None
 
     @property
     def there(self) -> str:
-        """That an append finds all its rows in the dataset."""
+        """That an append finds all its rows in the dataset, as records or as rejects."""
         there = f"{counted(self.rows_there, 'row is', 'rows are')} already there"
         records = counted(sum(self.origins.values()), "record")
         since = since_words(self.origins, self.updates)
-        return f"nothing to append, {there}, of {records}{since}"
+        there += ", as records or rejects" if self.rejects else ""
+        return f"nothing to append, {there}; the dataset has {records}{since}"
 
     def _headline(self) -> str:
         if not self.splits:
@@ -219,9 +222,11 @@ class ConversionResult(Summary, SplitSums, Report):
             )
         where = command("duplicates", self.output_dir)
         if self.copies:
-            images = counted(self.copies, "image likely has", "images likely have")
-            across = "" if self.leaks is None else f", {self.leaks:,} across splits"
-            notes.append(f"copies: {images} some{across}; `{where}` compares them")
+            across = "" if self.leaks is None else f", {self.leaks:,} of them in several splits"
+            notes.append(
+                f"copies: {self.copied_records:,} records likely show only "
+                f"{counted(self.copies, 'image')}{across}; `{where}` compares them"
+            )
         elif self.copies is None:
             notes.append(f"copies: not counted among so many images; `{where}` finds them")
         notes += [f"{what}: {words}" for what, words in reduced_in_words(self.reduced).items()]
@@ -260,15 +265,15 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     history = newest.manifest["history"]
     summary = Summary() if commit is None else plan.summary
     image = primary_image(plan.fields)
-    copies: tuple[int | None, int | None] = (0, 0)
+    copies = LikelyCopies(0, 0, 0)
     # A stream's batch that read what is known of all records would cost more each time.
     adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
     if adds_a_table and image is not None:
-        rows, copies = rows_of(newest.manifest), (None, None)
+        rows, copies = rows_of(newest.manifest), LikelyCopies(None, None, None)
         if rows <= MOST_COMPARED:
             copies = likely_copies(output_dir, newest, image, rows - plan.source_rows)
         if plan.options.get("group_copies"):  # images were compared, of which this is a guess
-            copies = copies[0], None
+            copies = copies._replace(leaks=None)
     return ConversionResult(
         output_dir=output_dir,
         splits=_splits(done),
@@ -282,8 +287,9 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         generation=newest.number,
         origins=history["origins"],
         updates=history["updates"],
-        copies=copies[0],
-        leaks=copies[1],
+        copies=copies.images,
+        leaks=copies.leaks,
+        copied_records=copies.records,
         name=plan.options.get("name"),
         version=plan.options.get("version"),
         **summary.said,

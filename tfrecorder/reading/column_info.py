@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.display.tables import one_line
+from tfrecorder.display.tables import cut, one_line
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Labels, Mask, Number, Text
@@ -94,7 +94,7 @@ def column_tables(
 
 
 def _most_frequent(stats: Mapping[str, Any]) -> str:
-    shown = [f"{count:,} {one_line(value, 20)!r}" for value, count in stats["top"][:SHOWN_VALUES]]
+    shown = [f"{count:,} {cut(value, 20)!r}" for value, count in stats["top"][:SHOWN_VALUES]]
     return ", ".join(shown) + (", …" if stats["distinct"] > len(shown) else "")
 
 

@@ -230,7 +230,7 @@ class DatasetInfo(Report):
             single, many = words.replace("carry", "image carries"), f"images {words}"
             notes.append(("orientation", counted(self.oriented, single, many)))
         notes += reduced_in_words(self.reduced).items()
-        if self.card is not None and self.card < max(self.generations):
+        if self.card is not None and self._changed_since(self.card):
             remedy = f"`{command('card', self.directory)}` writes it again"
             notes.append(("card", f"older than the dataset: of commit {self.card}; {remedy}"))
         if advice := self._advice():
@@ -241,6 +241,11 @@ class DatasetInfo(Report):
                 chosen["shard_size"] = readable_bytes(chosen["shard_size"])
             notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
         return [f"{name}: {words}" for name, words in notes]
+
+    def _changed_since(self, number: int) -> bool:
+        """Whether the records are others than those as of a commit, by its number."""
+        later = (counts for n, counts in self.generations.items() if n > number)
+        return number not in self.generations or any(counts.shards for counts in later)
 
     def _advice(self) -> str:
         """Advice for many small generations, which are slow to read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,16 +19,27 @@ from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLITS
 
 
-def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) -> tuple[int, int]:
+class LikelyCopies(NamedTuple):
+    """How much of a dataset is likely copies; None where it is not known.
+
+    Attributes:
+        images: how many are in several records each.
+        leaks: how many of them are in several splits.
+        records: how many have one of these images.
+    """
+
+    images: int | None
+    leaks: int | None
+    records: int | None
+
+
+def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) -> LikelyCopies:
     """How many images have copies, by what the tables know of their bytes and their looks.
 
     Args:
         newest: the newest commit of the dataset.
         image: the column.
         since: only groups with a row of the source from this number on count.
-
-    Returns:
-        The number of groups of copies, and of those that several splits share.
 
     Raises:
         DatasetError: a table cannot be read.
@@ -43,7 +56,8 @@ def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) 
     groups = looks[is_copy].groupby(group[is_copy])
     counts = groups["row"].max() >= since
     leaks = groups["split"].min() < groups["split"].max()
-    return int(counts.sum()), int((counts & leaks).sum())
+    records = groups.size()[counts].sum()
+    return LikelyCopies(int(counts.sum()), int((counts & leaks).sum()), int(records))
 
 
 def _numbers(rows: pa.Table) -> pd.DataFrame:

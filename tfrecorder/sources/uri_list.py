@@ -25,7 +25,7 @@ def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) 
             raise OptionError.of(option, path, f"it cannot be read: {error}.") from error
         # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
         given = filter(None, text.replace("\r\n", "\n").split("\n"))
-    uris = list(given or ())
+    uris = list(() if given is None else given)  # a Series has no truth value
     wrong = [uri for uri in uris if not isinstance(uri, str)]
     if wrong:
         words = f"`{option}` names {wrong[0]!r}, which is not a uri; give texts, or a file's path."

@@ -53,10 +53,12 @@ class KnownImages(NamedTuple):
     Attributes:
         looks: `Fingerprint` of each, `split`, and `row`, its number in the source; the places are
             below 0.
+        uris: of each.
         read: reads some, as for `near_pairs`.
     """
 
     looks: pd.DataFrame
+    uris: pd.Series
     read: Read
 
 
@@ -115,7 +117,7 @@ def look_at_files(
                 frame=checked.frame.assign(**{SPLIT_COLUMN: splits.astype(SPLIT_TYPE)}),
                 assigned=describe_assigned(splits, was_open, options.division, table.groups),
             )
-        findings += _near_copies(uris[first], looks, pairs, checked.findings)
+        findings += _near_copies(uris[first], looks, pairs, checked.findings, dataset)
     return dataclasses.replace(checked, findings=(*checked.findings, *findings))
 
 
@@ -207,7 +209,11 @@ def _one_split(looks: pd.DataFrame, pairs: np.ndarray, keys: Iterable[pd.Series]
 
 
 def _near_copies(
-    uris: pd.Series, looks: pd.DataFrame, pairs: np.ndarray | None, others: Iterable[Finding]
+    uris: pd.Series,
+    looks: pd.DataFrame,
+    pairs: np.ndarray | None,
+    others: Iterable[Finding],
+    dataset: KnownImages | None,
 ) -> Iterator[Finding]:
     """The images that look like an earlier one, or like a known one, if they are other files.
 
@@ -227,6 +233,12 @@ def _near_copies(
     again = groups["first"][groups["first"] != groups.index]
     leaks = splits[again.index].to_numpy() != splits[again].to_numpy()
     is_known = again < 0
+
+    def named(place: int) -> str:
+        if dataset is None or place >= 0:
+            return repr(uris[place])
+        return f"{dataset.uris[place]!r} (row {looks['row'][place]} there)"
+
     for code, copies in (
         ("near_leakage", again[leaks & ~is_known]),
         ("near_copy", again[~leaks & ~is_known]),
@@ -234,9 +246,7 @@ def _near_copies(
         ("near_there", again[~leaks & is_known]),
     ):
         messages = [
-            f"{uris[row]!r} in {splits[row]} looks like "
-            + (repr(uris[other]) if other >= 0 else f"row {looks['row'][other]} there,")
-            + f" in {splits[other]}"
+            f"{uris[row]!r} in {splits[row]} looks like {named(other)} in {splits[other]}"
             for row, other in copies.items()
         ]
         rows, earlier = [*copies.index], [of for of in copies.tolist() if of >= 0]

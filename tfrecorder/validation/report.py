@@ -67,31 +67,30 @@ def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
 
 #: What a comparison with the dataset finds, by code: a sentence for one row, and for many.
 BESIDE = {
-    "new_class": ("new class", "new classes"),
+    "new_class": ("1 new class", "{:,} new classes"),
     "same_bytes_leakage": (
-        "row has, which is leakage, the bytes of an image of another split:",
-        "rows have, which is leakage, the bytes of images of other splits:",
+        "leakage: 1 row has the bytes of an image of another split:",
+        "leakage: {:,} rows have the bytes of images of other splits:",
     ),
     "same_bytes": (
-        "row has the bytes of an image that is there under another name:",
-        "rows have the bytes of images that are there under other names:",
+        "1 row has the bytes of an image that is there under another name:",
+        "{:,} rows have the bytes of images that are there under other names:",
     ),
     "same_bytes_skipped": (
-        "row is skipped, whose bytes are there under another name:",
-        "rows are skipped, whose bytes are there under other names:",
+        "1 row is skipped: its bytes are there under another name:",
+        "{:,} rows are skipped: their bytes are there under other names:",
     ),
     "near_there_leakage": (
-        "row is, which is leakage, a near copy of an image of another split:",
-        "rows are, which is leakage, near copies of images of other splits:",
+        "leakage: 1 row is a near copy of an image of another split:",
+        "leakage: {:,} rows are near copies of images of other splits:",
     ),
     "near_there": (
-        "row is a near copy of an image that is there:",
-        "rows are near copies of images that are there:",
+        "1 row is a near copy of an image that is there:",
+        "{:,} rows are near copies of images that are there:",
     ),
     "other_values": (
-        "row is skipped, whose images are there with other values "
-        "(`tfrecorder.update` corrects them):",
-        "rows are skipped, whose images are there with other values "
+        "1 row is skipped: its image is there with other values (`tfrecorder.update` corrects it):",
+        "{:,} rows are skipped: their images are there with other values "
         "(`tfrecorder.update` corrects them):",
     ),
 }
@@ -100,22 +99,26 @@ BESIDE = {
 _NAMED = 5
 
 
-def beside_dataset(report: pd.DataFrame) -> list[str]:
+def beside_dataset(report: pd.DataFrame, lines: Mapping[int, int]) -> list[str]:
     """What the comparison of a table with its dataset found, in sentences.
 
     With the same words before an operation, in its dry run and in its result.
+
+    Args:
+        lines: as in `ValidationReport`.
     """
     sentences = []
-    for code, words in BESIDE.items():
+    for code, (single, many) in BESIDE.items():
         rows = report[report["code"] == code]
         shown = [
-            f"{'' if pd.isna(row) else f'row {row}, '}{message}"
+            f"{'' if pd.isna(row) else f'{_place(row, lines)}, '}{message}"
             for row, message in zip(rows["row"][:_NAMED], rows["message"], strict=False)
         ]
         if more := len(rows) - len(shown):
             shown.append(f"… {more:,} more")
         if shown:
-            sentences.append(f"{counted(len(rows), *words)} {', '.join(shown)}")
+            words = single if len(rows) == 1 else many.format(len(rows))
+            sentences.append(f"{words} {', '.join(shown)}")
     return sentences
 
 
@@ -132,8 +135,7 @@ class ValidationReport(Report, pd.DataFrame):
     Attributes:
         source_rows: how many rows were checked.
         notes: what is not a problem but should be known.
-        lines: for a text file, the line of each row that the groups show, counted as an editor
-            does.
+        lines: for a text file, the line of each row that is shown, counted as an editor does.
     """
 
     # What pandas carries along with the columns.
@@ -192,17 +194,13 @@ class ValidationReport(Report, pd.DataFrame):
                 *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True
             ):
                 named = f", column {column!r}" if code in _OF_COLUMNS else ""
-                where = "" if pd.isna(row) else f"{self._place(row)}{named}: "
-                elsewhere = "" if pd.isna(other) else f" ({self._place(other)})"
+                where = "" if pd.isna(row) else f"{_place(row, self.lines)}{named}: "
+                elsewhere = "" if pd.isna(other) else f" ({_place(other, self.lines)})"
                 examples.append(f"{where}{message}{elsewhere}")
             remedy = CODES[str(code)][1].format(value=first["value"], column=first["column"])
             if len(rows) > len(shown):
                 examples.append(f"... and {len(rows) - len(shown):,} more")
             yield first["severity"], str(code), f"{len(rows):,}", examples, remedy
-
-    def _place(self, row: int) -> str:
-        line = self.lines.get(int(row))
-        return f"row {row}" if line is None else f"line {line}"
 
     def _headline(self) -> str:
         counts = self["severity"].value_counts()
@@ -213,8 +211,14 @@ class ValidationReport(Report, pd.DataFrame):
         return f"{problems} in {counted(self.source_rows, 'row')}"
 
 
+def _place(row: int, lines: Mapping[int, int]) -> str:
+    """Where a row stands in its source."""
+    line = lines.get(int(row))
+    return f"row {row}" if line is None else f"line {line}"
+
+
 def shown_rows(report: pd.DataFrame) -> list[int]:
-    """The rows that the groups of a report name."""
-    shown = report.groupby("code", sort=False).head(EXAMPLES)
+    """The rows that the groups of a report name, or the sentences on the dataset beside it."""
+    shown = report.groupby("code", sort=False).head(max(EXAMPLES, _NAMED))
     named = pd.concat([shown["row"], shown["other_row"]]).dropna()
     return sorted({int(row) for row in named})

@@ -162,7 +162,7 @@ def _about_labels(code: str, messages: Mapping[Any, str]) -> Finding:
 def describe_assigned(
     splits: pd.Series, was_open: np.ndarray, division: Division, groups: pd.Series | None
 ) -> str:
-    """How the rows that came without a split got one, in words; "" if there were none.
+    """How the rows that came without a split got one, in words; "" if none did.
 
     Args:
         splits: the splits of all rows.
@@ -170,18 +170,19 @@ def describe_assigned(
         division: the shares that were asked for.
         groups: for all rows, what rows that share a split have in common.
     """
-    open_rows = int(was_open.sum())
-    if not open_rows:
+    was_assigned = was_open & (splits != UNASSIGNED).to_numpy(dtype=bool)
+    assigned = int(was_assigned.sum())
+    if not assigned:
         return ""
-    of_splits = splits[was_open].value_counts()
+    of_splits = splits[was_assigned].value_counts()
     counts = [(name, int(of_splits.get(name, 0))) for name in division.shares]
     shares = ", ".join(
-        f"{name} {count:,} ({count / open_rows:.0%})" if count else f"{name} none"
+        f"{name} {count:,} ({count / assigned:.0%})" if count else f"{name} none"
         for name, count in counts
     )
-    words = f"assigned to the {open_rows:,} of {counted(len(splits), 'row')} that had none"
+    words = f"assigned to the {assigned:,} of {counted(len(splits), 'row')} that had none"
     if groups is not None:
-        column = groups.loc[splits.index][was_open]
+        column = groups.loc[splits.index][was_assigned]
         words += f", by the {counted(column.nunique(), 'value')} of {column.name!r}"
     return f"{words}: {shares}; asked for {division}"
 

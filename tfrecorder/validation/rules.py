@@ -111,7 +111,7 @@ class Checked:
         """
         report = build_report(self.findings)
         lines = line_numbers(table, shown_rows(report))
-        notes = (*self.notes, *notes, *beside_dataset(report))
+        notes = (*self.notes, *notes, *beside_dataset(report, lines))
         return ValidationReport.of(as_errors(report, warnings), len(table.frame), notes, lines)
 
     @property

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
@@ -65,10 +66,14 @@ from tfrecorder.writing.outcomes import COMMIT, OfFile
 from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
 
-_LOST_OF_TABLE = "{}: of rejects the values; positions in streams; sums of the images' files"
-_LOST_OF_COMMIT = "commit {}: its source, its own options, how often images were read again"
+_LOST_OF_TABLES = (
+    "of {}: the values of rejected rows, positions in streams, and the sizes and checksums of the "
+    "images' files"
+)
+_LOST_OF_COMMITS = "of {}: the source, its own options, and how often images were read again"
 _LOST_ALL = (
-    "the columns' own names where the records have others: images, masks, boxes, an only label",
+    "the names of columns of images, masks and boxes, and of the column of labels if there is only "
+    "one, where records call them otherwise",
     "the commits before it, for `at=`, and the options, which `tfrecorder.append` takes over",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
@@ -148,6 +153,15 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
             done={**made.expected.done, **done},
         )
         made.files[layout.manifest(number)] = seal(commit.manifest)
+    tables = [shard.table for shard in expected.shards if shard.table in made.files]
+    lost = [f"commit {number}" for number in expected.numbers if number not in expected.commits]
+    for words, names, what in (
+        (_LOST_OF_COMMITS, lost, "commit"),
+        (_LOST_OF_TABLES, tables, "table"),
+    ):
+        if names:
+            of = names[0] if len(names) == 1 else counted(len(names), what)
+            made.lost.insert(0, words.format(of))
     for file, data in common_files(made.expected).items() if expected.lost else ():
         if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
             raise ValueError(f"{file} says something else than the records")
@@ -274,7 +288,6 @@ def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], t
         row |= dict(zip(POSITION_OF, (source, ""), strict=True))
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
     made.files[shard.table] = tally.outcomes.table(plan, pa.table(columns))
-    made.lost.append(_LOST_OF_TABLE.format(shard.table))
     return google_crc32c.value(made.files[shard.table])
 
 
@@ -355,7 +368,6 @@ def _plan_and_done(
         table = _crc_of_table(made, plan, shard, of_shard, tally)
         beside = {"index": google_crc32c.value(index), "table": table}
         done[shard] = replace(tally.done_record(plan.digest, shard), beside=beside)
-    made.lost.append(_LOST_OF_COMMIT.format(number))
     made.lost += [_LOST_STREAMS] if plan.streams and "" in plan.streams else []
     made.lost += _LOST_ALL if not expected.commits else ()
     return plan, done
