@@ -75,8 +75,8 @@ class LoadOptions(EpochOptions):
         _check_start,
         "(epoch, step), both from 0: every iteration gives this epoch's order, without its first "
         "steps, which were trained on before an interruption. A step is a batch, or an image "
-        "without `batch_size`. Needs `seed`. The run to continue began with `start=(0, 0)`: without "
-        "`start` the order is another, on each iteration.",
+        "without `batch_size`. Needs `seed`. Begin a run to be continued with `start=(0, 0)`: "
+        "without `start` the order is another, on each iteration.",
     )
 
     def _conflicts(self) -> Iterator[Fault]:
