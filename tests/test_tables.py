@@ -175,7 +175,7 @@ def test_a_table_in_a_folder_says_what_its_images_are(ending: str) -> None:
     picture(Path("set/more/unnamed.png"), 4, 3)
     Path("set/.hidden").write_text("")
     result = tfrecorder.convert("set", "out", progress=False, splits={"TRAIN": 1})
-    assert "skipped in the folder: 1 hidden, 1 images without a row" in str(result)
+    assert "skipped in the folder: 1 hidden file, 1 image without a row" in str(result)
     frame = tfrecorder.to_frame("out").sort_index()
     assert [*zip(frame.image_uri, frame.label, strict=True)] == ROWS
     schema = {"image_uri": "image", "number": {"kind": "number", "dtype": "int64"}, "text": "text"}

@@ -73,10 +73,16 @@ class Progress:
 
     def __repr__(self) -> str:
         """The position, and which share of the records is read and why."""
-        records, at = self._divide().records, self._position
-        of_data = f"{at.split!r}, {records} records, fingerprint={at.fingerprint!r}"
-        options = f"batch_size={self._options.batch_size}, seed={at.seed}"
-        return f"{type(self).__name__}({of_data}, {options}, shard={self._options.rank!r})"
+        records, position = self._divide().records, self._position
+        parts = (
+            repr(position.split),
+            f"{records} records",
+            f"fingerprint={position.fingerprint!r}",
+            f"batch_size={self._options.batch_size}",
+            f"seed={position.seed}",
+            f"shard={self._options.rank!r}",
+        )
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def _divide(self) -> Share:
         """What this process reads of an epoch: asked each time, as processes connect or fork."""
