@@ -35,7 +35,7 @@ from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
-from tfrecorder.validation.report import beside_dataset, build_report, shown_rows
+from tfrecorder.validation.report import build_report, comparison_sentences, shown_rows
 
 if TYPE_CHECKING:
     from tfrecorder.conversion.dry_run import DryRun
@@ -150,7 +150,7 @@ def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> Conversio
         rejects=reject_counts(stored.directory),
         class_names=stored.class_names,
         passed_over=dict(sifted.table.passed_over),
-        notes=tuple(beside_dataset(report, lines)),
+        notes=tuple(comparison_sentences(report, lines)),
         was_finished=True,
         generation=newest.number,
         rows_there=sifted.known,

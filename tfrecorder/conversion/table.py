@@ -30,9 +30,9 @@ from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.images import KnownImages, look_at_files
 from tfrecorder.validation.report import (
-    BESIDE,
+    COMPARISON,
     ValidationReport,
-    beside_dataset,
+    comparison_sentences,
     count_warnings,
     has_errors,
 )
@@ -190,9 +190,9 @@ def look_for_copies(
 def warn_of_source(rows: PlannedRows, source: Any, where: str) -> None:
     """Validation's warnings, most of them in one line, before a conversion that may take hours."""
     if rows.report is not None:
-        for sentence in beside_dataset(rows.report, rows.report.lines):
+        for sentence in comparison_sentences(rows.report, rows.report.lines):
             warn(sentence)
-    warnings = {c: count for c, count in rows.plan.summary.warnings.items() if c not in BESIDE}
+    warnings = {c: count for c, count in rows.plan.summary.warnings.items() if c not in COMPARISON}
     if warnings:
         total, told = counted(sum(warnings.values()), "warning"), counts_in_words(warnings)
         if rows.report is not None and [*warnings.values()] == [1]:

@@ -105,12 +105,13 @@ def watched(watch: Callable[[threading.Event], object], name: str) -> Iterator[N
 def instead_of_the_log() -> Iterator[None]:
     """Silence the package's log while a bar is shown: its lines would tear the bar apart."""
     logger = logging.getLogger("tfrecorder")
-    nothing = logging.Filter("no such logger")  # one of its own: blocks may overlap
-    logger.addFilter(nothing)
+    # A filter of this block alone, as blocks may overlap; no logger has its name.
+    nothing_passes = logging.Filter("no such logger")
+    logger.addFilter(nothing_passes)
     try:
         yield
     finally:
-        logger.removeFilter(nothing)
+        logger.removeFilter(nothing_passes)
 
 
 def is_shown(progress: bool | None) -> bool:

@@ -113,8 +113,8 @@ def walk(
 
     Args:
         file: open to read, from its start.
-        end: its size in bytes; None for a stream that tells its end only by ending, such as the
-            contents of a compressed file, where a record may have `MAX_PACKED_BYTES`.
+        end: its size in bytes; None if nobody knows it before the end, as of the contents of a
+            compressed file, where a record may have `MAX_PACKED_BYTES`.
         places: the places of the records from the index, one after another; may be empty.
         lengths: read only the lengths; then the last record may end beyond the file.
     """

@@ -37,7 +37,7 @@ def records_of(share: Share) -> int:
 
 
 def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
-    """The numbers of this host's records, in the order of one epoch, and what is beside each.
+    """The numbers of this host's records, in the order of one epoch, and what goes with each.
 
     With `augment` that is what is "drawn" for it, the same as in `batches`; and where classes of
     several datasets differ, the "member" of them that it is from.  Each iteration is the next
@@ -50,11 +50,11 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
     mode = records.mode(options.shuffle)
     epochs = itertools.count()
     of_host = [share.places(start) for start in share.starts(0)]
-    beside: dict[str, Any] = {}
+    extras: dict[str, Any] = {}
     if options.augment:
-        beside["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
+        extras["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
     if records.stored.class_maps:
-        beside["member"] = tf.TensorSpec([None], tf.int64)
+        extras["member"] = tf.TensorSpec([None], tf.int64)
 
     def one_epoch() -> Iterator[Any]:
         epoch = next(epochs) if options.epoch is None else options.epoch
@@ -63,13 +63,13 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
         while some := list(itertools.islice(places, _NUMBERS)):
             wanted = order.numbers(np.array(some))
             values = {}
-            if "drawn" in beside:
+            if "drawn" in extras:
                 values["drawn"] = draws(seed, epoch, wanted)
-            if "member" in beside:
+            if "member" in extras:
                 values["member"] = records.members_of(wanted)
             yield wanted, values
 
-    signature: Any = tf.TensorSpec([None], tf.int64), beside
+    signature: Any = tf.TensorSpec([None], tf.int64), extras
     return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
 
 
@@ -78,7 +78,7 @@ def read(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
 
     Args:
         records: what the numbers count.
-        numbered: pairs of a number and what is beside its record.
+        numbered: pairs of a number and what goes with its record, as `numbers` gives them.
     """
     reader = records.reader()
     stored, split = records.stored, records.split
@@ -88,10 +88,10 @@ def read(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
     def of_numbers(wanted: np.ndarray) -> np.ndarray:
         return np.array(reader.read(wanted.tolist(), lambda framed, _: data_of(framed)), object)
 
-    def in_graph(wanted: tf.Tensor, beside: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Any]:
+    def in_graph(wanted: tf.Tensor, extras: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Any]:
         serialized = tf.numpy_function(of_numbers, [wanted], tf.string)
         serialized.set_shape([None])
-        return serialized, beside
+        return serialized, extras
 
     calls = numbered.batch(together).map(
         in_graph, num_parallel_calls=cores_of_rank(), deterministic=True

@@ -40,14 +40,14 @@ def gather(
     source: pd.DataFrame,
     kind: Boxes,
     image: str,
-    beside: Mapping[str, Kind] = MappingProxyType({}),
+    of_each_box: Mapping[str, Kind] = MappingProxyType({}),
 ) -> tuple[pd.DataFrame, BoxRows, list[Finding]]:
     """One row for each image, and its boxes.
 
     Args:
         source: has the columns of the schema; its index is the row's number.
         image: the column of the image.
-        beside: the kinds of the columns of other values, of which each box has one.
+        of_each_box: the kinds of the columns of other values, of which each box has one.
 
     Returns:
         The rows without the columns of the boxes, each with the number of its image's first row,
@@ -60,18 +60,18 @@ def gather(
     if boxes[[name for name in names if name != kind.masks]].map(is_list).any(axis=None):
         of_boxes, findings = _from_lists(boxes, names)
         if not has_faults(findings):
-            findings += [_check_number(others[name], of_boxes.sizes) for name in beside]
+            findings += [_check_number(others[name], of_boxes.sizes) for name in of_each_box]
         return others, of_boxes, findings
     codes, _ = pd.factorize(as_objects(source[image]).fillna(""))
     order = np.argsort(codes, kind="stable")
     first = np.unique(codes, return_index=True)[1]
-    columns = others.drop(columns=[*beside]).items()
+    columns = others.drop(columns=[*of_each_box]).items()
     findings = [conflicts(as_objects(column), codes, "image") for _, column in columns]
     present = ~boxes.map(is_missing).all(axis=1).to_numpy(dtype=bool)
     kept = order[present[order]]
     sizes = np.bincount(codes[present], minlength=len(first)).astype(np.int64)
     rows = others.iloc[first]
-    for name, of in beside.items():
+    for name, of in of_each_box.items():
         cells = in_lists(_typed(as_objects(source[name]).iloc[kept], of), sizes)
         rows = rows.assign(**{name: cells.set_axis(rows.index)})
     return rows, BoxRows(boxes.iloc[kept], sizes, gathered=True), findings

@@ -66,7 +66,7 @@ def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 #: What a comparison with the dataset finds, by code: a sentence for one row, and for many.
-BESIDE = {
+COMPARISON = {
     "new_class": ("1 new class", "{:,} new classes"),
     "same_bytes_leakage": (
         "leakage: 1 row has the bytes of an image of another split:",
@@ -99,7 +99,7 @@ BESIDE = {
 _NAMED = 5
 
 
-def beside_dataset(report: pd.DataFrame, lines: Mapping[int, int]) -> list[str]:
+def comparison_sentences(report: pd.DataFrame, lines: Mapping[int, int]) -> list[str]:
     """What the comparison of a table with its dataset found, in sentences.
 
     With the same words before an operation, in its dry run and in its result.
@@ -108,7 +108,7 @@ def beside_dataset(report: pd.DataFrame, lines: Mapping[int, int]) -> list[str]:
         lines: as in `ValidationReport`.
     """
     sentences = []
-    for code, (single, many) in BESIDE.items():
+    for code, (single, many) in COMPARISON.items():
         rows = report[report["code"] == code]
         shown = [
             f"{'' if pd.isna(row) else f'{_place(row, lines)}, '}{message}"
@@ -218,7 +218,7 @@ def _place(row: int, lines: Mapping[int, int]) -> str:
 
 
 def shown_rows(report: pd.DataFrame) -> list[int]:
-    """The rows that the groups of a report name, or the sentences on the dataset beside it."""
+    """The rows that a report names, in its groups or in `comparison_sentences`."""
     shown = report.groupby("code", sort=False).head(max(EXAMPLES, _NAMED))
     named = pd.concat([shown["row"], shown["other_row"]]).dropna()
     return sorted({int(row) for row in named})

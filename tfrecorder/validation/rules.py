@@ -30,8 +30,8 @@ from tfrecorder.validation.columns import check_splits, check_uris, has_faults, 
 from tfrecorder.validation.report import (
     ValidationReport,
     as_errors,
-    beside_dataset,
     build_report,
+    comparison_sentences,
     shown_rows,
 )
 from tfrecorder.validation.rows import check_divided, check_rows, describe_assigned
@@ -111,7 +111,7 @@ class Checked:
         """
         report = build_report(self.findings)
         lines = line_numbers(table, shown_rows(report))
-        notes = (*self.notes, *notes, *beside_dataset(report, lines))
+        notes = (*self.notes, *notes, *comparison_sentences(report, lines))
         return ValidationReport.of(as_errors(report, warnings), len(table.frame), notes, lines)
 
     @property
