@@ -168,7 +168,7 @@ def test_what_another_version_made_is_named_in_one_line(out: Path) -> None:
     for read in (*READERS.values(), tfrecorder.verify, tfrecorder.repair):
         assert damage_of(read, out).endswith(
             f"{file} was made by another version of tfrecorder: its form is number 9, and this "
-            "version reads number 4. Use that version, or convert again."
+            "version reads numbers 4 and 5. Use that version, or convert again."
         )
 
 

@@ -27,12 +27,12 @@ from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described
-from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.row_lists import reject_counts
+from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
 from tfrecorder.validation.report import build_report, comparison_sentences, shown_rows
@@ -126,10 +126,11 @@ def _rows(
     beside = partial(sifted.beside, stored.fields, adding)
     look = look_for_copies(table, options, say, partial(known_images, stored))
     checked, report = checked_beside(where, stored.fields, table, options, adding, beside, look)
-    counted, first, kind = checked, rows_of(newest.manifest), PlanKind.APPEND
+    counted = checked
+    first = next_row_of(where, newest)
     checked = numbered(checked, table, first, sifted.retried)
-    rows = planned_rows(where, table, checked, report, options, kind, **there)
-    rows = dataclasses.replace(rows, marks=sifted.marks)
+    rows = planned_rows(where, table, checked, report, options, PlanKind.APPEND, **there)
+    rows = dataclasses.replace(rows, marks=sifted.marks, retried=sifted.retried)
     is_new = np.asarray(checked.frame.index >= first)
     if is_new.all():
         return rows

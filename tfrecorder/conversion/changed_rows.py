@@ -26,11 +26,11 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import fingerprint, order_of
-from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, commits
+from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repeated
 from tfrecorder.schema.fields import Field, record_features
 from tfrecorder.schema.keys import SOURCE_ID
@@ -124,6 +124,8 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
             f"{os.path.join(where, file)} is not what its table says. "
             f"`{command('verify', where)}` checks every file."
         )
+    if RECORD_OF.crc32c not in table.column_names:
+        table = table.append_column(RECORD_OF.crc32c, pa.nulls(len(table), pa.int64()))
     copies = dict(zip(RECORD_OF, COPY_OF[1:], strict=True))
     table = table.rename_columns([copies.get(name, name) for name in table.column_names])
     return table.append_column(COPY_OF.file, repeated(file, len(table)))
@@ -223,10 +225,11 @@ def changed_plan(
     digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())
     positions = stored.newest.manifest["positions"]
+    next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(
         rows=len(planned),
-        source_rows=rows_of(stored.newest.manifest) + new_ones,
+        source_rows=next_row + new_ones,
         split_rows=split_rows,
         split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
         fields=tuple(fields),
@@ -240,6 +243,7 @@ def changed_plan(
         rewritten=rewritten,
         renumbers=bool(gone.any()),
         streams={name: {"to": to} for name, to in positions.items()} or None,
+        next_row=next_row + new_ones,
     )
     sizes = rows.column(COPY_OF.size).to_numpy()[is_touched]
     changes = Changes(

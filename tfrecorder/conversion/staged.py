@@ -32,13 +32,15 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.staging import restage_rows
+from tfrecorder.output.staging import begun_now, restage_rows
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.plan.row_numbers import refuse_taken_numbers
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.labels import needs_escape
@@ -60,6 +62,7 @@ class PlannedRows:
         spool: takes a folder and rows; puts those of their images there that came as bytes.
         marks: of what was removed, if others hold from its commit on.
         report: on their source; None if none was checked.
+        retried: numbers of rejects of the dataset that are among the rows, and keep theirs.
     """
 
     plan: Plan
@@ -70,6 +73,7 @@ class PlannedRows:
     spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
     marks: Marks | None = None
     report: ValidationReport | None = None
+    retried: np.ndarray | None = None
 
 
 class Staged(NamedTuple):
@@ -80,14 +84,26 @@ class Staged(NamedTuple):
     before: Sequence[Shard]
 
 
-def checked_next_commit(plan: Plan, newest: Commit | None, where: str) -> Plan:
+def checked_next_commit(
+    plan: Plan,
+    planned: pa.Table,
+    newest: Commit | None,
+    where: str,
+    retried: np.ndarray | None = None,
+) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
+
+    Args:
+        planned, retried: its rows, as in `PlannedRows`.
 
     Raises:
         OutputError: a split would have more shards than TFDS can read; or the store cannot replace
-            a file only if it is the one that was read.
+            a file only if it is the one that was read; or a row has the number of another.
     """
-    plan = as_next_commit(plan, None if newest is None else newest.manifest, adds=plan.is_added)
+    manifest = None if newest is None else newest.manifest
+    next_row = next_row_of(where, newest)
+    refuse_taken_numbers(where, planned, 0 if is_whole(plan, where) else next_row, retried)
+    plan = begun_now(as_next_commit(plan, manifest, next_row, adds=plan.is_added))
     for split, count in plan.split_shards.items():
         total = plan.starts.get(split, 0) + count
         if total > layout.MOST_SHARDS:
@@ -126,7 +142,7 @@ def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing, where: st
     new = {split: count for split, count in rows.plan.new_rows.items() if count}
     counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
     plan = dataclasses.replace(rows.plan, split_shards=counts, summary=summary)
-    return checked_next_commit(plan, newest, where)
+    return checked_next_commit(plan, rows.planned, newest, where, rows.retried)
 
 
 def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
@@ -158,7 +174,8 @@ def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
     if staged is None:
         if standing.pending is not None and standing.newest is not None:
             abandon(where, standing)
-            plan = checked_next_commit(plan, newest_commit(where), where)
+            newest = newest_commit(where)
+            plan = checked_next_commit(plan, rows.planned, newest, where, rows.retried)
         else:
             clear(where, standing, keep_spool=bool(plan.spooled))
     if plan.spooled and pending:

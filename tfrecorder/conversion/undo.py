@@ -21,10 +21,12 @@ from tfrecorder.output.directory import (
     stage_next,
     standing_of,
 )
+from tfrecorder.output.staging import begun_now
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.done_records import add_up
+from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.schema.fields import from_json
 from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by
@@ -132,9 +134,12 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
             complete(where)
         elif pending is None and newest is not None:
             if newest.manifest["kind"] == PlanKind.UPDATE:
-                plan = plan_back(newest, commits(where, read_commit(where, newest.number - 1)))
+                every = commits(where, read_commit(where, newest.number - 1))
+                plan = plan_back(newest, every, next_row_of(where, newest))
             else:
-                plan = plan_without(newest, *_newest_addition(where, newest))
+                taken, before = _newest_addition(where, newest)
+                plan = plan_without(newest, taken, before, next_row_of(where, newest))
+            plan = begun_now(plan)
             stage_next(plan, None, where)
             take_back(where, plan)
         elif newest is None:

@@ -36,9 +36,9 @@ from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described, spooled_images
-from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
+from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, joined, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
@@ -152,7 +152,7 @@ def _rows(
         after,
         gone,
         np.where(gone, SAME, change),
-        _added(of_moved, comes, new, table.base, rows_of(newest.manifest)),
+        _added(of_moved, comes, new, table.base, next_row_of(where, newest)),
         checked.fields,
         options,
         PlanKind.UPDATE,

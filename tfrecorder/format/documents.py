@@ -17,7 +17,11 @@ from tfrecorder.errors import DatasetError
 
 #: The form numbers of a plan's files and of a manifest; another number is another form.
 PLAN_VERSION = 4
-MANIFEST_VERSION = 4
+MANIFEST_VERSION = 5
+
+#: The forms of manifests that are read.  Form 4 states neither the next row's number nor what was
+#: done and when, nor sizes of the files beside a shard.
+READABLE_MANIFESTS = (4, MANIFEST_VERSION)
 
 _NOTE = re.compile(r"commit ([0-9]{1,15}), plan ([0-9a-f]{64})")
 
@@ -76,11 +80,11 @@ def parse_manifest(data: bytes, path: str) -> dict[str, Any]:
         DatasetError: another version of the package wrote it.
     """
     manifest = unseal(data)
-    if manifest.get("version") != MANIFEST_VERSION:
+    if manifest.get("version") not in READABLE_MANIFESTS:
         raise DatasetError(
             f"{path} was made by another version of tfrecorder: its form is number "
-            f"{manifest.get('version')!r}, and this version reads number {MANIFEST_VERSION}. Use "
-            "that version, or convert again."
+            f"{manifest.get('version')!r}, and this version reads numbers "
+            f"{' and '.join(map(str, READABLE_MANIFESTS))}. Use that version, or convert again."
         )
     if "splits" not in manifest:
         raise ValueError("it is another document than a manifest")

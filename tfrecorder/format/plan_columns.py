@@ -18,12 +18,14 @@ class CopyOf(NamedTuple):
         file: the shard that holds the record, below the dataset.
         offset, size: where the record is in it, and how long, with its framing.
         warning: for a suspect, the warning in the lists; "" for any other record.
+        crc32c: of the record, with its framing; null in tables of form 4, and for a reject.
     """
 
     file: str
     offset: str
     size: str
     warning: str
+    crc32c: str
 
 
 class RecordOf(NamedTuple):
@@ -33,11 +35,14 @@ class RecordOf(NamedTuple):
         offset, size: where its record is in the shard, and how long, with its framing; -1 for a
             reject.
         warning: for a suspect, the decoder's warning; "" for any other row.
+        crc32c: of the record, with its framing, taken when it is written; null for a reject.  It
+            is missing in tables of form 4.
     """
 
     offset: str
     size: str
     warning: str
+    crc32c: str
 
 
 class RejectOf(NamedTuple):
@@ -121,10 +126,10 @@ def is_fact(name: str) -> bool:
 def is_of_place(name: str) -> bool:
     """True for a column that says where sources were, or when, or what their images look like.
 
-    The same rows may have another.
+    The same rows may have another, or none, as the checksums of records that are copied.
     """
     others = (f"{_PREFIX}source.{of}/" for of in SourceOf._fields[2:])
-    return name == BASE or name.startswith((*others,))
+    return name in (BASE, COPY_OF.crc32c) or name.startswith((*others,))
 
 
 def is_number_of_source(name: str) -> bool:

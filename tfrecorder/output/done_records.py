@@ -54,10 +54,15 @@ def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
         return f"{shard.file} has {file.size:,} bytes, but {done.bytes:,} were written"
     if not file.is_of(done.bytes, done.crc32c):
         return f"{shard.file} has the CRC32C {file.crc32c:08x}, not {done.crc32c:08x}"
-    beside = ((name, files.get(name)) for name in shard.beside.values())
-    # After a power failure a file may lack its bytes.
-    lost = (name for name, file in beside if file is None or (done.records and not file.size))
-    return next((f"{name} is missing" for name in lost), None)
+    for name, path in shard.beside.items():
+        beside = files.get(path)
+        # After a power failure a file may lack its bytes.
+        if beside is None or (done.records and not beside.size):
+            return f"{path} is missing"
+        size = done.beside_bytes.get(name, beside.size)
+        if not beside.is_of(size, done.beside[name]):
+            return f"{path} is not as it was written with the shard"
+    return None
 
 
 def read_done(

@@ -21,7 +21,6 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
-from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
@@ -269,9 +268,10 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     # A stream's batch that read what is known of all records would cost more each time.
     adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
     if adds_a_table and image is not None:
-        rows, copies = rows_of(newest.manifest), LikelyCopies(None, None, None)
-        if rows <= MOST_COMPARED:
-            copies = likely_copies(output_dir, newest, image, rows - plan.source_rows)
+        copies = LikelyCopies(None, None, None)
+        first = 0 if plan.follows is None else plan.follows["rows"]
+        if first + plan.source_rows <= MOST_COMPARED:
+            copies = likely_copies(output_dir, newest, image, first)
         if plan.options.get("group_copies"):  # images were compared, of which this is a guess
             copies = copies._replace(leaks=None)
     return ConversionResult(

@@ -6,6 +6,8 @@ A worker reads only the row groups of its own shards.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import datetime
 import io
 import os
 from collections.abc import Iterator
@@ -28,6 +30,12 @@ PLAN_OF_ROWS = "tfrecorder.plan.plan"
 
 #: The key under which `plan.parquet` names the column of the uris that rejects are listed with.
 URI_OF_ROWS = "tfrecorder.plan.uri"
+
+
+def begun_now(plan: Plan) -> Plan:
+    """A plan that notes when it was begun: this second."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return dataclasses.replace(plan, begun=f"{now:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:

@@ -95,6 +95,7 @@ def make_plan(
         kind=kind,
         streams=streams,
         spooled=spooled_images(checked.values),
+        next_row=0 if checked.frame.empty else int(checked.frame.index.max()) + 1,
     )
     # Last, because every value is there twice from now on.
     numbers = pa.array(checked.frame.index.take(order).to_numpy(np.int64))

@@ -9,15 +9,21 @@ from typing import Any
 from tfrecorder.plan.plan import Plan, PlanKind
 
 
-def as_next_commit(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) -> Plan:
+def as_next_commit(
+    plan: Plan, newest: Mapping[str, Any] | None, next_row: int, *, adds: bool
+) -> Plan:
     """A plan as the commit that follows the newest one.
 
     Args:
         newest: the manifest of the newest commit; None if there is none.
+        next_row: the number that the next new row of that dataset gets; 0 without one.
         adds: its shards are added to those of the newest commit; otherwise they replace these.
     """
+    # Boxes with a row each: the numbers end with the source's rows, not with the last record's.
+    rows_before = next_row if adds else 0
+    next_row = max(next_row, plan.next_row, rows_before + plan.source_rows)
     if newest is None:
-        return dataclasses.replace(plan, commit=0, previous="", follows=None)
+        return dataclasses.replace(plan, commit=0, previous="", follows=None, next_row=next_row)
     splits = newest["splits"]
     revisions = newest.get("revisions", {}) | {split: splits[split][0] for split in splits}
     if adds:
@@ -33,7 +39,7 @@ def as_next_commit(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) 
         revisions |= dict.fromkeys(written, max(revisions.values()) + 1)
         counts = {split: len(kept) for split, kept in plan.kept.items()}
     follows = {
-        "rows": rows_of(newest),
+        "rows": rows_before,
         "image_shapes": newest["image_shapes"],
         "image_sides": newest["image_sides"],
     }
@@ -47,10 +53,6 @@ def as_next_commit(plan: Plan, newest: Mapping[str, Any] | None, *, adds: bool) 
         starts={split: counts[split] for split in plan.split_rows if counts.get(split)},
         revisions={split: number for split, number in revisions.items() if number != 1},
         removed=plan.removed or newest.get("removed", ""),
+        next_row=next_row,
+        losses=plan.losses if begins else newest.get("losses", {}),
     )
-
-
-def rows_of(manifest: Mapping[str, Any]) -> int:
-    """The rows of all sources of a dataset: more than any row's number."""
-    before = manifest.get("follows") or {"rows": 0}
-    return int(before["rows"] + manifest["source_rows"])

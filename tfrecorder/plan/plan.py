@@ -30,7 +30,9 @@ from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import SPLITS
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
-_NOT_DECISIVE = ("base", "remote", "removed", "carried", "summary", "signed")
+_NOT_DECISIVE = frozenset(
+    ["base", "remote", "removed", "carried", "summary", "signed", "next_row", "begun", "losses"]
+)
 
 
 class PlanKind(str, enum.Enum):
@@ -79,7 +81,7 @@ class Plan:
         kind: what it is for.
         commit: the number of the commit that it becomes, from 0.
         previous: the digest of the plan of the commit that it replaces; "" for the first one.
-        follows: for what adds to a dataset, what is known of it: "rows", of all sources so far;
+        follows: for what adds to a dataset, what is known of it: "rows", its next row's number;
             "image_shapes" and "image_sides" as in its manifest; for what takes an addition back
             the state before that one, "undoes", its commit, and "version", what is stated then.
             None for what begins or replaces a dataset.
@@ -102,6 +104,11 @@ class Plan:
         signed: for a batch of a stream, whether images need signatures, which stand nowhere.
         removed: the file with the marks of what was removed, once it is committed; "" for none.
         summary: what else the operation says of itself.
+        next_row: the number that the next new row gets once it is committed; 0 in a plan that an
+            earlier version staged.
+        begun: when it was staged, in UTC, as "2026-11-28T15:26:33Z"; "" where nobody noted it.
+        losses: of the dataset that it goes on from, what was lost and nobody knows any more; see
+            `Loss`.
     """
 
     rows: int
@@ -130,6 +137,9 @@ class Plan:
     removed: str = ""
     signed: bool = False
     summary: Summary = dataclasses.field(default_factory=Summary)
+    next_row: int = 0
+    begun: str = ""
+    losses: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def shards(self) -> list[Shard]:

@@ -42,8 +42,9 @@ class Counts:
     retries: int = 0
 
     def values(self) -> dict[str, Any]:
-        """The values as a commit keeps them; `reduced` only if there are such images."""
-        return {name: value for name, value in vars(self).items() if name != "reduced" or value}
+        """The values as a commit keeps them; of those below, only what is not empty."""
+        optional = ("reduced", "beside_bytes")
+        return {name: value for name, value in vars(self).items() if value or name not in optional}
 
     @property
     def rejects(self) -> int:
@@ -67,6 +68,7 @@ class DoneRecord(Counts):
             (height, width, channels) of the records; none if there are none.
         sides: smallest and largest (shorter side, longer side) of the records' first images.
         beside: the CRC32Cs of the shard's index and table, by these names.
+        beside_bytes: their sizes; none in manifests of form 4.
         classes: how many records have each class of the only column with classes, by its integer.
     """
 
@@ -76,6 +78,7 @@ class DoneRecord(Counts):
     shapes: dict[str, list[list[int]]] = field(default_factory=dict)
     sides: list[list[int]] = field(default_factory=list)
     beside: dict[str, int] = field(default_factory=dict)
+    beside_bytes: dict[str, int] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> builtins.bytes:

@@ -20,10 +20,10 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen, stage_next, standing_of
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.next_commit import rows_of
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.done_records import Counts, add_up
+from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.runners import local_workers
@@ -138,7 +138,7 @@ class StreamedDataset:
         remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
         signed = bool(storage.access().signed)
         plan = dataclasses.replace(plan, spooled=spooled, remote=remote, signed=signed)
-        plan = checked_next_commit(plan, self.newest, self.where)
+        plan = checked_next_commit(plan, table, self.newest, self.where)
         batch.spool.flush()
         self.staged = plan.digest
         staged = read_plan(self.where)
@@ -225,7 +225,8 @@ class StreamedDataset:
         manifest = self.newest.manifest
         self._types = self._types or types_of(self.where, manifest["splits"])
         fields = from_json(manifest["fields"])
-        return target._replace(fields=fields, types=self._types, rows=rows_of(manifest))
+        first = next_row_of(self.where, self.newest)
+        return target._replace(fields=fields, types=self._types, rows=first)
 
 
 def open_streamed(

@@ -103,6 +103,8 @@ class VerificationReport(Report):
         sources: how many source files were `compared`, and of these `changed`, `vanished` or are
             `unreadable`; how many images came `from_bytes`, without a file; of how many the file is
             `unknown`, because a table was lost.  None if this was not asked for.
+        without_frame_sums: tables that have no checksums of records, as an earlier version wrote
+            them: nothing proves their order.  What writes a shard again gives it a table with them.
     """
 
     directory: str
@@ -114,6 +116,7 @@ class VerificationReport(Report):
     found: tuple[Fault, ...]
     absent: int = 0
     sources: Mapping[str, int] | None = None
+    without_frame_sums: int = 0
 
     @property
     def ok(self) -> bool:
@@ -172,7 +175,7 @@ class VerificationReport(Report):
 
     def _notes(self) -> list[str]:
         if self.ok:
-            return []
+            return self._without_sums()
         codes, directory = {fault.code for fault in self.found}, self.directory
         remedies = [of.format(directory=directory) for c, of in OF_SOURCES.items() if c in codes]
         if codes - {*OF_SOURCES}:
@@ -180,4 +183,11 @@ class VerificationReport(Report):
             remedies.insert(0, f"`{command('repair', directory)}` {words}")
         more = len(self._by_file()) - _SHOWN_FILES
         files = counted(more, "more file has", "more files have")
-        return [*[f"{files} faults; --csv lists all."] * (more > 0), *remedies]
+        listed = [f"{files} faults; --csv lists all."] if more > 0 else []
+        return [*listed, *remedies, *self._without_sums()]
+
+    def _without_sums(self) -> list[str]:
+        if not self.without_frame_sums:
+            return []
+        tables = counted(self.without_frame_sums, "table has", "tables have")
+        return [f"{tables} no checksums of records, as earlier versions wrote them"]

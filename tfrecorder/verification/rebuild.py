@@ -35,11 +35,12 @@ from tfrecorder.format.plan_columns import (
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
-from tfrecorder.plan.next_commit import as_next_commit, rows_of
+from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
+from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, primary_file
@@ -138,14 +139,14 @@ def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
             done = {s: expected.done[s] for s in commit.own_shards}
             for shard in made.damaged & {*done}:
                 rows, tally = _tallied(made, shard, done[shard].rejects)
-                beside = {
-                    **done[shard].beside,
-                    "table": _crc_of_table(made, plan, shard, rows, tally),
-                }
-                done[shard] = replace(done[shard], beside=beside)
+                table = _table(made, plan, shard, rows, tally)
+                crcs = {**done[shard].beside, "table": google_crc32c.value(table)}
+                sizes = {"index": len(tally.outcomes.index()), "table": len(table)}
+                done[shard] = replace(done[shard], beside=crcs, beside_bytes=sizes)
         manifest = json.loads(json.dumps(manifest_of(plan, done, before, sums)))
         if commit is not None:
-            manifest |= {name: commit.manifest[name] for name in said_by_commit(plan)}
+            said = [name for name in said_by_commit(plan) if name in commit.manifest]
+            manifest |= {name: commit.manifest[name] for name in said}
         commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
         made.expected = replace(
             made.expected,
@@ -275,10 +276,10 @@ def _source(image: CheckedImage) -> OfFile:
     return source
 
 
-def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> int:
-    """The CRC32C of a shard's table, which is made again if it is damaged."""
+def _table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> bytes:
+    """The bytes of a shard's table, which is made again if it is damaged."""
     if shard not in made.damaged:
-        return google_crc32c.value(made.expected.read(shard.table))
+        return made.expected.read(shard.table)
     types = {SOURCE_ID: pa.int64()} | {
         key.key: arrow_type(key) for key in planned_features(made.fields)
     }
@@ -288,7 +289,7 @@ def _crc_of_table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], t
         row |= dict(zip(POSITION_OF, (source, ""), strict=True))
     columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
     made.files[shard.table] = tally.outcomes.table(plan, pa.table(columns))
-    return google_crc32c.value(made.files[shard.table])
+    return made.files[shard.table]
 
 
 def _plan_and_done(
@@ -319,7 +320,7 @@ def _plan_and_done(
     splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
     digest = expected.note[1] if number == expected.note[0] else ""
     digest = after["previous"] if after.get("commit") == number + 1 else digest
-    first = 0 if before is None else rows_of(before)
+    first = 0 if before is None else before.get("next_row", counted_rows(before))
     bases = {row.get(BASE, "") for _, row in rows}
     options = dict((before or after or {"options": made.options})["options"])
     if before is None:
@@ -342,7 +343,7 @@ def _plan_and_done(
         streams=_streams(made, tallied),
         stands_for=digest,
     )
-    plan = as_next_commit(plan, before, adds=True)
+    plan = as_next_commit(plan, before, first, adds=True)
     if before is not None and number - before["commit"] > 1:  # it took back what came between
         stated = (after or {"stated": (expected.info or {})["version"]})["stated"]
         version = f"{stated.partition('.')[0]}.0.0"
@@ -365,9 +366,12 @@ def _plan_and_done(
     for shard in layout.shards_of(plan.own):
         of_shard, tally = tallied[shard]
         made.files[shard.index_file] = index = tally.outcomes.index()
-        table = _crc_of_table(made, plan, shard, of_shard, tally)
-        beside = {"index": google_crc32c.value(index), "table": table}
-        done[shard] = replace(tally.done_record(plan.digest, shard), beside=beside)
+        table = _table(made, plan, shard, of_shard, tally)
+        done[shard] = replace(
+            tally.done_record(plan.digest, shard),
+            beside={"index": google_crc32c.value(index), "table": google_crc32c.value(table)},
+            beside_bytes={"index": len(index), "table": len(table)},
+        )
     made.lost += [_LOST_STREAMS] if plan.streams and "" in plan.streams else []
     made.lost += _LOST_ALL if not expected.commits else ()
     return plan, done

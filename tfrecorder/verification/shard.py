@@ -1,8 +1,9 @@
 """One shard and the files next to it: does each hold the bytes that were written?
 
-If the shard's file has the size and CRC32C that were noted when it was written, it is sound, and
-none of its records are looked at.  Otherwise its records are walked through to find the damaged
-ones.
+If the shard's file has the size and CRC32C that were noted when it was written, it is sound.  Then
+the frames of which its table and its index speak must be those of the file; the CRC32Cs of all
+frames together are that of the file, so no record is looked at.  Otherwise its records are walked
+through to find the damaged ones.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tfrecorder.schema.kinds import Image
 from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread
 from tfrecorder.verification.faults import Fault, at_most
+from tfrecorder.verification.frames import TableFrames
 
 T = TypeVar("T")
 
@@ -79,10 +81,12 @@ class ShardCheck:
         if proved and all(self.expected.stands_as(beside[name], crc) for name, crc in noted):
             return proved
         faults: list[Fault] = []
-        self._beside("table", bytes, faults)
+        frames = self._beside("table", TableFrames.read, faults)
         places = self._beside("index", _places, faults)
+        if frames is not None and places is not None:
+            faults += frames.other_index(self.shard, places)
         try:
-            findings = proved or self._read(places)
+            findings = proved or self._read(places, frames)
         except (storage.UnreadableError, OSError) as error:
             fault = unread(self.shard.file, error)
             findings = ShardFindings(self.shard, 0, 0, False, (fault,))
@@ -96,7 +100,7 @@ class ShardCheck:
         self.advance(done.bytes)
         return ShardFindings(self.shard, done.records, done.bytes, True)
 
-    def _read(self, places: Sequence[Place] | None) -> ShardFindings:
+    def _read(self, places: Sequence[Place] | None, frames: TableFrames | None) -> ShardFindings:
         """Check the shard's file by its bytes; if its manifest is lost, by those of its records.
 
         Raises:
@@ -113,8 +117,11 @@ class ShardCheck:
 
             size, crc = sums_of(read)
             changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
+            beside: list[Fault] = []
+            if not changed and frames is not None and not frames.describes(size, crc):
+                beside = [frames.disagreement(shard, file)]
             if done and not (changed or self.decode):
-                return ShardFindings(shard, done.records, size, True)
+                return ShardFindings(shard, done.records, size, True, tuple(beside))
             file.seek(0)
             true, faults = self._walk(file, size, places or ())
         is_sound = not (changed if done else faults)
@@ -123,15 +130,17 @@ class ShardCheck:
             faults = [changed, *(faults or _elsewhere(shard.file, listed, true))]
         elif not done:
             faults += _elsewhere(shard.index_file, places, true)
-        return ShardFindings(shard, len(true), size, is_sound, tuple(faults))
+        return ShardFindings(shard, len(true), size, is_sound, (*beside, *faults))
 
     def _beside(self, name: str, parsed: Callable[[bytes], T], faults: list[Fault]) -> T | None:
         """One of the files next to the shard; None, with a fault, if it is not as written."""
         file, done = self.shard.beside[name], self.done
 
         def compared(data: bytes) -> T | None:
-            crc = google_crc32c.value(data)
-            if fault := done and other_sums(file, (0, crc), (0, done.beside[name])):
+            sums = (len(data), google_crc32c.value(data))
+            # Form 4 has no sizes.
+            size = done.beside_bytes.get(name, len(data)) if done else 0
+            if fault := done and other_sums(file, sums, (size, done.beside[name])):
                 faults.append(fault)
             return None if fault else parsed(data)
 

@@ -44,7 +44,8 @@ def verify(
     """Check every byte of a dataset directory that `convert` wrote; change nothing.
 
     Each file must hold the bytes that were written.  Shards, their indexes and tables, and the
-    lists are checked by size and CRC32C; the files of the commit are made again from the manifests
+    lists are checked by size and CRC32C, and tables and indexes must be of the frames of their
+    shards, one by one and in their order; the files of the commit are made again from the manifests
     of all commits and compared.  In a damaged shard, the two checksums of each record show where
     the damage is.  Every row must be a record or a reject.  In a bucket the CRC32Cs that it keeps
     prove the same without a download.  What an unfinished operation has written is left alone.
@@ -100,6 +101,7 @@ def verify(
         found=tuple(faults),
         absent=len(gone),
         sources=compared,
+        without_frame_sums=sum(not of.beside_bytes for of in expected.done.values()),
     )
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
-from tfrecorder.format.crc32c import shifted
+from tfrecorder.format.crc32c import joined, shifted
 from tfrecorder.format.example import Values, encode_parts, parse_example
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
 from tfrecorder.format.tfrecord import frame, unframe
@@ -62,18 +63,23 @@ def record_reader(directory: str) -> Callable[[PlannedRow], tuple[bytes, dict[st
     """The function that reads the record of a row from a dataset: framed, and its features.
 
     Raises:
-        DatasetError: the record is damaged.
+        DatasetError: the record is damaged, or of another row.
     """
     files = OpenFiles()
 
     def read(row: PlannedRow) -> tuple[bytes, dict[str, Values]]:
-        file, offset, size, _ = (row.values[name] for name in COPY_OF)
-        shard = ShardFile(os.path.join(directory, file), None, 0)
-        framed = files.read(shard, offset, size)
+        offset = row.values[COPY_OF.offset]
+        shard = ShardFile(os.path.join(directory, row.values[COPY_OF.file]), None, 0)
+        framed = files.read(shard, offset, row.values[COPY_OF.size])
         try:
-            return framed, parse_example(unframe(framed))
+            features = parse_example(unframe(framed))
         except ValueError as error:
             raise damaged_record(shard, offset, error) from error
+        number = bytes(features[SOURCE_ID][0]).decode()
+        if number != str(row.row):
+            words = f"it is the record of row {number}, but its table has row {row.row} here"
+            raise damaged_record(shard, offset, words)
+        return framed, features
 
     return read
 
@@ -206,32 +212,63 @@ def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
 
 
 def old_of(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> DoneRecord | None:
-    """The done-record of the shard whose rows are all there, beside some with other values.
+    """The done-record of the one shard that some rows come from, if they can be copied together.
 
-    None if rows were removed, added or read again: then each record is copied by itself.
+    None if each record must be copied by itself.  `write_again` trusts what is checked here: the
+    rows are those of the shard, each is kept, and their records follow one another without a gap;
+    their checksums are those of the shard's frames.  Rows that moved in from another shard, were
+    left out or are read again fail it, and so does a table of form 4, which has no such checksums.
     """
     if plan.kind is not PlanKind.UPDATE:
         return None
     files = rows.column(COPY_OF.file).unique().to_pylist()
     old = done.get(files[0]) if len(files) == 1 else None
-    read = (rows.column(CHANGE).to_numpy() == READ).any()
-    return None if old is None or old.rows != len(rows) or read else old
+    if old is None or old.rows != len(rows):
+        return None
+    if (rows.column(CHANGE).to_numpy() == READ).any():
+        return None
+    records = _records_of(rows)
+    crcs = records.column(COPY_OF.crc32c)
+    suspects = pc.sum(pc.not_equal(records.column(COPY_OF.warning), "")).as_py() or 0
+    if crcs.null_count or (old.records, old.suspects) != (len(records), suspects):
+        return None
+    sizes = records.column(COPY_OF.size).to_numpy()
+    ends = np.cumsum(sizes)
+    follow = np.array_equal(records.column(COPY_OF.offset).to_numpy(), ends - sizes)
+    is_whole = follow and old.bytes == sizes.sum()
+    return old if is_whole and joined(crcs.to_numpy(), sizes) == old.crc32c else None
+
+
+def _records_of(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.greater_equal(rows.column(COPY_OF.size), 0))
+
+
+class Rewritten(NamedTuple):
+    """The records of a shard that was written again, in their order.
+
+    Attributes:
+        sizes: of each, with its framing.
+        crcs: the CRC32C of each.
+        crc: that of the shard's file.
+    """
+
+    sizes: np.ndarray
+    crcs: np.ndarray
+    crc: int
 
 
 def write_again(
     rows: pa.Table, directory: str, old: DoneRecord, change: LoadRow, file: BinaryIO
-) -> tuple[np.ndarray, int]:
+) -> Rewritten:
     """Write a shard with the changed records, and the others as they are, many at a time.
 
     Args:
+        rows: as planned, of which `old_of` says that they are those of the shard.
         old: its done-record.
         change: as `row_changer` gives it.
 
-    Returns:
-        The size of each record now, -1 for a reject; and the shard's CRC32C.
-
     Raises:
-        DatasetError: the old shard is damaged.
+        DatasetError: the old shard is damaged, or its table is of other records.
     """
     shard = ShardFile(os.path.join(directory, rows.column(COPY_OF.file)[0].as_py()), None, 0)
     files, at, before, now = OpenFiles(), 0, 0, 0
@@ -250,20 +287,24 @@ def write_again(
             storage.write_all(file, read(first, min(first + piece, stop)))
         now = before ^ shifted(differed, stop - start)
 
-    sizes = rows.column(COPY_OF.size).to_numpy().copy()
-    numbers = np.flatnonzero((rows.column(CHANGE).to_numpy() != SAME) & (sizes >= 0))
-    offsets = rows.column(COPY_OF.offset).to_numpy()[numbers]
-    changed = (row for block in row_blocks(rows.take(numbers)) for row in block)
+    records = _records_of(rows)
+    sizes = records.column(COPY_OF.size).to_numpy().copy()
+    crcs = records.column(COPY_OF.crc32c).to_numpy().copy()
+    numbers = np.flatnonzero(records.column(CHANGE).to_numpy() != SAME)
+    offsets = records.column(COPY_OF.offset).to_numpy()[numbers]
+    changed = (row for block in row_blocks(records.take(numbers)) for row in block)
     for number, row, offset in zip(numbers, changed, offsets.tolist(), strict=True):
         copy(at, offset)
         at = offset + int(sizes[number])
         read(offset, at)
         outcome = change(row)
         assert isinstance(outcome, Loaded)
-        storage.write_all(file, *outcome.parts)
-        now = google_crc32c.extend(now, b"".join(outcome.parts))
+        framed = b"".join(outcome.parts)
+        storage.write_all(file, framed)
+        now = google_crc32c.extend(now, framed)
         sizes[number] = outcome.size
+        crcs[number] = google_crc32c.value(framed)
     copy(at, old.bytes)
     if before != old.crc32c:
         raise damaged_record(shard, 0, f"its CRC32C is {before:08x}, not {old.crc32c:08x}")
-    return sizes, now
+    return Rewritten(sizes, crcs, now)

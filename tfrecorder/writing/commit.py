@@ -24,7 +24,9 @@ from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.output.directory import Standing, clear, standing_of
 from tfrecorder.output.done_records import list_output, shard_fault
+from tfrecorder.output.staging import begun_now
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commit_log import entries_before
 from tfrecorder.reading.commits import (
     Commit,
     all_done,
@@ -34,6 +36,7 @@ from tfrecorder.reading.commits import (
     read_commit,
 )
 from tfrecorder.reading.done_records import DoneRecord, add_up
+from tfrecorder.reading.row_numbers import counted_rows, next_row_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.after_commit import finish, outdated
 from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
@@ -58,6 +61,10 @@ def commit(
     if previous is not None and previous.digest == plan.digest:
         complete(output_dir)
         return
+    if not plan.next_row:  # an earlier version staged it
+        rows = counted_rows(plan.values())
+        next_row = max(rows, next_row_of(output_dir, previous))
+        plan = dataclasses.replace(plan, next_row=next_row)
     _check_conservation(plan, by_shard)
     # A batch may have no good image.  Rejects that are tried again were accepted as such before.
     if plan.kind is not PlanKind.BATCH and plan.source_rows:
@@ -74,8 +81,16 @@ def commit(
     sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
     sums = sums | {file: sums_of(data) for file, data in row_lists.items()}
     card = None if before is None else stored_card(output_dir)
-    stated = None if card is None else card.stated
-    manifest = manifest_of(plan, by_shard, before, sums, earlier, stated)
+    manifest = manifest_of(
+        plan,
+        by_shard,
+        before,
+        sums,
+        earlier=earlier,
+        stated=None if card is None else card.stated,
+        log_before=_log_before(plan, previous, output_dir),
+        undone=PlanKind.UPDATE.value if plan.kind is PlanKind.UNDO else "",
+    )
     if plan.kept and plan.kind is PlanKind.UNDO:
         manifest |= {name: base.manifest[name] for name in ("since", "contents")}
     _check_standing(plan, by_shard, output_dir)
@@ -95,6 +110,14 @@ def commit(
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
     finish(output_dir, plan, manifest, row_lists)
+
+
+def _log_before(plan: Plan, previous: Commit | None, output_dir: str) -> list[dict[str, Any]]:
+    """What was done before a commit that begins a chain; empty for any other."""
+    if previous is None or not plan.rewrites:
+        return []
+    every = commits(output_dir, previous)
+    return entries_before([commit.manifest for commit in every])
 
 
 def replace_commit(
@@ -256,8 +279,11 @@ def abandon(output_dir: str, standing: Standing) -> None:
         if pending.rewrites:
             storage.publish_all(output_dir, descriptions(before, previous.manifest), lasting=True)
             storage.remove_all(output_dir, outdated(output_dir, before))
-        plan = nothing_after(previous.manifest, pending.digest)
-        manifest = manifest_of(plan, {}, previous.manifest, previous.manifest["lists"])
+        next_row = next_row_of(output_dir, previous)
+        plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
+        lists = previous.manifest["lists"]
+        kind = pending.kind.value
+        manifest = manifest_of(plan, {}, previous.manifest, lists, undone=kind)
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info, manifest)
         replace_commit(output_dir, manifest, info, version)
@@ -282,7 +308,7 @@ def take_back(output_dir: str, plan: Plan) -> None:
     taken, before = taken_by(output_dir, plan)
     row_lists = lists_as_of(before.manifest, output_dir)
     sums = before.manifest["lists"] | {file: sums_of(data) for file, data in row_lists.items()}
-    manifest = manifest_of(plan, {}, before.manifest, sums)
+    manifest = manifest_of(plan, {}, before.manifest, sums, undone=taken.manifest["kind"])
     manifest["abandoned"] = given_up(newest, taken)
     info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
     replace_commit(output_dir, manifest, info, version)
@@ -331,17 +357,22 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
 
 
 def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
-    """Look once more whether what is in the directory is what was written there."""
-    files = list_output(output_dir, plan.shards)
+    """Look once more whether what is in the directory is what was written there.
+
+    Shards that are kept have their files under the names of this commit by now.
+    """
+    files = list_output(output_dir, done)
+    written = {*plan.shards}
 
     def fault(shard: Shard) -> str | None:
-        if reason := shard_fault(files, shard, done[shard]):
+        reason = shard_fault(files, shard, done[shard])
+        if reason is not None or shard not in written:
             return reason
         data, file = done[shard].to_json(), files.get(shard.done)
         same = file is not None and file.is_of(len(data), google_crc32c.value(data))
         return None if same else f"{shard.done} differs from what was written"
 
-    faults = list(filter(None, map(fault, plan.shards)))
+    faults = list(filter(None, map(fault, done)))
     if faults:
         more = counted(len(faults) - 1, "more shard is", "more shards are")
         others = f", and {more} like it" if faults[1:] else ""

@@ -15,6 +15,8 @@ from tfrecorder.format.documents import MANIFEST_VERSION
 from tfrecorder.format.layout import Shard
 from tfrecorder.plan.history import history_after
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.plan.summary import Changes
+from tfrecorder.reading.commit_log import LogEntry
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
@@ -32,23 +34,28 @@ def manifest_of(
     lists: Mapping[str, Mapping[str, int]],
     earlier: Mapping[str, Any] | None = None,
     stated: Mapping[str, Any] | None = None,
+    log_before: Sequence[Mapping[str, Any]] = (),
+    undone: str = "",
 ) -> dict[str, Any]:
     """The values of a manifest.
 
     Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
-    first shard, shards]), "done" (the done-records), "totals" (their sums, with which `verify`
-    compares them); for what replaces a dataset "replaced", its "splits"; for what replaces it and
+    first shard, shards]), "done" (the done-records, which bind shards and the files beside them by
+    size and CRC32C), "totals" (their sums, with which `verify` compares them), "log" (what was
+    done, see `LogEntry`); for what begins a chain "log_before", those of the commits before; for
+    what replaces a dataset "replaced", its "splits"; for what replaces it and
     keeps the numbers of its records "earlier" (generation before the chain -> "splits", how many
     shards each had, and "contents").
 
-    Of the dataset as of then: "splits" (split -> [revision, shards]), "history" (see
-    `history_after`), "since" (the commit that began the numbers of its records), "chain" (the
-    commit from which on the manifests have the done-records of all shards), "skips" (the commits of
-    that chain that were taken back), "stated" (its version for TFDS), "image_shapes",
-    "image_sides", "positions" (source -> how far it was read), "lists" (sums of the two lists of
-    rows), "contents" (split -> a checksum of all its shards), "abandoned" (shards of what was given
-    up or taken back, whose late workers may still write these names), "ends_undo", and
-    "stated_by_card" (what its card says, in fields of TFDS).
+    Of the dataset as of then: "next_row" (the number that the next new row gets), "losses" (what
+    was lost and nobody knows any more, see `Loss`), "splits" (split -> [revision, shards]),
+    "history" (see `history_after`), "since" (the commit that began the numbers of its records),
+    "chain" (the commit from which on the manifests have the done-records of all shards), "skips"
+    (the commits of that chain that were taken back), "stated" (its version for TFDS),
+    "image_shapes", "image_sides", "positions" (source -> how far it was read), "lists" (sums of the
+    two lists of rows), "contents" (split -> a checksum of all its shards), "abandoned" (shards of
+    what was given up or taken back, whose late workers may still write these names), "ends_undo",
+    and "stated_by_card" (what its card says, in fields of TFDS).
 
     Args:
         done: the done-records of all shards of the commit, in their order.
@@ -56,6 +63,8 @@ def manifest_of(
         lists: size and CRC32C of the lists of rejects and suspects.
         earlier: for what keeps the numbers of the records it replaces, as `earlier_of` gives it.
         stated: by the card; None keeps what was stated before.
+        log_before: the entries of the commits before a chain that begins here.
+        undone: the kind of what an undo takes back or abandons.
     """
     if stated is None:
         stated = (previous or {}).get("stated_by_card", {})
@@ -81,6 +90,8 @@ def manifest_of(
         "commit": plan.commit,
         "kind": plan.kind.value,
         "stated": stated_version(plan, (previous or {}).get("stated")),
+        "log": _log_of(plan, done, undone).values(),
+        **({"log_before": [*log_before]} if log_before else {}),
         "own": plan.own,
         "done": [record.values() for record in records],
         "totals": add_up(records).values(),
@@ -101,6 +112,35 @@ def manifest_of(
         **({"stated_by_card": stated} if stated else {}),
         **({"replaced": (previous or {})["splits"]} if plan.rewrites and previous else {}),
     }
+
+
+def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEntry:
+    """What a commit did, in numbers."""
+    changes = plan.summary.changes or Changes()
+    # Of the shards that are kept or written again, the rows were there before.
+    new = add_up(
+        of for shard, of in done.items() if shard.index >= len(plan.kept.get(shard.split, ()))
+    )
+    is_addition = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
+    rejected = new.rejects if is_addition else min(new.rejects, changes.added)
+    undoes = -1
+    if plan.kind is PlanKind.UNDO and plan.rewrites:
+        undoes = plan.commit - 1
+    elif plan.kind is PlanKind.UNDO and plan.follows is not None:
+        undoes = plan.follows.get("undoes", -1)
+    return LogEntry(
+        commit=plan.commit,
+        first=plan.commit,
+        kind=plan.kind.value,
+        when=plan.begun,
+        added=new.records if is_addition else changes.added - rejected,
+        corrected=changes.corrected,
+        moved=sum(changes.moved.values()),
+        removed=changes.removed,
+        rejected=rejected,
+        undoes=undoes,
+        undone=undone,
+    )
 
 
 def earlier_of(every: Sequence[Commit]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tfrecorder.errors import OutputError
 from tfrecorder.format.plan_columns import (
     BASE,
     CHANGE,
@@ -24,6 +24,7 @@ from tfrecorder.format.plan_columns import (
 from tfrecorder.images.fingerprint import UNKNOWN, Look, fingerprints_of
 from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.keys import SOURCE_ID
 
 #: The key under which a table names its form, and the number of this one.
 FORM, FORM_NUMBER = "tfrecorder.table/form", "1"
@@ -33,6 +34,7 @@ COMMIT = "tfrecorder.table/commit"
 
 #: What the table says of each row.
 _OF_ROW = (*RECORD_OF, *REJECT_OF)
+_TEXTS = (RECORD_OF.warning, *REJECT_OF)
 
 #: Bytes of small pictures that wait.  Right after a decoder has emptied the core's caches a
 #: fingerprint takes 60 µs, and 15 if many are made one after the other.
@@ -55,6 +57,23 @@ Sources = Mapping[str, OfFile]
 _NOT_READ = OfFile()
 
 
+class RecordAt(NamedTuple):
+    """A record as it was written.
+
+    Attributes:
+        row: its row's number.
+        offset, size: where it is in the shard, and how long, with its framing.
+        warning: of the decoder; "" if there is none.
+        crc32c: of its bytes, with the framing.
+    """
+
+    row: int
+    offset: int
+    size: int
+    warning: str
+    crc32c: int
+
+
 class Outcomes:
     """What became of the rows of a shard, in the order of its plan.
 
@@ -65,6 +84,7 @@ class Outcomes:
         files = file_fields(fields)
         self._keys = [field.key for field in files]
         self._sources = [name for field in files for name in source_of(field)]
+        self._rows: list[int] = []
         self._cells: list[Any] = []
         self._facts: list[int | None] = []
         self._looks: list[tuple[int, Look]] = []  # by where their facts end
@@ -74,26 +94,33 @@ class Outcomes:
     def __len__(self) -> int:
         return len(self._cells) // len(_OF_ROW)
 
-    def add_record(
-        self, offset: int, size: int, warning: str, reduced: Iterable[str], sources: Sources
-    ) -> None:
-        self._cells += (offset, size, warning, "", "")
+    def add_record(self, record: RecordAt, reduced: Iterable[str], sources: Sources) -> None:
+        self._rows.append(record.row)
+        self._cells += (*record[1:], "", "")
         self._reduced.append(",".join(reduced))
         self._add_sources(sources)
 
-    def add_all(self, sizes: np.ndarray, rows: pa.Table) -> None:
-        """Rows that were copied, with the sizes of their records now; -1 for a reject."""
-        held = np.maximum(sizes, 0)
-        offsets = np.where(sizes >= 0, np.cumsum(held) - held, -1)
-        texts = [rows.column(name).to_pylist() for name in (COPY_OF.warning, *REJECT_OF)]
-        columns = zip(offsets.tolist(), sizes.tolist(), *texts, strict=True)
-        self._cells += itertools.chain.from_iterable(columns)
-        self._facts += [None] * (len(self._sources) * len(sizes))
+    def add_all(self, sizes: np.ndarray, crcs: np.ndarray, rows: pa.Table) -> None:
+        """Rows that were copied, with the sizes and CRC32Cs of their records now."""
+        places = zip(
+            (np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), crcs.tolist(), strict=True
+        )
         there = REDUCED in rows.column_names
-        self._reduced += rows.column(REDUCED).to_pylist() if there else [""] * len(sizes)
+        texts = [SOURCE_ID, COPY_OF.size, COPY_OF.warning, *REJECT_OF]
+        columns = [rows.column(name).to_pylist() for name in texts]
+        for row, old_size, warning, stage, reason in zip(*columns, strict=True):
+            self._rows.append(row)
+            if old_size < 0:
+                self._cells += (-1, -1, "", None, stage, reason)
+            else:
+                offset, size, crc = next(places)
+                self._cells += (offset, size, warning, crc, stage, reason)
+        self._facts += [None] * (len(self._sources) * len(rows))
+        self._reduced += rows.column(REDUCED).to_pylist() if there else [""] * len(rows)
 
-    def add_reject(self, stage: str, reason: str, sources: Sources) -> None:
-        self._cells += (-1, -1, "", stage, reason)
+    def add_reject(self, row: int, stage: str, reason: str, sources: Sources) -> None:
+        self._rows.append(row)
+        self._cells += (-1, -1, "", None, stage, reason)
         self._reduced.append("")
         self._add_sources(sources)
 
@@ -120,15 +147,23 @@ class Outcomes:
         return "".join(f"{offset} {size}\n" for offset, size in places if size >= 0).encode()
 
     def table(self, plan: Plan, rows: pa.Table) -> bytes:
-        """The table of the shard, given the rows that were planned; the same for the same rows."""
+        """The table of the shard, given the rows that were planned; the same for the same rows.
+
+        Raises:
+            OutputError: they are not the rows whose records were written, in their order.
+        """
+        if rows.column(SOURCE_ID).to_pylist() != self._rows:
+            raise OutputError(
+                "the rows of a shard are not those that were written, in their order. Nothing was "
+                "committed. This must not happen: please report it."
+            )
         self._add_fingerprints()
         planned = dict(zip(rows.column_names, rows.columns, strict=True))
         left_out = (*COPY_OF, CHANGE)
         columns = {name: column for name, column in planned.items() if name not in left_out}
         for at, name in enumerate(_OF_ROW):
-            cells = self._cells[at :: len(_OF_ROW)]
-            kind = pa.large_string() if isinstance(cells[0], str) else pa.int64()
-            columns[name] = pa.array(cells, kind)
+            kind = pa.large_string() if name in _TEXTS else pa.int64()
+            columns[name] = pa.array(self._cells[at :: len(_OF_ROW)], kind)
         for at, name in enumerate(self._sources):
             facts = pa.array(self._facts[at :: len(self._sources)], pa.int64())
             # Of a row that is copied, the source is known from before.

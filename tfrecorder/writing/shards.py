@@ -13,14 +13,16 @@ from threading import Semaphore
 from typing import Any
 
 import google_crc32c
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.format.crc32c import joined
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import COPY_OF
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.files import read_image
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
@@ -32,8 +34,8 @@ from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import File, Label
 from tfrecorder.writing.attempt import Attempt
-from tfrecorder.writing.changing import old_of, record_copier, row_changer, write_again
-from tfrecorder.writing.outcomes import Outcomes
+from tfrecorder.writing.changing import Rewritten, old_of, record_copier, row_changer, write_again
+from tfrecorder.writing.outcomes import Outcomes, RecordAt
 from tfrecorder.writing.rows import Dated, Loaded, Rejected, row_loader, without_facts
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
@@ -154,7 +156,7 @@ def write_shard(
 
         old = old_of(plan, rows, before)
         if old is not None:
-            tally.add_again(old, rows, *write_again(rows, output_dir, old, load, file))
+            tally.add_again(old, rows, write_again(rows, output_dir, old, load, file))
         for block in row_blocks(rows) if old is None else ():
             run_in_order(
                 pool.executor,
@@ -232,6 +234,7 @@ class Tally:
         self.bytes = self.crc = 0
         self.outcomes = Outcomes(fields)
         self.beside: dict[str, int] = {}
+        self.beside_bytes: dict[str, int] = {}
 
     def add_record(self, outcome: Loaded) -> None:
         self.records += 1
@@ -244,10 +247,16 @@ class Tally:
                 self.classes[number] += 1
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
-        self.outcomes.add_record(self.bytes, outcome.size, warning, unseen, outcome.sources)
-        self.bytes += outcome.size
+        crc = 0
         for part in outcome.parts:
+            crc = google_crc32c.extend(crc, part)
             self.crc = google_crc32c.extend(self.crc, part)
+        self.outcomes.add_record(
+            RecordAt(outcome.row.row, self.bytes, outcome.size, warning, crc),
+            unseen,
+            outcome.sources,
+        )
+        self.bytes += outcome.size
         self.note()
 
     def _add_images(self, images: Sequence[tuple[str, CheckedImage]]) -> str:
@@ -266,26 +275,41 @@ class Tally:
         reject = outcome.reject
         self.retries += outcome.retries
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
-        self.outcomes.add_reject(reject.stage, str(reject), outcome.sources)
+        self.outcomes.add_reject(outcome.row.row, reject.stage, str(reject), outcome.sources)
         self.note()
 
-    def add_again(self, old: DoneRecord, rows: pa.Table, sizes: np.ndarray, crc: int) -> None:
+    def add_again(self, old: DoneRecord, rows: pa.Table, written: Rewritten) -> None:
         """Count a shard that is written again with some other values.
 
         Args:
-            old: its done-record.
+            old: its done-record.  What it says of images holds: the rows and their images are the
+                same, and the bytes that were read had its checksum.
             rows: as they are planned.
-            sizes, crc: as `write_again` gives them.
+            written: as `write_again` gives it.
+
+        Raises:
+            OutputError: what the table says of the records is not what was written.
         """
-        self.bytes, self.crc = int(sizes[sizes >= 0].sum()), crc
-        self.outcomes.add_all(sizes, rows)
+        if joined(written.crcs, written.sizes) != written.crc:
+            raise OutputError(
+                f"{old.shard}: the checksums of its records are not those of the bytes that were "
+                "written. Nothing was committed. This must not happen: please report it."
+            )
+        self.bytes = int(written.sizes.sum())
+        self.crc = written.crc
+        self.outcomes.add_all(written.sizes, written.crcs, rows)
         if self._label_key:
-            of_rows = rows.column(self._label_key).filter(pa.array(sizes >= 0)).to_pylist()
+            is_record = pc.greater_equal(rows.column(COPY_OF.size), 0)
+            of_rows = rows.column(self._label_key).filter(is_record).to_pylist()
             flat = of_rows if self._has_one else chain.from_iterable(map(set, of_rows))
             self.classes.update(flat)
-        self.records, self.suspects, self.oriented = old.records, old.suspects, old.oriented
-        self.input_bytes, self.formats = old.input_bytes, Counter(old.formats)
-        self.reasons, self.reduced = Counter(old.reasons), Counter(old.reduced)
+        self.records = old.records
+        self.suspects = old.suspects
+        self.oriented = old.oriented
+        self.input_bytes = old.input_bytes
+        self.formats = Counter(old.formats)
+        self.reasons = Counter(old.reasons)
+        self.reduced = Counter(old.reduced)
         self.shapes = {key: tuple(map(tuple, of_key)) for key, of_key in old.shapes.items()}
         self.sides = tuple(map(tuple, old.sides))
 
@@ -300,6 +324,7 @@ class Tally:
         """Write the files next to the shard, given its planned rows."""
         made = {"index": self.outcomes.index(), "table": self.outcomes.table(plan, rows)}
         self.beside = {name: google_crc32c.value(data) for name, data in made.items()}
+        self.beside_bytes = {name: len(data) for name, data in made.items()}
         files = {file: made[name] for name, file in attempt.shard.beside.items()}
         storage.publish_all(attempt.output_dir, files, claim=attempt)
 
@@ -321,5 +346,6 @@ class Tally:
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
             beside=self.beside,
+            beside_bytes=self.beside_bytes,
             classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
         )

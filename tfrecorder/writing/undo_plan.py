@@ -10,17 +10,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfrecorder.plan.next_commit import as_next_commit, rows_of
+from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
+from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.schema.statistics import merged
 
 
-def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
+def nothing_after(manifest: Mapping[str, Any], undone: str, next_row: int) -> Plan:
     """The plan of a commit that follows one and adds nothing to it.
 
     Args:
         undone: the digest of the plan that is given up or taken back.
+        next_row: the number that the next new row gets: no row has one of what is taken back again.
     """
     before = Plan.of(manifest)
     nothing = Plan(
@@ -35,18 +37,19 @@ def nothing_after(manifest: Mapping[str, Any], undone: str) -> Plan:
         options=before.options,
         kind=PlanKind.UNDO,
     )
-    return as_next_commit(nothing, manifest, adds=True)
+    return as_next_commit(nothing, manifest, next_row, adds=True)
 
 
-def plan_without(newest: Commit, taken: Commit, before: Commit) -> Plan:
+def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -> Plan:
     """The plan that takes an addition back: it follows the commit before that one.
 
     Args:
         newest: after which nothing was added but what was taken back.
         taken: the addition.
         before: what it was added to.
+        next_row: as for `nothing_after`.
     """
-    plan = nothing_after(before.manifest, taken.digest)
+    plan = nothing_after(before.manifest, taken.digest, next_row)
     major = int(newest.manifest["stated"].partition(".")[0])
     follows = {**(plan.follows or {}), "version": f"{major + 1}.0.0", "undoes": taken.number}
     return dataclasses.replace(
@@ -54,12 +57,13 @@ def plan_without(newest: Commit, taken: Commit, before: Commit) -> Plan:
     )
 
 
-def plan_back(newest: Commit, every: Sequence[Commit]) -> Plan:
+def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     """The plan that takes an update back: the shards of before it, in a next revision.
 
     Args:
         newest: the update.
         every: the commits of the dataset before it.
+        next_row: as for `nothing_after`.
     """
     before = every[-1].manifest
     now = {split: revision for split, (revision, _) in newest.manifest["splits"].items()}
@@ -68,8 +72,8 @@ def plan_back(newest: Commit, every: Sequence[Commit]) -> Plan:
     other = before["splits"].keys() - same
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
     return dataclasses.replace(
-        nothing_after(before, newest.digest),
-        source_rows=rows_of(before),
+        nothing_after(before, newest.digest, next_row),
+        source_rows=before.get("next_row", counted_rows(before)),
         statistics=merged(commit.manifest["statistics"] for commit in every),
         kept={split: list(range(count)) for split, (_, count) in before["splits"].items()},
         renumbers=False,

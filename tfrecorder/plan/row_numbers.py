@@ -1,0 +1,66 @@
+"""No two rows of a dataset have one number: what corrects or removes a row finds it by that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrecorder.errors import OutputError
+from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF
+from tfrecorder.schema.keys import SOURCE_ID
+
+
+def refuse_taken_numbers(
+    where: str, planned: pa.Table, next_row: int, retried: np.ndarray | None = None
+) -> None:
+    """Refuse planned rows of which two have one number, or a new one has a number that is given.
+
+    Args:
+        where: the dataset directory, for messages.
+        planned: the rows of a plan.
+        next_row: the number that the next new row of the dataset gets; 0 where it begins anew.
+        retried: numbers of rejects that are tried again, which keep theirs.
+
+    Raises:
+        OutputError: a number is taken.
+    """
+    numbers = planned.column(SOURCE_ID).to_numpy()
+    is_copy = _is_text(planned, COPY_OF.file)
+    # Each attempt at a reject is kept, under the one number of its row.
+    old_rejects = is_copy & _is_text(planned, REJECT_OF.reason)
+    _refuse_doubles(where, numbers[~old_rejects])
+    new = numbers[~is_copy]
+    if retried is not None:
+        new = new[~np.isin(new, retried)]
+    if len(new) and new.min() < next_row:
+        raise OutputError(
+            f"{where}: a new row would get the number {new.min()}, but the next free one is "
+            f"{next_row}. Nothing was written. This must not happen: please report it."
+        )
+
+
+def _is_text(planned: pa.Table, name: str) -> np.ndarray:
+    """True for each row with a text in a column, which not every plan has."""
+    if name not in planned.column_names:
+        return np.zeros(len(planned), bool)
+    return np.asarray(pc.not_equal(planned.column(name), "").to_numpy())
+
+
+def _refuse_doubles(where: str, numbers: np.ndarray) -> None:
+    if not len(numbers):
+        return
+    lowest = numbers.min()
+    # A flag a number takes a fraction of the memory and time that sorting 50,000,000 of them does.
+    is_given = np.zeros(numbers.max() - lowest + 1, bool)
+    is_given[numbers - lowest] = True
+    if np.count_nonzero(is_given) == len(numbers):
+        return
+    values, counts = np.unique(numbers, return_counts=True)
+    double = values[counts > 1]
+    raise OutputError(
+        f"{where}: {len(double):,} row numbers stand for two records or more, such as {double[0]}, "
+        "so what corrects or removes one could take another. Nothing was written. Convert "
+        "`tfrecorder.to_frame(directory, images='bytes')` into a new directory, whose rows are "
+        "numbered anew."
+    )
