@@ -139,7 +139,10 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
             data = (out / shard).read_bytes()
             crc = google_crc32c.value(data)
             beside = {**found.beside, "index": google_crc32c.value(index.encode())}
-            done[one] = dataclasses.replace(found, bytes=len(data), crc32c=crc, beside=beside)
+            beside_bytes = {**found.beside_bytes, "index": len(index)}
+            done[one] = dataclasses.replace(
+                found, bytes=len(data), crc32c=crc, beside=beside, beside_bytes=beside_bytes
+            )
     manifest = manifest_of(plan, done, None, values["lists"])
     (out / MANIFEST).write_bytes(seal(manifest))
     (out / "dataset_info.json").write_bytes(dataset_info_json(plan, done, None, manifest))

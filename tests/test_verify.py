@@ -313,10 +313,13 @@ def test_a_manifest_that_says_of_the_whole_what_its_shards_do_not_is_found(out, 
     assert codes(verify(out), MANIFEST) & {"differs", "damaged"}
 
 
-def test_who_edits_a_shard_and_all_that_speaks_of_it_is_believed(out: Path) -> None:
-    """CRC32C finds accidents, not forgery: see docs/reliability.md."""
+def test_who_edits_a_shard_its_index_and_the_commit_is_found_by_its_table(out: Path) -> None:
+    """But CRC32C finds accidents, not forgery: who edits the table too is believed."""
     forge(out, lambda examples: examples[3].update({"image/class/text": "cow"}))
-    assert verify(out).ok
+    (fault,) = verify(out).found
+    assert (fault.code, fault.record) == ("differs", 3)
+    assert fault.file.endswith(".parquet")
+    assert "the table is of other records" in fault.message
 
 
 def test_a_done_record_that_counts_other_rows_than_were_planned_is_found(out: Path) -> None:

@@ -83,7 +83,7 @@ class ShardCheck:
         faults: list[Fault] = []
         frames = self._beside("table", TableFrames.read, faults)
         places = self._beside("index", _places, faults)
-        if frames is not None and places is not None:
+        if self.done and frames is not None and places is not None:
             faults += frames.other_index(self.shard, places)
         try:
             findings = proved or self._read(places, frames)
@@ -117,20 +117,19 @@ class ShardCheck:
 
             size, crc = sums_of(read)
             changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
-            beside: list[Fault] = []
-            if not changed and frames is not None and not frames.describes(size, crc):
-                beside = [frames.disagreement(shard, file)]
             if done and not (changed or self.decode):
-                return ShardFindings(shard, done.records, size, True, tuple(beside))
+                of_table = _of_table(shard, frames, size, crc, file)
+                return ShardFindings(shard, done.records, size, True, tuple(of_table))
             file.seek(0)
             true, faults = self._walk(file, size, places or ())
-        is_sound = not (changed if done else faults)
+            is_sound = not (changed if done else faults)
+            of_table = _of_table(shard, frames, size, crc, file) if is_sound else []
         if changed:
             listed = None if places is None else places[: len(true)]
             faults = [changed, *(faults or _elsewhere(shard.file, listed, true))]
         elif not done:
             faults += _elsewhere(shard.index_file, places, true)
-        return ShardFindings(shard, len(true), size, is_sound, (*beside, *faults))
+        return ShardFindings(shard, len(true), size, is_sound, (*of_table, *faults))
 
     def _beside(self, name: str, parsed: Callable[[bytes], T], faults: list[Fault]) -> T | None:
         """One of the files next to the shard; None, with a fault, if it is not as written."""
@@ -173,6 +172,20 @@ class ShardCheck:
                     yield from _fault_of(self.decode, record[f"{key}/encoded"][0], sides)
         except (IndexError, KeyError, TypeError, ValueError) as error:
             yield f"it is not a record of this dataset: {error}"
+
+
+def _of_table(
+    shard: Shard, frames: TableFrames | None, size: int, crc: int, file: BinaryIO
+) -> list[Fault]:
+    """Where the table of a sound shard is of other frames than the shard's.
+
+    Args:
+        frames: of the table; None if it cannot be read.
+        size, crc: of the shard's file.
+    """
+    if frames is None or frames.describes(size, crc):
+        return []
+    return [frames.disagreement(shard, file)]
 
 
 def _places(index: bytes) -> list[Place]:
