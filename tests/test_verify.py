@@ -316,10 +316,9 @@ def test_a_manifest_that_says_of_the_whole_what_its_shards_do_not_is_found(out, 
 def test_who_edits_a_shard_its_index_and_the_commit_is_found_by_its_table(out: Path) -> None:
     """But CRC32C finds accidents, not forgery: who edits the table too is believed."""
     forge(out, lambda examples: examples[3].update({"image/class/text": "cow"}))
-    (fault,) = verify(out).found
-    assert (fault.code, fault.record) == ("differs", 3)
-    assert fault.file.endswith(".parquet")
-    assert "the table is of other records" in fault.message
+    of_table = [fault for fault in verify(out).found if fault.file.endswith(".parquet")]
+    assert [(fault.code, fault.record) for fault in of_table] == [("differs", 3)]
+    assert "the table is of other records" in of_table[0].message
 
 
 def test_a_done_record_that_counts_other_rows_than_were_planned_is_found(out: Path) -> None:

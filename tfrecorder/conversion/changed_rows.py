@@ -27,6 +27,7 @@ from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import fingerprint, order_of
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.plan.row_numbers import refuse_doubles
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, commits
@@ -101,6 +102,7 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
 
     Raises:
         DatasetError: a table cannot be read, or does not fit its shard.
+        OutputError: two records have the number of one row.
     """
     shards = newest.shards if of is None else of
     with storage.failing_as(DatasetError, where):
@@ -111,7 +113,9 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
     ]
     rows = joined(tables).combine_chunks()  # otherwise each look at a column would put it together
     places = np.repeat(np.arange(len(tables)), [*map(len, tables)])
-    return StoredRows(where, newest, shards, rows, places)
+    stored = StoredRows(where, newest, shards, rows, places)
+    refuse_doubles(where, stored.numbers[stored.has_record])
+    return stored
 
 
 def _with_copies(where: str, file: str, written: int | None, table: pa.Table) -> pa.Table:

@@ -29,7 +29,7 @@ def refuse_taken_numbers(
     is_copy = _is_text(planned, COPY_OF.file)
     # Each attempt at a reject is kept, under the one number of its row.
     old_rejects = is_copy & _is_text(planned, REJECT_OF.reason)
-    _refuse_doubles(where, numbers[~old_rejects])
+    refuse_doubles(where, numbers[~old_rejects])
     new = numbers[~is_copy]
     if retried is not None:
         new = new[~np.isin(new, retried)]
@@ -47,7 +47,12 @@ def _is_text(planned: pa.Table, name: str) -> np.ndarray:
     return np.asarray(pc.not_equal(planned.column(name), "").to_numpy())
 
 
-def _refuse_doubles(where: str, numbers: np.ndarray) -> None:
+def refuse_doubles(where: str, numbers: np.ndarray) -> None:
+    """Refuse numbers of which two are equal.
+
+    Raises:
+        OutputError: as `refuse_taken_numbers`.
+    """
     if not len(numbers):
         return
     lowest = numbers.min()
