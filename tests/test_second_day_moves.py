@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from second_day_cases import QUIET, as_wanted, check, rows
+from second_day_cases import QUIET, as_wanted, check, rows, without_beam
 
 import tfrecorder
 
@@ -15,6 +15,7 @@ FORMS = {"png": {}, "raw": {"image_format": "raw", "image_size": 8}}
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest, tmp_path, monkeypatch) -> dict[str, object]:
     monkeypatch.chdir(tmp_path)
+    without_beam(monkeypatch)
     return FORMS[request.param]
 
 
