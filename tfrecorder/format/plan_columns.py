@@ -18,7 +18,7 @@ class CopyOf(NamedTuple):
         file: the shard that holds the record, below the dataset.
         offset, size: where the record is in it, and how long, with its framing.
         warning: for a suspect, the warning in the lists; "" for any other record.
-        crc32c: of the record, with its framing; null in tables of form 4, and for a reject.
+        crc32c: of the record, with its framing; -1 for a reject, null from a table of form 4.
     """
 
     file: str
@@ -35,8 +35,8 @@ class RecordOf(NamedTuple):
         offset, size: where its record is in the shard, and how long, with its framing; -1 for a
             reject.
         warning: for a suspect, the decoder's warning; "" for any other row.
-        crc32c: of the record, with its framing, taken when it is written; null for a reject.  It
-            is missing in tables of form 4.
+        crc32c: of the record, with its framing, taken when it is written; -1 for a reject.  It is
+            missing in tables of form 4.
     """
 
     offset: str

@@ -53,7 +53,7 @@ class TableFrames:
         except (KeyError, OSError, pa.ArrowException) as error:
             raise ValueError(str(error)) from error
         crcs = None
-        if RECORD_OF.crc32c in known and not records.column(RECORD_OF.crc32c).null_count:
+        if RECORD_OF.crc32c in known:
             crcs = records.column(RECORD_OF.crc32c).to_numpy()
         return cls(places[0], places[1], crcs)
 

@@ -12,11 +12,10 @@ from typing import Any, BinaryIO, NamedTuple
 import google_crc32c
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
-from tfrecorder.format.crc32c import joined, shifted
+from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.example import Values, encode_parts, parse_example
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
 from tfrecorder.format.tfrecord import frame, unframe
@@ -211,36 +210,49 @@ def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
     return {shard.file: record for shard, record in done.items()}
 
 
-def old_of(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> DoneRecord | None:
-    """The done-record of the one shard that some rows come from, if they can be copied together.
+class OldShard(NamedTuple):
+    """A shard that is written again with all its rows, in their order.
+
+    Attributes:
+        done: its done-record.
+        places: of those of its rows that have a record.
+        offsets, sizes, crcs: where each record is, how long it is, and its CRC32C; by its table.
+    """
+
+    done: DoneRecord
+    places: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    crcs: np.ndarray
+
+
+def old_shard(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> OldShard | None:
+    """The one shard that some rows come from, if its records can be copied together.
 
     None if each record must be copied by itself.  `write_again` trusts what is checked here: the
-    rows are those of the shard, each is kept, and their records follow one another without a gap;
-    their checksums are those of the shard's frames.  Rows that moved in from another shard, were
-    left out or are read again fail it, and so does a table of form 4, which has no such checksums.
+    rows are those of the shard, each is kept, and their records follow one another without a gap.
+    Rows that moved in from another shard, were left out or are read again fail it, and so do those
+    of a table of form 4: without checksums of frames nothing would prove their order.
     """
     if plan.kind is not PlanKind.UPDATE:
         return None
     files = rows.column(COPY_OF.file).unique().to_pylist()
-    old = done.get(files[0]) if len(files) == 1 else None
-    if old is None or old.rows != len(rows):
+    of_shard = done.get(files[0]) if len(files) == 1 else None
+    crcs = rows.column(COPY_OF.crc32c)
+    if of_shard is None or of_shard.rows != len(rows) or crcs.null_count:
         return None
     if (rows.column(CHANGE).to_numpy() == READ).any():
         return None
-    records = _records_of(rows)
-    crcs = records.column(COPY_OF.crc32c)
-    suspects = pc.sum(pc.not_equal(records.column(COPY_OF.warning), "")).as_py() or 0
-    if crcs.null_count or (old.records, old.suspects) != (len(records), suspects):
-        return None
-    sizes = records.column(COPY_OF.size).to_numpy()
+    all_sizes = rows.column(COPY_OF.size).to_numpy()
+    places = np.flatnonzero(all_sizes >= 0)
+    sizes = all_sizes[places]
+    offsets = rows.column(COPY_OF.offset).to_numpy()[places]
     ends = np.cumsum(sizes)
-    follow = np.array_equal(records.column(COPY_OF.offset).to_numpy(), ends - sizes)
-    is_whole = follow and old.bytes == sizes.sum()
-    return old if is_whole and joined(crcs.to_numpy(), sizes) == old.crc32c else None
-
-
-def _records_of(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.greater_equal(rows.column(COPY_OF.size), 0))
+    if (of_shard.records, of_shard.bytes) != (len(places), sizes.sum()):
+        return None
+    if not np.array_equal(offsets, ends - sizes):
+        return None
+    return OldShard(of_shard, places, offsets, sizes, crcs.to_numpy()[places])
 
 
 class Rewritten(NamedTuple):
@@ -258,13 +270,12 @@ class Rewritten(NamedTuple):
 
 
 def write_again(
-    rows: pa.Table, directory: str, old: DoneRecord, change: LoadRow, file: BinaryIO
+    rows: pa.Table, directory: str, old: OldShard, change: LoadRow, file: BinaryIO
 ) -> Rewritten:
     """Write a shard with the changed records, and the others as they are, many at a time.
 
     Args:
-        rows: as planned, of which `old_of` says that they are those of the shard.
-        old: its done-record.
+        rows: as planned, from which `old_shard` made `old`.
         change: as `row_changer` gives it.
 
     Raises:
@@ -287,13 +298,12 @@ def write_again(
             storage.write_all(file, read(first, min(first + piece, stop)))
         now = before ^ shifted(differed, stop - start)
 
-    records = _records_of(rows)
-    sizes = records.column(COPY_OF.size).to_numpy().copy()
-    crcs = records.column(COPY_OF.crc32c).to_numpy().copy()
-    numbers = np.flatnonzero(records.column(CHANGE).to_numpy() != SAME)
-    offsets = records.column(COPY_OF.offset).to_numpy()[numbers]
-    changed = (row for block in row_blocks(records.take(numbers)) for row in block)
-    for number, row, offset in zip(numbers, changed, offsets.tolist(), strict=True):
+    sizes = old.sizes.copy()
+    crcs = old.crcs.copy()
+    numbers = np.flatnonzero(rows.column(CHANGE).to_numpy()[old.places] != SAME)
+    changed = (row for block in row_blocks(rows.take(old.places[numbers])) for row in block)
+    for number, row in zip(numbers.tolist(), changed, strict=True):
+        offset = int(old.offsets[number])
         copy(at, offset)
         at = offset + int(sizes[number])
         read(offset, at)
@@ -304,7 +314,7 @@ def write_again(
         now = google_crc32c.extend(now, framed)
         sizes[number] = outcome.size
         crcs[number] = google_crc32c.value(framed)
-    copy(at, old.bytes)
-    if before != old.crc32c:
-        raise damaged_record(shard, 0, f"its CRC32C is {before:08x}, not {old.crc32c:08x}")
+    copy(at, old.done.bytes)
+    if before != old.done.crc32c:
+        raise damaged_record(shard, 0, f"its CRC32C is {before:08x}, not {old.done.crc32c:08x}")
     return Rewritten(sizes, crcs, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -100,27 +101,29 @@ class Outcomes:
         self._reduced.append(",".join(reduced))
         self._add_sources(sources)
 
-    def add_all(self, sizes: np.ndarray, crcs: np.ndarray, rows: pa.Table) -> None:
-        """Rows that were copied, with the sizes and CRC32Cs of their records now."""
-        places = zip(
-            (np.cumsum(sizes) - sizes).tolist(), sizes.tolist(), crcs.tolist(), strict=True
-        )
+    def add_all(self, sizes: np.ndarray, crcs: np.ndarray, rows: pa.Table) -> int:
+        """Rows that were copied, with the sizes and CRC32Cs of their records now.
+
+        Returns:
+            How many of the records have a decoder's warning.
+        """
+        is_record = rows.column(COPY_OF.size).to_numpy() >= 0
+        places = np.full((3, len(rows)), -1)
+        places[:, is_record] = (np.cumsum(sizes) - sizes, sizes, crcs)
+        offsets_of, sizes_of, crcs_of = places.tolist()
+        texts = (COPY_OF.warning, *REJECT_OF)
+        warnings, stages, reasons = (rows.column(name).to_pylist() for name in texts)
+        cells = zip(offsets_of, sizes_of, warnings, crcs_of, stages, reasons, strict=True)
+        self._cells += itertools.chain.from_iterable(cells)
+        self._rows += rows.column(SOURCE_ID).to_pylist()
         there = REDUCED in rows.column_names
-        texts = [SOURCE_ID, COPY_OF.size, COPY_OF.warning, *REJECT_OF]
-        columns = [rows.column(name).to_pylist() for name in texts]
-        for row, old_size, warning, stage, reason in zip(*columns, strict=True):
-            self._rows.append(row)
-            if old_size < 0:
-                self._cells += (-1, -1, "", None, stage, reason)
-            else:
-                offset, size, crc = next(places)
-                self._cells += (offset, size, warning, crc, stage, reason)
         self._facts += [None] * (len(self._sources) * len(rows))
         self._reduced += rows.column(REDUCED).to_pylist() if there else [""] * len(rows)
+        return sum(map(bool, warnings))
 
     def add_reject(self, row: int, stage: str, reason: str, sources: Sources) -> None:
         self._rows.append(row)
-        self._cells += (-1, -1, "", None, stage, reason)
+        self._cells += (-1, -1, "", -1, stage, reason)
         self._reduced.append("")
         self._add_sources(sources)
 
@@ -152,7 +155,7 @@ class Outcomes:
         Raises:
             OutputError: they are not the rows whose records were written, in their order.
         """
-        if rows.column(SOURCE_ID).to_pylist() != self._rows:
+        if not np.array_equal(rows.column(SOURCE_ID).to_numpy(), self._rows):
             raise OutputError(
                 "the rows of a shard are not those that were written, in their order. Nothing was "
                 "committed. This must not happen: please report it."

@@ -34,7 +34,13 @@ from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import File, Label
 from tfrecorder.writing.attempt import Attempt
-from tfrecorder.writing.changing import Rewritten, old_of, record_copier, row_changer, write_again
+from tfrecorder.writing.changing import (
+    Rewritten,
+    old_shard,
+    record_copier,
+    row_changer,
+    write_again,
+)
 from tfrecorder.writing.outcomes import Outcomes, RecordAt
 from tfrecorder.writing.rows import Dated, Loaded, Rejected, row_loader, without_facts
 
@@ -154,9 +160,9 @@ def write_shard(
                     tally.add_reject(outcome)
             storage.write_all(file, *parts)
 
-        old = old_of(plan, rows, before)
+        old = old_shard(plan, rows, before)
         if old is not None:
-            tally.add_again(old, rows, write_again(rows, output_dir, old, load, file))
+            tally.add_again(old.done, rows, write_again(rows, output_dir, old, load, file))
         for block in row_blocks(rows) if old is None else ():
             run_in_order(
                 pool.executor,
@@ -297,14 +303,13 @@ class Tally:
             )
         self.bytes = int(written.sizes.sum())
         self.crc = written.crc
-        self.outcomes.add_all(written.sizes, written.crcs, rows)
+        self.suspects = self.outcomes.add_all(written.sizes, written.crcs, rows)
         if self._label_key:
             is_record = pc.greater_equal(rows.column(COPY_OF.size), 0)
             of_rows = rows.column(self._label_key).filter(is_record).to_pylist()
             flat = of_rows if self._has_one else chain.from_iterable(map(set, of_rows))
             self.classes.update(flat)
         self.records = old.records
-        self.suspects = old.suspects
         self.oriented = old.oriented
         self.input_bytes = old.input_bytes
         self.formats = Counter(old.formats)
