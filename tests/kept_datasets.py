@@ -1,4 +1,4 @@
-"""The datasets that are kept of form 4, how they were made, and what is in each.
+"""How the datasets that are kept of form 4 were made; `kept_cases.py` says what is in each.
 
 `tests/datasets/form-4-NAME/` was made by the last version of that form, with
 
@@ -31,14 +31,17 @@ from tfrecorder.streaming import Unusable
 DATASETS = Path(__file__).parent / "datasets"
 
 #: Where the pictures were, and where the datasets were made.
-PHOTOS, MADE_IN = "/data/photos", "/data/sets"
+PHOTOS = "/data/photos"
+MADE_IN = "/data/sets"
 
 QUIET: dict[str, Any] = {"progress": False}
 HEIGHT, WIDTH = 6, 8
 CLASSES = ("cat", "dog", "owl")
 
-#: A file whose picture decodes with a warning, and one that holds none.
-SUSPECT, BROKEN, MISSING = "suspect.jpg", "broken.png", "missing.png"
+#: A file whose picture decodes with a warning, one that holds none, and one that is not there.
+SUSPECT = "suspect.jpg"
+BROKEN = "broken.png"
+MISSING = "missing.png"
 
 
 def name_of(number: int) -> str:
@@ -52,7 +55,8 @@ def pixels_of(number: int) -> bytes:
 
 def picture(number: int) -> bytes:
     """A picture as a PNG file, stored without compression: the same bytes from any library."""
-    pixels, step = pixels_of(number), WIDTH * 3
+    pixels = pixels_of(number)
+    step = WIDTH * 3
     lines = b"".join(b"\0" + pixels[at : at + step] for at in range(0, len(pixels), step))
     size = struct.pack("<HH", len(lines), 0xFFFF ^ len(lines))
     stored = b"\x78\x01\x01" + size + lines + struct.pack(">I", zlib.adler32(lines))
@@ -111,11 +115,6 @@ def as_bytes(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the bytes of its pictures in it."""
     cells = [{"bytes": Path(uri).read_bytes(), "path": uri} for uri in table["image_uri"]]
     return table.assign(image_uri=cells)
-
-
-def there(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the places that its pictures had when the datasets were made."""
-    return table.assign(image_uri=[f"{PHOTOS}/{uri}" for uri in table["image_uri"]])
 
 
 class Camera:
@@ -202,8 +201,12 @@ def make_moves(out: str) -> None:
     tfrecorder.update(rows([5, 7]).assign(**changes), out, **QUIET)
 
 
+def suspect() -> bytes:
+    return (DATASETS / SUSPECT).read_bytes()
+
+
 def odd_files() -> None:
-    put(SUSPECT, (DATASETS / SUSPECT).read_bytes())
+    put(SUSPECT, suspect())
     put(BROKEN, b"no picture")
 
 
@@ -237,15 +240,15 @@ def make_compacted(out: str) -> None:
     tfrecorder.append(rows([8]), out, **QUIET)
 
 
-def stage(out: str) -> Any:
-    """An append of pictures that came as bytes, which is only planned."""
+def append_bytes(out: str, **options: Any) -> None:
+    """An append of pictures that came as bytes."""
     table = as_bytes(rows([6, 7, 8, 9]))
-    return tfrecorder.append(table, out, stage_only=True, num_shards={"TRAIN": 2, "TEST": 1})
+    tfrecorder.append(table, out, **options, **TWO_OF_TRAIN)
 
 
 def make_staged(out: str) -> None:
     tfrecorder.convert(rows(range(6)), out, schema=SCHEMA, **ONE_EACH)
-    stage(out)
+    append_bytes(out, stage_only=True)
 
 
 def make_half_written(out: str) -> None:

@@ -23,7 +23,7 @@ from PIL import Image as PillowImage
 import tfrecorder
 from tfrecorder.schema import Boxes, Image, Label, Number, Schema, Split, Text
 
-#: Others of a form, `form-4-NAME`, are those of test_kept_matrix.py.
+#: `form-4-NAME` are those of `kept_datasets.py`.
 KEPT = sorted((Path(__file__).parent / "datasets").glob("form-[0-9]"))
 
 SCHEMA = Schema(
