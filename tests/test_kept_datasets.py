@@ -23,7 +23,8 @@ from PIL import Image as PillowImage
 import tfrecorder
 from tfrecorder.schema import Boxes, Image, Label, Number, Schema, Split, Text
 
-KEPT = sorted((Path(__file__).parent / "datasets").glob("form-*"))
+#: `form-4-NAME` are those of `kept_datasets.py`.
+KEPT = sorted((Path(__file__).parent / "datasets").glob("form-[0-9]"))
 
 SCHEMA = Schema(
     split=Split(),
