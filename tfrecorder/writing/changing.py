@@ -236,6 +236,8 @@ def old_shard(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> Old
     """
     if plan.kind is not PlanKind.UPDATE:
         return None
+    if COPY_OF.crc32c not in rows.column_names:  # an earlier version staged them
+        return None
     files = rows.column(COPY_OF.file).unique().to_pylist()
     of_shard = done.get(files[0]) if len(files) == 1 else None
     crcs = rows.column(COPY_OF.crc32c)

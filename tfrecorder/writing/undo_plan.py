@@ -22,7 +22,7 @@ def nothing_after(manifest: Mapping[str, Any], undone: str, next_row: int) -> Pl
 
     Args:
         undone: the digest of the plan that is given up or taken back.
-        next_row: the number that the next new row gets: no row has one of what is taken back again.
+        next_row: the number that the next new row gets: none gets one of what is taken back.
     """
     before = Plan.of(manifest)
     nothing = Plan(
@@ -37,7 +37,13 @@ def nothing_after(manifest: Mapping[str, Any], undone: str, next_row: int) -> Pl
         options=before.options,
         kind=PlanKind.UNDO,
     )
-    return as_next_commit(nothing, manifest, next_row, adds=True)
+    plan = as_next_commit(nothing, manifest, _next_row_then(manifest), adds=True)
+    return dataclasses.replace(plan, next_row=next_row)
+
+
+def _next_row_then(manifest: Mapping[str, Any]) -> int:
+    """The next row's number as of a commit."""
+    return int(manifest.get("next_row", counted_rows(manifest)))
 
 
 def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -> Plan:
@@ -73,7 +79,7 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
     return dataclasses.replace(
         nothing_after(before, newest.digest, next_row),
-        source_rows=before.get("next_row", counted_rows(before)),
+        source_rows=_next_row_then(before),
         statistics=merged(commit.manifest["statistics"] for commit in every),
         kept={split: list(range(count)) for split, (_, count) in before["splits"].items()},
         renumbers=False,
