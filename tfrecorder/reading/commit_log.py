@@ -1,7 +1,8 @@
 """What was done to a dataset, an entry a commit: numbers alone, no name of a row.
 
-A manifest holds the entry of its commit.  The first manifest of a chain also holds those of all
-commits before, whose own manifests may be gone.
+A manifest holds the entry of its commit, as "log".  The first one of a chain also holds those of
+all commits before, whose own manifests may be gone, as "log_before"; and one that takes an addition
+back that of the addition, as "log_undone".
 """
 
 from __future__ import annotations
@@ -78,8 +79,12 @@ def entries_before(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     Args:
         manifests: of the chain, oldest first.
     """
-    earlier = map(LogEntry.of, manifests[0].get("log_before", ()))
-    return [entry.values() for entry in _merged([*earlier, *map(entry_of, manifests)])]
+    entries = [LogEntry.of(values) for values in manifests[0].get("log_before", ())]
+    for manifest in manifests:
+        if "log_undone" in manifest:
+            entries.append(LogEntry.of(manifest["log_undone"]))
+        entries.append(entry_of(manifest))
+    return [entry.values() for entry in _merged(entries)]
 
 
 def _merged(entries: Iterable[LogEntry]) -> list[LogEntry]:

@@ -26,7 +26,7 @@ from tfrecorder.output.directory import Standing, clear, standing_of
 from tfrecorder.output.done_records import list_output, shard_fault
 from tfrecorder.output.staging import begun_now
 from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import entries_before
+from tfrecorder.reading.commit_log import entries_before, entry_of
 from tfrecorder.reading.commits import (
     Commit,
     all_done,
@@ -310,6 +310,7 @@ def take_back(output_dir: str, plan: Plan) -> None:
     sums = before.manifest["lists"] | {file: sums_of(data) for file, data in row_lists.items()}
     manifest = manifest_of(plan, {}, before.manifest, sums, undone=taken.manifest["kind"])
     manifest["abandoned"] = given_up(newest, taken)
+    manifest["log_undone"] = entry_of(taken.manifest).values()
     info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
     replace_commit(output_dir, manifest, info, version)
     finish(output_dir, plan, manifest, row_lists)

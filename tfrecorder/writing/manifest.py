@@ -42,10 +42,10 @@ def manifest_of(
     Of the commit itself: the values of its plan, "plan" (their digest), "own" (split -> [revision,
     first shard, shards]), "done" (the done-records, which bind shards and the files beside them by
     size and CRC32C), "totals" (their sums, with which `verify` compares them), "log" (what was
-    done, see `LogEntry`); for what begins a chain "log_before", those of the commits before; for
-    what replaces a dataset "replaced", its "splits"; for what replaces it and
-    keeps the numbers of its records "earlier" (generation before the chain -> "splits", how many
-    shards each had, and "contents").
+    done, see `LogEntry`); for what begins a chain "log_before", those of the commits before, and
+    for what takes an addition back "log_undone", that of the addition; for what replaces a dataset
+    "replaced", its "splits"; for what replaces it and keeps the numbers of its records "earlier"
+    (generation before the chain -> "splits", how many shards each had, and "contents").
 
     Of the dataset as of then: "next_row" (the number that the next new row gets), "losses" (what
     was lost and nobody knows any more, see `Loss`), "splits" (split -> [revision, shards]),
