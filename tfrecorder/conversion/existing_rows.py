@@ -133,19 +133,23 @@ def pass_over_known(
     with before_the_launch():
         if adding.duplicates != "keep":
             is_old, retried, findings = _known(table, directory, newest, fields, adding)
-            if files and not is_old.all():
-                same = same_bytes(table.only(~is_old), directory, newest, files)
-            if same is not None and adding.duplicates == "content":
-                is_old |= table.frame.index.isin(same["row"])
-                findings += findings_of(same)
-                same = None
-        rest = table.only(~is_old)
-        enters, marks = read_marks(directory, newest).sift(rest, adding.readmit)
+        # What stays out is not compared with images that are there: what that finds is kept.
+        enters, marks = read_marks(directory, newest).sift(table.only(~is_old), adding.readmit)
+        is_removed = ~is_old
+        is_removed[~is_old] = ~enters
+        rest = table.only(~is_old & ~is_removed)
+        if adding.duplicates != "keep" and files and len(rest.frame):
+            same = same_bytes(rest, directory, newest, files)
+        if same is not None and adding.duplicates == "content":
+            is_old |= table.frame.index.isin(same["row"])
+            findings += findings_of(same)
+            same = None
+    stays_out = is_old | is_removed
     return Sifted(
-        rest.only(enters),
-        retried[~is_old][enters],
+        table.only(~stays_out),
+        retried[~stays_out],
         known=int(is_old.sum()),
-        removed=int((~enters).sum()),
+        removed=int(is_removed.sum()),
         marks=marks,
         findings=tuple(findings),
         same=same,

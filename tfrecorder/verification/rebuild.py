@@ -42,6 +42,7 @@ from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
+from tfrecorder.reading.stream_positions import position_after
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import SOURCE_ID
@@ -387,11 +388,9 @@ def _streams(
     if not made.damaged.isdisjoint(tallied):
         return {"": {"to": None}}
     rows = [row for of_shard, _ in tallied.values() for row in of_shard]
-    streams: dict[str, Any] = {}
+    positions: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: row[SOURCE_ID]):
         if source := row.get(POSITION_OF.source):
-            position = row[POSITION_OF.position]
-            with contextlib.suppress(ValueError):  # of a source without an order any value will do
-                position = json.loads(position)
-            streams[source] = {"to": position}
+            positions.setdefault(source, []).append(row[POSITION_OF.position])
+    streams = {source: {"to": position_after(source, of)} for source, of in positions.items()}
     return streams or None

@@ -44,7 +44,7 @@ def finish(
         gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
     elif undoes:
         gone |= _files(manifest["abandoned"], manifest["splits"])
-    if plan.kind is PlanKind.UPDATE:
+    if plan.kind is PlanKind.UPDATE and not plan.renumbers:
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest, plan.rewrites)
@@ -62,6 +62,8 @@ def _files(gone: Mapping[str, Any], stays: Mapping[str, Any]) -> set[str]:
 
 def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
     """Put the shards that an update wrote again where nobody reads them, until the next commit.
+
+    Of one that removed or moved rows nothing is kept: it cannot be taken back.
 
     Returns:
         What an update before it has left there.
