@@ -396,3 +396,53 @@ def test_nothing_is_left(
     wanted = {*happened.secret.pieces} - ({"image"} if happen is rejected else set())
     assert {of.partition(": ")[2] for of in traces("out", happened.secret)} >= wanted
     check(take_out(happened), happened)
+
+
+# ---------------------------------------------------------------------------- what is taken back
+
+
+def appended_last() -> None:
+    convert(table(*plain(0, 1, 2)))
+    append(table(GONE, *plain(3)))
+
+
+def appended_with_a_note() -> None:
+    convert(table(*plain(0, 1, 2)))
+    shutil.copy(plain(0)[0], GONE)
+    append(table(GONE, *plain(3)))
+    Path(GONE).write_bytes(noise(99))
+
+
+def updated_last() -> None:
+    convert(table(*plain(0, 1, 2)))
+    rows = table(*plain(0), GONE).drop(columns="split").assign(label="b")
+    tfrecorder.update(rows, "out", **QUIET)
+
+
+def searched_last() -> None:
+    """Its rows are merged, to be searched."""
+    names = [f"img/many {number}.png" for number in range(36)]
+    for number, name in enumerate(names):
+        Path(name).write_bytes(noise(100 + number))
+    convert(table(*names).assign(split="TRAIN"), num_shards=36)
+    append(table(GONE), duplicates="keep")
+    append(table(GONE))  # it is there
+    assert Path("out/_tfrecorder/rows.parquet").exists()
+
+
+def streamed_last() -> None:
+    streamed(last=2)
+
+
+ADDITIONS = [appended_last, appended_with_a_note, updated_last, searched_last, streamed_last]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("add", ADDITIONS)
+def test_nothing_is_left_of_what_is_taken_back(add: Callable[[], None]) -> None:
+    add()
+    assert traces("out", secret())
+    tfrecorder.undo("out")
+    found = traces("out", secret())
+    assert not found, "\n".join(found)
+    assert tfrecorder.verify("out", progress=False).ok

@@ -23,13 +23,13 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.staging import begun_now
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commit_log import entry_of
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.done_records import add_up
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.schema.fields import from_json
 from tfrecorder.writing.commit import abandon, complete, take_back
-from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by
+from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by, taken_number
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class UndoResult(Report):
     Attributes:
         output_dir: the dataset directory.
         kind: what it was: "conversion", "append", "stream" (a batch) or "compaction".
-        rows: how many rows it had, or had planned.
+        rows: how many rows it had, or had planned; 0, like the shards, if a call that was killed
+            had taken it back.
         shards: in how many shards.
         generation: the newest generation: the one that stays as it is, or the one without what was
             taken back; None if there was no dataset yet.
@@ -71,7 +72,8 @@ class UndoResult(Report):
         what = f"that wrote {what} again" if self.kind == PlanKind.UPDATE else f"of {what}"
         if self.classes:
             what += f", {counted(len(self.classes), 'class', 'classes')}"
-        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} {what}"
+        what = f" {what}" if self.shards else ""  # that a killed call took back is not known
+        return f"{self.output_dir}: {done} generation {self.taken_back}, {name}{what}"
 
     def _notes(self) -> list[str]:
         notes = [f"classes that go: {class_words(self.classes)}"] if self.classes else []
@@ -205,10 +207,10 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
             dry_run=dry_run,
         )
     assert newest is not None
-    if pending is not None and pending.rewrites and standing.is_committed:
-        # Of a call that was killed; what was before it may be gone already.
-        number, update = newest.number, PlanKind.UPDATE.value
-        return UndoResult(given, update, add_up(newest.done.values()).rows, 0, number, number - 1)
+    if pending is not None and standing.is_committed:
+        # Of a call that was killed; what it took back may be gone already.
+        kind = entry_of(newest.manifest).undone or PlanKind.APPEND.value
+        return UndoResult(given, kind, 0, 0, newest.number, taken_number(pending))
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     manifest = taken.manifest
     fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)

@@ -150,7 +150,10 @@ def read_expectation(directory: str) -> Expectation:
     latest = newest or _older(directory, note[0], {*listed})
     numbers = [note[0]]
     if latest is not None:
-        numbers = [*chain_before(latest), *range(latest.number, note[0] + 1)]
+        # What came between and left no shard was taken back.
+        has_more = {*latest.shards} != {*listed}
+        between = range(latest.number + 1, note[0]) if has_more else ()
+        numbers = sorted({*chain_before(latest), latest.number, *between, note[0]})
     read = partial(_read_commit, directory, faults=faults)
     chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}

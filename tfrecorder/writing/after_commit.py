@@ -43,7 +43,8 @@ def finish(
     if plan.rewrites:
         gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
     elif undoes:
-        gone |= _files(manifest["abandoned"], manifest["splits"])
+        taken = map(layout.manifest, manifest["skips"])
+        gone |= _files(manifest["abandoned"], manifest["splits"]) | {layout.ROWS, *taken}
     if plan.kind is PlanKind.UPDATE and not plan.renumbers:
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:

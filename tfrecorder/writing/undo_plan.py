@@ -92,10 +92,15 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     )
 
 
+def taken_number(plan: Plan) -> int:
+    """The number of the addition or update that a plan takes back."""
+    # An update begins a chain.
+    return plan.commit - 1 if plan.follows is None else int(plan.follows["undoes"])
+
+
 def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
     """The addition or update that a plan takes back, and the commit that it came after."""
-    # An update begins a chain.
-    number = plan.commit - 1 if plan.follows is None else plan.follows["undoes"]
+    number = taken_number(plan)
     taken = read_commit(output_dir, number)
     return taken, read_commit(output_dir, [number - 1, *chain_before(taken)][-1])
 
