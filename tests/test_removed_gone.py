@@ -22,7 +22,7 @@ from torture.kills import Disk
 from traces import Secret, traces
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.errors import DatasetError, OptionError, OutputError
 from tfrecorder.schema import Image, Label, Number, Schema, Split, Text
 
 #: What is looked for: of the row, and of one that was to be added and was given up.
@@ -396,6 +396,105 @@ def test_nothing_is_left(
     wanted = {*happened.secret.pieces} - ({"image"} if happen is rejected else set())
     assert {of.partition(": ")[2] for of in traces("out", happened.secret)} >= wanted
     check(take_out(happened), happened)
+
+
+# ------------------------------------------------------------------------------- what is killed
+
+
+def the_same(happened: Happened, take_out: Callable[[Happened], str]) -> None:
+    """The same call again; after its end it may say that the row is not there."""
+    try:
+        take_out(happened)
+    except OptionError as error:
+        assert "are not in" in str(error) or "no row has" in str(error)
+
+
+def another(happened: Happened, take_out: Callable[[Happened], str]) -> None:
+    """Another call that writes, unless it is refused because the killed one must come first."""
+    try:
+        append(table(*plain(0)))
+    except OutputError as error:
+        assert "holds an unfinished" in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", [the_same, another])
+@pytest.mark.parametrize("take_out", [remove, drop, missing, overwrite])
+def test_nothing_is_left_by_what_is_killed_at_any_change(
+    take_out: Callable[[Happened], str], call: Callable[..., None], tmp_path: Path
+) -> None:
+    disk = Disk(tmp_path)
+    happened = everything()
+    with disk.recorded() as states:
+        take_out(happened)
+    ended = 0
+    for state in states:
+        disk.restore(state)
+        call(happened, take_out)
+        if GONE in {*tfrecorder.to_frame("out")["image_uri"]}:
+            assert call is another
+            continue
+        ended += 1
+        found = traces("out", happened.secret)
+        assert not found, "\n".join(found)
+    assert ended > 3
+
+
+# -------------------------------------------------------------------------------- what is given up
+
+
+def conversion() -> None:
+    tfrecorder.convert(table(NEVER), "out", schema=COLUMNS, **TOLERANT)
+
+
+def append_() -> None:
+    tfrecorder.append(table(NEVER, *plain(9)), "out", **TOLERANT)
+
+
+def update_() -> None:
+    tfrecorder.update(table(NEVER, *plain(0)).assign(label="b"), "out", **TOLERANT)
+
+
+def as_bytes() -> None:
+    """It is spooled."""
+    cell = {"path": NEVER, "bytes": Path(NEVER).read_bytes()}
+    tfrecorder.append(table(NEVER).assign(image_uri=[cell]), "out", **TOLERANT)
+
+
+def undone() -> None:
+    tfrecorder.undo("out")
+
+
+def replaced() -> None:
+    convert(table(*plain(4, 5)), overwrite="all")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("give_up", [undone, replaced])
+@pytest.mark.parametrize("begin", [conversion, append_, update_, as_bytes])
+def test_nothing_is_left_of_what_was_given_up(
+    begin: Callable[[], None], give_up: Callable[[], None], tmp_path: Path
+) -> None:
+    """Wherever it was killed before its commit."""
+    disk = Disk(tmp_path)
+    if begin is not conversion:
+        converted()
+    with disk.recorded() as states:
+        begin()
+    given_up = 0
+    for state in states:
+        if "_tfrecorder/plan.json" not in state:
+            continue
+        disk.restore(state)
+        try:
+            give_up()
+        except DatasetError as error:
+            assert "it was committed" in str(error)
+            continue
+        given_up += 1
+        found = traces("out", secret(NEVER))
+        assert not found, "\n".join(found)
+    assert given_up > 3
 
 
 # ---------------------------------------------------------------------------- what is taken back

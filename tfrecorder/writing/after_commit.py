@@ -49,9 +49,10 @@ def finish(
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest, plan.rewrites)
-    if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
-        gone |= {*card.files, layout.CARD}  # it shows and names records that may be gone
     storage.publish_all(output_dir, files, lasting=True)
+    if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
+        storage.remove_all(output_dir, card.files)  # which show and name records that may be gone
+        gone.add(layout.CARD)  # until then it says that these files are ours
     remove_leftovers(output_dir, gone)
 
 
