@@ -497,6 +497,70 @@ def test_nothing_is_left_of_what_was_given_up(
     assert given_up > 3
 
 
+# ------------------------------------------------------------------------------- what comes again
+
+
+def again_by_append(**options: Any) -> Callable[[pd.DataFrame], Any]:
+    return lambda rows: tfrecorder.append(rows, "out", **{**TOLERANT, **options})
+
+
+def again_by_update(**options: Any) -> Callable[[pd.DataFrame], Any]:
+    return lambda rows: tfrecorder.update(rows, "out", **{**TOLERANT, **options})
+
+
+def again_by_stream(**options: Any) -> Callable[[pd.DataFrame], Any]:
+    return lambda rows: tfrecorder.stream(
+        Feed(rows, ordered=False), "out", until_idle=0, **{**QUIET, **options}
+    )
+
+
+AGAIN = {
+    "append": again_by_append(),
+    "content": again_by_append(duplicates="content"),
+    "keep": again_by_append(duplicates="keep"),
+    "retry": again_by_append(retry_rejects=True),
+    "grouped": again_by_append(group_copies=True),
+    "update": again_by_update(),
+    "missing": again_by_update(missing="remove"),
+    "reread": again_by_update(reread=True),
+    "stream": again_by_stream(),
+    "overwrite": lambda rows: convert_again(rows, overwrite=True),
+}
+
+
+def convert_again(rows: pd.DataFrame, **options: Any) -> Any:
+    return tfrecorder.convert(rows, "out", schema=COLUMNS, **TOLERANT, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_good", [True, False], ids=["record", "reject"])
+@pytest.mark.parametrize("again", [*AGAIN])
+def test_what_was_removed_stays_out_and_nothing_names_it(again: str, is_good: bool) -> None:
+    """Though an image that stays has its bytes."""
+    shutil.copy(GONE, "img/copy.png")
+    if not is_good:
+        Path(GONE).write_bytes(b"no image")
+    rows = table(*plain(0, 1, 2), GONE, "img/copy.png")
+    convert(rows)
+    tfrecorder.remove("out", {"image_uri": GONE}, **QUIET)
+    more = pd.concat([rows, table(*plain(9))], ignore_index=True)
+    result = AGAIN[again](more)
+    assert result.removed >= 1
+    found = traces("out", secret(image=False))
+    assert not found, "\n".join(found)
+    assert {*plain(0, 1, 2, 9)} <= {*tfrecorder.to_frame("out")["image_uri"]}
+    assert tfrecorder.verify("out", progress=False).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [again_by_append, again_by_update, again_by_stream])
+def test_what_was_removed_comes_in_if_asked(again: Callable[..., Any]) -> None:
+    convert(table(*plain(0, 1, 2), GONE))
+    tfrecorder.remove("out", {"image_uri": GONE}, **QUIET)
+    again(readmit=True)(table(*plain(0, 1, 2), GONE))
+    assert GONE in {*tfrecorder.to_frame("out")["image_uri"]}
+
+
 # ---------------------------------------------------------------------------- what is taken back
 
 
