@@ -45,7 +45,7 @@ def finish(
         gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
     elif undoes:
         gone |= _files(manifest["abandoned"], manifest["splits"])
-    if plan.kind is PlanKind.UPDATE:
+    if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest, plan.rewrites)
