@@ -6,9 +6,11 @@ manifest.  Public files keep every byte in any case, and `verify` finds no fault
 
 from __future__ import annotations
 
+import fnmatch
+import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,16 +82,17 @@ class Rows:
         table = self.table(self.frame(0, count))
         tfrecorder.convert(table, self.out, **{"num_shards": shards, **QUIET, **options})
 
-    def append(self, first: int = FIRST) -> None:
-        tfrecorder.append(self.table(self.frame(first, MORE)), self.out, num_shards=1, **QUIET)
+    def append(self, first: int = FIRST, **options: Any) -> Any:
+        options = {"num_shards": 1, **QUIET, **options}
+        return tfrecorder.append(self.table(self.frame(first, MORE)), self.out, **options)
 
-    def stream(self, first: int = FIRST, as_bytes: bool = False) -> None:
+    def stream(self, first: int = FIRST, as_bytes: bool = False, **options: Any) -> None:
         rows = self.frame(first, MORE).to_dict("records")
         for row in rows:
             path = self.folder / "images" / row["image_uri"]
             name = f"fed/{row['image_uri']}"
             row["image_uri"] = {"bytes": path.read_bytes(), "path": name} if as_bytes else str(path)
-        tfrecorder.stream(Feed(rows), self.out, **TO_ITS_END)
+        tfrecorder.stream(Feed(rows), self.out, **{**TO_ITS_END, **options})
 
     def update(self, **options: Any) -> None:
         """The first three rows get another label."""
@@ -142,6 +145,7 @@ HISTORIES: dict[str, tuple[Callable[[Rows], None], ...]] = {
     "moved": (Rows.move,),
     "removed": (Rows.append, lambda rows: rows.remove(0, 11)),
     "removed by its table": (Rows.append, lambda rows: rows.update(missing="remove")),
+    "let in again": (lambda rows: rows.remove(0, 2), lambda rows: rows.append(0, readmit=True)),
     "appended after a removal": (lambda rows: rows.remove(0, 2), Rows.append),
     "compacted": (Rows.append, Rows.compact),
     "compacted after a removal": (lambda rows: rows.remove(0, 2), Rows.compact),
@@ -184,6 +188,12 @@ def losses_of(out: Path) -> dict[str, list[str]]:
     return newest_of(out).get("losses", {})
 
 
+def noted_in(out: Path) -> tuple[str, ...]:
+    """What any manifest says is lost: an older one, what only an `undo` of a later one needs."""
+    manifests = [json.loads(path.read_text()) for path in out.glob("_tfrecorder/commits/*.json")]
+    return tuple(sorted({kind for one in manifests for kind in one.get("losses", {})}))
+
+
 @dataclass(frozen=True)
 class Cell:
     """A file of a dataset with a history, lost or damaged, and repaired.
@@ -203,27 +213,33 @@ class Cell:
     changed: tuple[str, ...]
 
 
-def sweep(rows: Rows, history: str, step: int = 1) -> Iterator[Cell]:
-    """Lose each file of a dataset in turn; it is as before in the end."""
+def sweep(rows: Rows, history: str, pattern: str = "*", ways: Sequence[str] = WAYS) -> list[Cell]:
+    """Lose each file of a dataset in turn; it is as before in the end.
+
+    Args:
+        pattern: of the names of the files that are lost.
+    """
     kept = rows.folder / "kept"
     shutil.copytree(rows.out, kept)
     before = all_files(kept)
-    cells = [(file, way) for file in before if before[file] for way in WAYS]
+    # Nothing reads the manifest of what was taken back.
     unused = {f"_tfrecorder/commits/{number:05d}.json" for number in newest_of(kept)["skips"]}
-    cells = [(file, way) for file, way in cells if file not in unused]
-    for file, way in cells[::step]:
+    files = [name for name, data in before.items() if data and name not in unused]
+    cells = []
+    for file, way in itertools.product(fnmatch.filter(files, pattern), ways):
         shutil.rmtree(rows.out)
         shutil.copytree(kept, rows.out)
         lose(rows.out / file, way)
-        yield _cell(rows, history, file, way, before)
+        cells.append(_cell(rows, history, file, way, before))
     shutil.rmtree(rows.out)
     kept.rename(rows.out)
+    return cells
 
 
 def _cell(rows: Rows, history: str, file: str, way: str, before: Mapping[str, bytes]) -> Cell:
     out = rows.out
     public = {name: data for name, data in before.items() if "/" not in name}
-    fault, noted, changed = "", (), ()
+    fault = ""
     try:
         result = tfrecorder.repair(out, progress=False)
     except SourceError as error:
@@ -233,7 +249,7 @@ def _cell(rows: Rows, history: str, file: str, way: str, before: Mapping[str, by
         return Cell(history, file, way, f"{type(error).__name__}: {error}", (), ())
     after = all_files(out)
     changed = tuple(name for name in {*before, *after} if before.get(name) != after.get(name))
-    noted = tuple(losses_of(out))
+    noted = noted_in(out)
     if public_files(out) != public:
         fault = "public files differ"
     elif not (report := tfrecorder.verify(out, progress=False)).ok:
@@ -247,7 +263,14 @@ def _cell(rows: Rows, history: str, file: str, way: str, before: Mapping[str, by
     return Cell(history, file, way, fault, noted, changed)
 
 
-def live(folder: Path, step: int = 1) -> list[Count]:
+def demand_repaired(cells: Sequence[Cell]) -> None:
+    """Raise a BrokenError if a file is neither as before nor noted as lost."""
+    broken = [cell for cell in cells if cell.fault]
+    words = "\n".join(f"{one.history}: {one.file} {one.way}: {one.fault}" for one in broken)
+    demand(cells and not broken, words)
+
+
+def lose_each(folder: Path) -> list[Count]:
     """The whole matrix.
 
     Raises:
@@ -255,11 +278,9 @@ def live(folder: Path, step: int = 1) -> list[Count]:
     """
     cells = []
     for history in HISTORIES:
-        cells += sweep(make(history, folder / history), history, step)
+        cells += sweep(make(history, folder / history), history)
         shutil.rmtree(folder / history)
-    broken = [cell for cell in cells if cell.fault]
-    words = "\n".join(f"{one.history}: {one.file} {one.way}: {one.fault}" for one in broken)
-    demand(not broken, words)
+    demand_repaired(cells)
     restored = sum(not cell.changed for cell in cells)
     note = f"{restored} to the byte, {len(cells) - restored} noted as lost"
     return [Count("files of a dataset lost or damaged", len(cells), 0, 0, note)]

@@ -151,6 +151,8 @@ def _plan_of(made: Remade, commit: Commit) -> Plan:
         made.tables.note(Loss.MARKS, plan.removed)
     else:  # who takes back what came after it would need them
         plan = replace(plan, losses=both(plan.losses, lost))
+        words = f"of {plan.removed}: which rows were removed, if a later addition is taken back"
+        made.lost += [words] if words not in made.lost else []
     return replace(plan, removed="")
 
 
@@ -188,9 +190,17 @@ def _note_in_newest(made: Remade) -> None:
     words = []
     for loss in Loss:
         if names := noted.get(loss.value):
-            of = names[0] if len(names) == 1 else counted(len(names), "file")
-            words.append(f"of {of}: {WORDS[loss]}")
+            words.append(f"of {_named(names)}: {WORDS[loss]}")
     made.lost[:0] = words
+
+
+def _named(names: Sequence[str]) -> str:
+    """Some files in a word or two."""
+    if len(names) == 1:
+        return names[0]
+    kinds = {layout.TABLES: "table", layout.COMMITS: "manifest"}
+    folders = {*map(os.path.dirname, names)}
+    return counted(len(names), kinds.get(folders.pop(), "file") if len(folders) == 1 else "file")
 
 
 def _shards_of_lost(made: Remade, number: int, left: Sequence[Shard]) -> list[Shard]:
