@@ -200,9 +200,7 @@ def test_a_shard_whose_folder_is_lost_comes_back_with_its_base(rows: Rows) -> No
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_images_that_came_as_bytes_are_known_by_these_or_asked_for(
-    rows: Rows, named: bool
-) -> None:
+def test_images_that_came_as_bytes_are_known_by_these_or_asked_for(rows: Rows, named: bool) -> None:
     """One without a name has that of its content; a name, even of a path, says nothing."""
     table = rows.frame(FIRST, 4)
     files = [rows.folder / "images" / uri for uri in table["image_uri"]]
@@ -236,7 +234,9 @@ def unmarked(rows: Rows) -> Rows:
 def test_who_would_let_removed_rows_in_asks(unmarked: Rows) -> None:
     rows, before = unmarked, all_files(unmarked.out)
     table = rows.table(rows.frame(0, FIRST))
-    feed = Feed([{"split": "TRAIN", "image_uri": str(rows.folder / "images/0.jpg"), "label": "ant"}])
+    feed = Feed(
+        [{"split": "TRAIN", "image_uri": str(rows.folder / "images/0.jpg"), "label": "ant"}]
+    )
     options = {"until_idle": 0, "progress": False}
     for call in (
         lambda: append_all(rows),

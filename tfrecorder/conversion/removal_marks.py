@@ -177,9 +177,7 @@ def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
     if not count:
         return []
     they = "it was or what bytes it" if count == 1 else "they were or what bytes they"
-    return [
-        f"{counted(count, 'removed image')} may come in again: nothing says where {they} had"
-    ]
+    return [f"{counted(count, 'removed image')} may come in again: nothing says where {they} had"]
 
 
 def without_rows(table: Source, out: pd.DataFrame) -> Source:

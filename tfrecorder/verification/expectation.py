@@ -147,7 +147,8 @@ def read_expectation(directory: str) -> Expectation:
         )
     listed = newest.shards if newest else _shards_there(directory, info or {})
     # What is known of the commits before it.
-    latest, taken_back = newest, set[int]()
+    latest = newest
+    taken_back = set[int]()
     if latest is None:
         latest, taken_back = _older(directory, note[0], {*listed})
     numbers = [note[0]]
@@ -225,9 +226,7 @@ def _numbers(directory: str) -> list[int]:
     return sorted(number for number in numbers if number is not None)
 
 
-def _older(
-    directory: str, last: int, shards: Collection[Shard]
-) -> tuple[Commit | None, set[int]]:
+def _older(directory: str, last: int, shards: Collection[Shard]) -> tuple[Commit | None, set[int]]:
     """The newest commit before one whose manifest is lost that has none but these shards.
 
     Returns:

@@ -34,7 +34,8 @@ def kept_faults(directory: str, newest: Commit) -> list[Fault]:
     for shard, names in moved_by(newest, before.manifest["splits"]).items():
         if shard not in done or os.path.dirname(names[0]) != layout.BEFORE:
             continue
-        of, written = done[shard], [(done[shard].bytes, done[shard].crc32c)]
+        of = done[shard]
+        written = [(of.bytes, of.crc32c)]
         # Form 4 has no sizes of what is beside a shard.
         written += [(of.beside_bytes.get(name, -1), of.beside[name]) for name in shard.beside]
         for name, (size, crc) in zip(names, written, strict=True):

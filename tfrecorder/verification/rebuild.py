@@ -104,7 +104,8 @@ def remake(
     if not (damaged or other or marks or kept or expected.lost):
         return made
     tables.fields, made.options = fields_and_options(expected)
-    tables.read(expected.shards)
+    if damaged or other or expected.lost:
+        tables.read(expected.shards)
     spooled = (commit.manifest.get("spooled") for commit in expected.commits.values())
     tables.came_as_bytes |= any(spooled)
     for name in kept:
@@ -355,7 +356,8 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, dict[str, Any]]
         return plan, {}
     log: dict[str, Any] = {}
     with contextlib.suppress(DatasetError):  # an update keeps what came before it
-        every = commits(expected.directory, last := read_commit(expected.directory, number - 1))
+        last = read_commit(expected.directory, number - 1)
+        every = commits(expected.directory, last)
         losses = lasting(last.manifest.get("losses", {}))
         plan = replace(plan, carried=last.manifest["history"], losses=losses)
         log["log_before"] = entries_before([commit.manifest for commit in every])
@@ -376,17 +378,16 @@ def _had_marks(made: Remade, number: int) -> bool:
 
 
 def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> dict[str, Any]:
-    """The entry of a commit whose manifest is lost; of what begins a chain nobody knows the kind."""
-    kind, records, rejects = plan.kind.value, 0, 0
-    if plan.follows is None and number:
-        kind = ""
-    else:
-        records = sum(record.records for record in done.values())
-        rejects = sum(record.rejects for record in done.values())
-        if plan.streams and plan.kind is not PlanKind.UNDO:
-            kind = PlanKind.BATCH.value
+    """The entry of a commit whose manifest is lost, as far as anybody knows."""
+    if plan.follows is None and number:  # it replaced what was there
+        return LogEntry(commit=number, first=number, kind="").values()
+    is_batch = plan.streams and plan.kind is not PlanKind.UNDO
     return LogEntry(
-        commit=number, first=number, kind=kind, added=records, rejected=rejects
+        commit=number,
+        first=number,
+        kind=PlanKind.BATCH.value if is_batch else plan.kind.value,
+        added=sum(record.records for record in done.values()),
+        rejected=sum(record.rejects for record in done.values()),
     ).values()
 
 

@@ -151,7 +151,8 @@ class Tables:
         known = [] if is_damaged else self._stored_rows(shard)
         rejected = [row for row in known if row[REJECT_OF.reason]]
         sound = _Taken([row for row in known if not row[REJECT_OF.reason]])
-        tally, rows = Tally(fields, lambda rows: None, math.inf), list[Row]()
+        tally = Tally(fields, lambda rows: None, math.inf)
+        rows: list[Row] = []
         path = os.path.join(self.directory, shard.file)
         with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
             for data in read_records(file):
@@ -224,9 +225,10 @@ class Tables:
         values = {BASE: plan.base if plan is not None and is_of_source else ""}
         came = plan.spooled > 0 if plan is not None and is_of_source else self.came_as_bytes
         for one in file_fields(self.fields) if came else ():
-            uri, data = row[one.uri_key], record.get(one.encoded_key)
-            is_named_so = data is not None and name_of(bytes(data[0])) == uri
-            values[one.spool_key] = uri if is_named_so else NOWHERE
+            uri = row[one.uri_key]
+            data = record.get(one.encoded_key)
+            is_its_name = data is not None and name_of(bytes(data[0])) == uri
+            values[one.spool_key] = uri if is_its_name else NOWHERE
         return values
 
     def _rejected(self, plan: Plan | None, listed: Sequence[str]) -> Row:

@@ -78,8 +78,7 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
 
 
 def not_kept(output_dir: str, newest: Commit) -> set[str]:
-    """What is left of before the newest commit's chain: only an update that can be undone needs it.
-    """
+    """What is left of before the newest commit's chain, which only `undo` of an update needs."""
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
     chain = newest.manifest["chain"]
     old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
