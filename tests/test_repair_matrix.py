@@ -44,10 +44,10 @@ def test_each_file_comes_back_or_is_noted_as_lost(tmp_path: Path, history: str) 
 @pytest.mark.parametrize(
     ("history", "pattern"),
     [
-        ("updated", "_tfrecorder/before/test-*"),
+        ("updated", "_tfrecorder/before/test-*.idx"),
         ("removed", "_tfrecorder/[cr]*"),
-        ("compacted", "_tfrecorder/*/train-*"),
-        ("append undone", "_tfrecorder/commits/*"),
+        ("compacted", "_tfrecorder/*/train-*0*"),
+        ("append undone", "_tfrecorder/commits/*3.json"),
     ],
 )
 def test_some_files_come_back_or_are_noted_as_lost(
@@ -60,10 +60,9 @@ def test_some_files_come_back_or_are_noted_as_lost(
     "history",
     [
         "updated",
-        "removed",
         *(
             pytest.param(history, marks=pytest.mark.slow)
-            for history in ("moved", "removed by its table", "update undone", "dropped")
+            for history in ("removed", "moved", "removed by its table", "update undone", "dropped")
         ),
     ],
 )
@@ -120,7 +119,10 @@ BECAME: dict[str, Callable[[Rows], None]] = {
 }
 
 
-@pytest.mark.parametrize("became", BECAME)
+@pytest.mark.parametrize(
+    "became",
+    ["compacted", *(pytest.param(name, marks=pytest.mark.slow) for name in [*BECAME][1:])],
+)
 def test_places_that_are_lost_are_asked_for(rows: Rows, became: str) -> None:
     BECAME[became](rows)
     tables = sorted(rows.out.glob("_tfrecorder/tables/train-r*"))
@@ -163,6 +165,7 @@ def test_a_removal_without_marks_says_so(rows: Rows) -> None:
     assert not {*jpegs} & {*names_in(rows)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"short_side": 6}, {"strip_metadata": True}], ids=str)
 def test_a_jpeg_that_may_be_another_file_has_no_known_bytes(rows: Rows, options: dict) -> None:
     rows.convert(overwrite=True, **options)
@@ -172,6 +175,7 @@ def test_a_jpeg_that_may_be_another_file_has_no_known_bytes(rows: Rows, options:
     assert any(note.startswith("1 removed image may come in again: ") for note in result.notes)
 
 
+@pytest.mark.slow
 def test_a_jpeg_of_an_append_with_options_of_its_own_has_no_known_bytes(rows: Rows) -> None:
     rows.append(short_side=6)
     rows.compact()
@@ -180,6 +184,7 @@ def test_a_jpeg_of_an_append_with_options_of_its_own_has_no_known_bytes(rows: Ro
     assert any(note.startswith("1 removed image may come in again: ") for note in result.notes)
 
 
+@pytest.mark.slow
 def test_sources_whose_folder_is_lost_are_not_compared(rows: Rows) -> None:
     rows.compact()
     lose(rows, "_tfrecorder/tables/train-*")
@@ -188,6 +193,7 @@ def test_sources_whose_folder_is_lost_are_not_compared(rows: Rows) -> None:
     assert report.sources["unknown"] > 2
 
 
+@pytest.mark.slow
 def test_a_shard_whose_folder_is_lost_comes_back_with_its_base(rows: Rows) -> None:
     rows.compact()
     before = public_files(rows.out)
@@ -199,6 +205,7 @@ def test_a_shard_whose_folder_is_lost_comes_back_with_its_base(rows: Rows) -> No
     assert public_files(rows.out) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [False, True])
 def test_images_that_came_as_bytes_are_known_by_these_or_asked_for(rows: Rows, named: bool) -> None:
     """One without a name has that of its content; a name, even of a path, says nothing."""
@@ -252,6 +259,7 @@ def test_who_would_let_removed_rows_in_asks(unmarked: Rows) -> None:
     assert tfrecorder.stream(feed, rows.out, readmit=True, **options).rows == 1
 
 
+@pytest.mark.slow
 def test_what_marks_are_lost_stays_so_whatever_follows(unmarked: Rows) -> None:
     rows = unmarked
     append_all(rows, readmit=True)
@@ -274,6 +282,7 @@ def test_what_marks_are_lost_stays_so_whatever_follows(unmarked: Rows) -> None:
     assert "marks" in losses_of(rows.folder / "copy")
 
 
+@pytest.mark.slow
 def test_an_overwrite_says_that_removed_rows_may_come_in_again(unmarked: Rows) -> None:
     rows = unmarked
     options = {**QUIET, "num_shards": 1}
@@ -289,6 +298,7 @@ def test_an_overwrite_says_that_removed_rows_may_come_in_again(unmarked: Rows) -
     assert append_all(rows).records == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["_tfrecorder", "_tfrecorder/*/0*.json"])
 def test_all_lost_says_that_removed_rows_are_not_known(rows: Rows, lost: str) -> None:
     rows.remove(0, 2)
@@ -297,6 +307,7 @@ def test_all_lost_says_that_removed_rows_are_not_known(rows: Rows, lost: str) ->
     assert "marks" in losses_of(rows.out)
 
 
+@pytest.mark.slow
 def test_where_rows_were_only_added_none_was_removed(rows: Rows) -> None:
     rows.append()
     lose(rows, "_tfrecorder")
@@ -331,6 +342,7 @@ def test_what_an_update_replaced_is_checked(rows: Rows) -> None:
 # --------------------------------------------------------------------------------------- the rest
 
 
+@pytest.mark.slow
 def test_what_was_appended_is_not_replaced_unnamed_after_its_manifest_was_lost(rows: Rows) -> None:
     rows.append()
     rows.compact()
@@ -341,6 +353,7 @@ def test_what_was_appended_is_not_replaced_unnamed_after_its_manifest_was_lost(r
     assert not losses_of(rows.out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", ["removed", "appended after a removal", "append undone"])
 def test_no_number_of_a_row_comes_again_after_its_manifest_was_lost(
     tmp_path: Path, history: str
@@ -419,6 +432,7 @@ def test_an_index_of_other_records_is_made_again(rows: Rows) -> None:
     assert not losses_of(rows.out)
 
 
+@pytest.mark.slow
 def test_streams_whose_positions_are_lost_are_noted(tmp_path: Path) -> None:
     rows = make("streamed", tmp_path)
     lose(rows, "_tfrecorder")
@@ -427,6 +441,7 @@ def test_streams_whose_positions_are_lost_are_noted(tmp_path: Path) -> None:
         rows.stream(readmit=True)
 
 
+@pytest.mark.slow
 def test_the_merged_rows_are_only_a_copy(rows: Rows) -> None:
     """They are neither missed nor believed if they are damaged."""
     names = [rows.name(number) for number in range(FIRST, FIRST + 4)]
