@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -401,20 +402,26 @@ def test_nothing_is_left(
 # ------------------------------------------------------------------------------- what is killed
 
 
+@contextlib.contextmanager
+def refused(error: type[Exception], *words: str) -> Iterator[None]:
+    """Nothing, or what is refused in these words."""
+    try:
+        yield
+    except error as raised:
+        if not any(part in str(raised) for part in words):
+            raise
+
+
 def the_same(happened: Happened, take_out: Callable[[Happened], str]) -> None:
     """The same call again; after its end it may say that the row is not there."""
-    try:
+    with refused(OptionError, "are not in", "no row has"):
         take_out(happened)
-    except OptionError as error:
-        assert "are not in" in str(error) or "no row has" in str(error)
 
 
 def another(happened: Happened, take_out: Callable[[Happened], str]) -> None:
     """Another call that writes, unless it is refused because the killed one must come first."""
-    try:
+    with refused(OutputError, "holds an unfinished"):
         append(table(*plain(0)))
-    except OutputError as error:
-        assert "holds an unfinished" in str(error)
 
 
 @pytest.mark.slow
@@ -486,12 +493,12 @@ def test_nothing_is_left_of_what_was_given_up(
         if "_tfrecorder/plan.json" not in state:
             continue
         disk.restore(state)
-        try:
+        with refused(DatasetError, "it was committed"):
             give_up()
-        except DatasetError as error:
-            assert "it was committed" in str(error)
+            given_up += 1
+        is_there = Path("out/dataset_info.json").exists()
+        if is_there and NEVER in {*tfrecorder.to_frame("out")["image_uri"]}:  # it was committed
             continue
-        given_up += 1
         found = traces("out", secret(NEVER))
         assert not found, "\n".join(found)
     assert given_up > 3

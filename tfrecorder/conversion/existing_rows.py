@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.conversion.removal_marks import Marks, read_marks
+from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
 from tfrecorder.conversion.row_keys import (
     findings_of,
     joined_texts,
@@ -121,9 +121,11 @@ def pass_over_known(
         adding: what else is left out, or stays.
 
     Raises:
-        DatasetError: a table cannot be read, or the folder of the images is not known.
+        DatasetError: a table cannot be read, or the folder of the images is not known, or which
+            rows were removed.
         ImagesUnreachableError: the store of an image does not answer.
     """
+    refuse_lost_marks(directory, newest, adding.readmit)
     files = file_fields(fields)
     rows = len(table.frame)
     is_old, retried, same = np.zeros(rows, bool), np.full(rows, -1), None

@@ -26,8 +26,10 @@ from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commit_log import entry_of
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
+from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.schema.fields import from_json
+from tfrecorder.verification.kept import kept_faults
 from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by, taken_number
 
@@ -158,6 +160,13 @@ def _committed(where: str) -> DatasetError:
     )
 
 
+def _not_kept(where: str, commit: Commit, why: str) -> DatasetError:
+    return DatasetError(
+        f"{where}: generation {commit.number}, an update, is not taken back: {why}. Correct what "
+        "is wrong with `tfrecorder.update` and the table as it should be."
+    )
+
+
 def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
     """The newest addition that was not taken back, and the commit that it was added to.
 
@@ -170,13 +179,14 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
             break
         commit = read_commit(where, number)
     if commit is newest and commit.manifest["kind"] == PlanKind.UPDATE:
+        if Loss.KEPT.is_in(commit.manifest):
+            raise _not_kept(where, commit, "what it replaced was lost")
+        if faults := kept_faults(where, commit):
+            words = f"{faults[0].file}, which it replaced, is not as it was ({faults[0]})"
+            raise _not_kept(where, commit, words)
         if not commit.manifest.get("renumbers", True):
             return commit, read_commit(where, commit.number - 1)
-        raise DatasetError(
-            f"{where}: generation {commit.number}, an update, removed rows or moved some to "
-            "another split, so it is not taken back. Correct what is wrong with "
-            "`tfrecorder.update` and the table as it should be."
-        )
+        raise _not_kept(where, commit, "it removed rows or moved some to another split")
     before, kind = chain_before(commit), commit.manifest["kind"]
     if not before or kind not in (PlanKind.APPEND, PlanKind.BATCH):
         since = f"nothing was added since generation {commit.number} ({kind}), which"

@@ -13,6 +13,7 @@ from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.done_records import done_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
@@ -45,7 +46,7 @@ def finish(
     elif undoes:
         taken = map(layout.manifest, manifest["skips"])
         gone |= _files(manifest["abandoned"], manifest["splits"]) | {layout.ROWS, *taken}
-    if plan.kind is PlanKind.UPDATE and not plan.renumbers:
+    if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest, plan.rewrites)
@@ -65,8 +66,6 @@ def _files(gone: Mapping[str, Any], stays: Mapping[str, Any]) -> set[str]:
 def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
     """Put the shards that an update wrote again where nobody reads them, until the next commit.
 
-    Of one that removed or moved rows nothing is kept: it cannot be taken back.
-
     Returns:
         What an update before it has left there.
     """
@@ -80,14 +79,20 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
     return names_in(output_dir, layout.BEFORE) - {*names.values()}
 
 
+def not_kept(output_dir: str, newest: Commit) -> set[str]:
+    """What is left of before the newest commit's chain, which only `undo` of an update needs."""
+    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
+    chain = newest.manifest["chain"]
+    old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
+    return old | names_in(output_dir, layout.BEFORE)
+
+
 def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
     """What is needed no more to take back the commit before one, or to read as of it.
 
     The marks of what was removed before an addition are those from then on, if it is taken back.
     """
-    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
-    old |= names_in(output_dir, layout.BEFORE)
+    old = not_kept(output_dir, Commit(manifest["commit"], manifest))
     if rewrites:
         old |= names_in(output_dir, layout.REMOVED) - {manifest.get("removed")}
     return old

@@ -13,6 +13,7 @@ from typing import Any
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
+from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.schema.statistics import merged
 
@@ -59,7 +60,11 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
     major = int(newest.manifest["stated"].partition(".")[0])
     follows = {**(plan.follows or {}), "version": f"{major + 1}.0.0", "undoes": taken.number}
     return dataclasses.replace(
-        plan, commit=newest.number + 1, previous=newest.digest, follows=follows
+        plan,
+        commit=newest.number + 1,
+        previous=newest.digest,
+        follows=follows,
+        losses=_losses(newest, plan),
     )
 
 
@@ -77,8 +82,9 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     known = newest.manifest.get("revisions", {}) | now
     other = before["splits"].keys() - same
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
+    nothing = nothing_after(before, newest.digest, next_row)
     return dataclasses.replace(
-        nothing_after(before, newest.digest, next_row),
+        nothing,
         source_rows=_next_row_then(before),
         statistics=merged(commit.manifest["statistics"] for commit in every),
         kept={split: list(range(count)) for split, (_, count) in before["splits"].items()},
@@ -89,7 +95,13 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
         revisions={split: number for split, number in revisions.items() if number != 1},
         commit=newest.number + 1,
         previous=newest.digest,
+        losses=_losses(newest, nothing),
     )
+
+
+def _losses(newest: Commit, plan: Plan) -> dict[str, list[str]]:
+    """What is lost stays lost, also if it was noted after what is gone back to."""
+    return both(lasting(newest.manifest.get("losses", {})), plan.losses)
 
 
 def taken_number(plan: Plan) -> int:
