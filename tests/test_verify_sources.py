@@ -176,9 +176,12 @@ def test_a_dataset_without_images_has_no_sources() -> None:
     assert (report.ok, report.sources["compared"]) == (True, 0)
 
 
-def test_a_damaged_table_is_one_fault_and_one_made_again_knows_no_sources(
-    photos: pd.DataFrame,
+@pytest.mark.parametrize("options", [{}, {"short_side": 8}], ids=str)
+def test_a_damaged_table_is_one_fault_and_one_made_again_knows_files_that_it_holds(
+    photos: pd.DataFrame, options: dict[str, int]
 ) -> None:
+    if options:
+        tfrecorder.convert(photos, "out", overwrite=True, num_shards=4, **options, **QUIET)
     min(Path("out/_tfrecorder/tables").iterdir()).unlink()
     report = tfrecorder.verify("out", sources=True, **QUIET)
     assert [fault.code for fault in report.found] == ["missing"]
@@ -186,7 +189,8 @@ def test_a_damaged_table_is_one_fault_and_one_made_again_knows_no_sources(
     tfrecorder.repair("out", **QUIET)
     report = tfrecorder.verify("out", sources=True, **QUIET)
     assert report.ok
-    assert (report.sources["compared"], report.sources["unknown"]) == (12 - rows, rows)
+    unknown = rows if options else 0
+    assert (report.sources["compared"], report.sources["unknown"]) == (12 - unknown, unknown)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")

@@ -39,6 +39,7 @@ from torture import (
     kills,
     limits,
     loader_workers,
+    losses,
     lost,
     outages,
     places,
@@ -141,6 +142,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "loader_workers": lambda: loader_workers.torment(
             folder / "loader_workers", 10 * options.often, options.often
         ),
+        "losses": lambda: losses.lose_each(folder / "losses"),
         "lost": lambda: lost.lose(folder / "lost"),
         "shut": lambda: lost.shut(folder / "shut"),
         "refused": lambda: lost.refuse(folder / "refused"),

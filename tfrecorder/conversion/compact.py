@@ -20,7 +20,7 @@ from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import Job
 from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
-from tfrecorder.conversion.removal_marks import read_marks
+from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import flag
@@ -38,6 +38,7 @@ from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.losses import lasting
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field, primary_file
@@ -158,7 +159,8 @@ def _rows(
     marks, gone = read_marks(where, own_dataset(where)), int(dropped.sum())
     if drop:
         marks = marks.marking(stored.rows.filter(pa.array(dropped)), dataset.fields)
-    keeps = storage.keeps_removed(target) if drop and in_place else ""
+    notes = unmarked_words(stored.rows.filter(pa.array(dropped)), dataset.fields)
+    notes += [storage.keeps_removed(target)] if drop and in_place else []
     changes = rewritten if in_place else Changes()
     changes = dataclasses.replace(changes, removed=gone, of_shards=len(newest.shards))
     records = sum(dataset.records(split) or 0 for split in dataset.splits)
@@ -171,8 +173,9 @@ def _rows(
             kept=kept,
             carried=history if in_place else {"origins": history["origins"]},
             summary=Summary(
-                notes=(keeps,) if keeps else (), changes=changes if in_place or gone else None
+                notes=tuple(filter(None, notes)), changes=changes if in_place or gone else None
             ),
+            losses=lasting(own_dataset(where).manifest.get("losses", {})),
         ),
         planned=planned,
         options=options,

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.conversion.removal_marks import Marks, read_marks
+from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
 from tfrecorder.conversion.row_keys import (
     findings_of,
     joined_texts,
@@ -121,9 +121,11 @@ def pass_over_known(
         adding: what else is left out, or stays.
 
     Raises:
-        DatasetError: a table cannot be read, or the folder of the images is not known.
+        DatasetError: a table cannot be read, or the folder of the images is not known, or which
+            rows were removed.
         ImagesUnreachableError: the store of an image does not answer.
     """
+    refuse_lost_marks(directory, newest, adding.readmit)
     files = file_fields(fields)
     rows = len(table.frame)
     is_old, retried, same = np.zeros(rows, bool), np.full(rows, -1), None
@@ -133,19 +135,23 @@ def pass_over_known(
     with before_the_launch():
         if adding.duplicates != "keep":
             is_old, retried, findings = _known(table, directory, newest, fields, adding)
-            if files and not is_old.all():
-                same = same_bytes(table.only(~is_old), directory, newest, files)
-            if same is not None and adding.duplicates == "content":
-                is_old |= table.frame.index.isin(same["row"])
-                findings += findings_of(same)
-                same = None
-        rest = table.only(~is_old)
-        enters, marks = read_marks(directory, newest).sift(rest, adding.readmit)
+        # What stays out is not compared with images that are there: what that finds is kept.
+        enters, marks = read_marks(directory, newest).sift(table.only(~is_old), adding.readmit)
+        is_removed = ~is_old
+        is_removed[~is_old] = ~enters
+        rest = table.only(~is_old & ~is_removed)
+        if adding.duplicates != "keep" and files and len(rest.frame):
+            same = same_bytes(rest, directory, newest, files)
+        if same is not None and adding.duplicates == "content":
+            is_old |= table.frame.index.isin(same["row"])
+            findings += findings_of(same)
+            same = None
+    stays_out = is_old | is_removed
     return Sifted(
-        rest.only(enters),
-        retried[~is_old][enters],
+        table.only(~stays_out),
+        retried[~stays_out],
         known=int(is_old.sum()),
-        removed=int((~enters).sum()),
+        removed=int(is_removed.sum()),
         marks=marks,
         findings=tuple(findings),
         same=same,

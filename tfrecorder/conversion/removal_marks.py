@@ -21,6 +21,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion.row_keys import (
@@ -31,11 +32,13 @@ from tfrecorder.conversion.row_keys import (
     stored_total_sizes,
     total_sizes,
 )
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.losses import Loss
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
@@ -140,6 +143,41 @@ class Marks:
 
 def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> np.ndarray:
     return np.fromiter(map(marks.__contains__, hashes), bool, len(hashes))
+
+
+def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
+    """Ask where nobody knows any more which rows were removed.
+
+    Args:
+        readmit: rows that were removed are let in.
+
+    Raises:
+        DatasetError: they are not, and nobody knows which they are.
+    """
+    if Loss.MARKS.is_in(newest.manifest) and not readmit:
+        raise DatasetError(
+            f"{where}: nobody knows any more which rows were removed from it, because the file "
+            "that told them was lost. Give `readmit=True` to let in every row, also those that "
+            "were removed; leave these out of the source if they must not come back."
+        )
+
+
+def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
+    """What to say of removed rows that have no mark, since nothing says what their images were.
+
+    Args:
+        rows: one of each number, with all columns of the tables of shards.
+        fields: the columns of the dataset.
+    """
+    images = [field for field in fields if isinstance(field.kind, (Image, File))]
+    if not images or not len(rows):
+        return []
+    places, contents = keys_of(rows, images), stored_content_keys(rows, images)
+    count = pc.sum(pc.and_(pc.is_null(places), pc.is_null(contents))).as_py()
+    if not count:
+        return []
+    they = "it was or what bytes it" if count == 1 else "they were or what bytes they"
+    return [f"{counted(count, 'removed image')} may come in again: nothing says where {they} had"]
 
 
 def without_rows(table: Source, out: pd.DataFrame) -> Source:

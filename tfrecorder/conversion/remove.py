@@ -14,7 +14,7 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.on_dataset import Opened, run_on
-from tfrecorder.conversion.removal_marks import read_marks
+from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
@@ -113,7 +113,8 @@ def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionRes
     )
     changes = dataclasses.replace(changes, removed=int(chosen.sum()))
     marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
-    summary = Summary(changes=changes, notes=(keeps,) if keeps else ())
+    unmarked = unmarked_words(stored.rows.filter(pa.array(chosen)), fields)
+    summary = Summary(changes=changes, notes=(*unmarked, *([keeps] if keeps else ())))
     return PlannedRows(
         plan=dataclasses.replace(plan, summary=summary),
         planned=planned,

@@ -28,11 +28,8 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
 from tfrecorder.sources.finding import Finding
-from tfrecorder.sources.places import places
+from tfrecorder.sources.places import known_places
 from tfrecorder.sources.table import Source
-
-#: In place of a folder that is not known.
-_NOWHERE = "/\x1f/"
 
 
 def keys_of(
@@ -55,18 +52,17 @@ def keys_of(
     columns = columns_of(
         rows.select([name for name in names_of_keys(files, values) if name in rows.column_names])
     )
-    bases = pc.if_else(pc.equal(columns[BASE], ""), _NOWHERE, columns[BASE])
     of_files = []
     for field in files:
-        of_file = places(columns[field.uri_key], bases, columns.get(field.spool_key))
-        is_lost = pc.starts_with(of_file, _NOWHERE)
-        if directory is not None and pc.any(is_lost).as_py():
+        uris = columns[field.uri_key]
+        of_file = known_places(uris, columns[BASE], columns.get(field.spool_key))
+        if directory is not None and of_file.null_count > uris.null_count:
             raise DatasetError(
                 f"{os.path.join(directory, layout.TABLES)} does not say in which folder the images "
                 "were, as after a repair from the records alone. So nobody knows which rows are "
                 "already there. Copy it again; or append only new rows, with `duplicates='keep'`."
             )
-        of_files.append(pc.if_else(is_lost, None, of_file))
+        of_files.append(of_file)
     return joined_texts([*of_files, *(columns[name] for name in values)])
 
 

@@ -23,6 +23,7 @@ from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, in_files, open_some, sizes_of_some
 from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit
+from tfrecorder.reading.losses import Loss
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.finding import Finding
@@ -75,8 +76,13 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     if anew and marks:
         count = counted(max(len(marks.places), len(marks.contents)), "removed row")
         report.notes += (f"begun anew: the marks of {count} are dropped, which may come in again",)
+    losses: dict[str, list[str]] = {}
+    if newest is not None and Loss.MARKS.is_in(newest.manifest) and options.overwrite is True:
+        losses[Loss.MARKS.value] = newest.manifest["losses"][Loss.MARKS.value]
+        report.notes += ("which rows were removed before is lost: they may come in again",)
     removed = int((~stays).sum())
     rows = planned_rows(where, table, checked, report, options, removed=removed)
+    rows = dataclasses.replace(rows, plan=dataclasses.replace(rows.plan, losses=losses))
     return dataclasses.replace(rows, marks=Marks()) if anew and marks else rows
 
 

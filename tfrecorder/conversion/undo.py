@@ -23,13 +23,15 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.staging import begun_now
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commit_log import entry_of
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.done_records import add_up
+from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.schema.fields import from_json
+from tfrecorder.verification.kept import kept_faults
 from tfrecorder.writing.commit import abandon, complete, take_back
-from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by
+from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by, taken_number
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class UndoResult(Report):
     Attributes:
         output_dir: the dataset directory.
         kind: what it was: "conversion", "append", "stream" (a batch) or "compaction".
-        rows: how many rows it had, or had planned.
+        rows: how many rows it had, or had planned; 0, like the shards, if a call that was killed
+            had taken it back.
         shards: in how many shards.
         generation: the newest generation: the one that stays as it is, or the one without what was
             taken back; None if there was no dataset yet.
@@ -71,7 +74,8 @@ class UndoResult(Report):
         what = f"that wrote {what} again" if self.kind == PlanKind.UPDATE else f"of {what}"
         if self.classes:
             what += f", {counted(len(self.classes), 'class', 'classes')}"
-        return f"{self.output_dir}: {done} generation {self.taken_back}, {name} {what}"
+        what = f" {what}" if self.shards else ""  # that a killed call took back is not known
+        return f"{self.output_dir}: {done} generation {self.taken_back}, {name}{what}"
 
     def _notes(self) -> list[str]:
         notes = [f"classes that go: {class_words(self.classes)}"] if self.classes else []
@@ -156,6 +160,13 @@ def _committed(where: str) -> DatasetError:
     )
 
 
+def _not_kept(where: str, commit: Commit, why: str) -> DatasetError:
+    return DatasetError(
+        f"{where}: generation {commit.number}, an update, is not taken back: {why}. Correct what "
+        "is wrong with `tfrecorder.update` and the table as it should be."
+    )
+
+
 def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
     """The newest addition that was not taken back, and the commit that it was added to.
 
@@ -168,13 +179,14 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
             break
         commit = read_commit(where, number)
     if commit is newest and commit.manifest["kind"] == PlanKind.UPDATE:
+        if Loss.KEPT.is_in(commit.manifest):
+            raise _not_kept(where, commit, "what it replaced was lost")
+        if faults := kept_faults(where, commit):
+            words = f"{faults[0].file}, which it replaced, is not as it was ({faults[0]})"
+            raise _not_kept(where, commit, words)
         if not commit.manifest.get("renumbers", True):
             return commit, read_commit(where, commit.number - 1)
-        raise DatasetError(
-            f"{where}: generation {commit.number}, an update, removed rows or moved some to "
-            "another split, so it is not taken back. Correct what is wrong with "
-            "`tfrecorder.update` and the table as it should be."
-        )
+        raise _not_kept(where, commit, "it removed rows or moved some to another split")
     before, kind = chain_before(commit), commit.manifest["kind"]
     if not before or kind not in (PlanKind.APPEND, PlanKind.BATCH):
         since = f"nothing was added since generation {commit.number} ({kind}), which"
@@ -205,10 +217,10 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
             dry_run=dry_run,
         )
     assert newest is not None
-    if pending is not None and pending.rewrites and standing.is_committed:
-        # Of a call that was killed; what was before it may be gone already.
-        number, update = newest.number, PlanKind.UPDATE.value
-        return UndoResult(given, update, add_up(newest.done.values()).rows, 0, number, number - 1)
+    if pending is not None and standing.is_committed:
+        # Of a call that was killed; what it took back may be gone already.
+        kind = entry_of(newest.manifest).undone or PlanKind.APPEND.value
+        return UndoResult(given, kind, 0, 0, newest.number, taken_number(pending))
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     manifest = taken.manifest
     fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)

@@ -21,7 +21,12 @@ import pyarrow.compute as pc
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
 from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
-from tfrecorder.conversion.removal_marks import Marks, read_marks, without_rows
+from tfrecorder.conversion.removal_marks import (
+    Marks,
+    read_marks,
+    refuse_lost_marks,
+    without_rows,
+)
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
 from tfrecorder.conversion.staged import PlannedRows
@@ -218,6 +223,7 @@ def _compared(
     updating: UpdateOptions,
     say: Say,
 ) -> _Compared:
+    refuse_lost_marks(stored.where, stored.newest, updating.readmit)
     rows, out, marks = len(table.frame), pd.Index([]), None
 
     def compare(

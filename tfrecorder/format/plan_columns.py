@@ -109,6 +109,9 @@ SAME, VALUES, MADE, READ = range(4)
 #: same, it is metadata of the table, or the plan's `base`.
 BASE = f"{_PREFIX}source/base"
 
+#: In place of the name of an image that came as bytes, or perhaps did: nobody knows it any more.
+NOWHERE = "/\x1f/"
+
 #: The split of a row's shard: a column of merged rows alone, as the names of tables say it.
 SHARD_SPLIT = f"{_PREFIX}shard/split"
 

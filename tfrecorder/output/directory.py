@@ -20,6 +20,7 @@ from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
+from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.storage import folders
 
@@ -223,10 +224,12 @@ def find(
         is_own = is_completed and newest.manifest["kind"] == wanted.kind.value
         if not differences and pending is None and (is_own or not options.overwrite):
             return newest
-    if newest is not None and grown(newest.manifest["history"]["origins"]):
+    is_lost = newest is not None and Loss.HISTORY.is_in(newest.manifest)
+    if newest is not None and (is_lost or grown(newest.manifest["history"]["origins"])):
         if begins and options.overwrite is True:
+            lost = ", and nobody knows any more whether rows were appended" if is_lost else ""
             raise OutputError(
-                f"{output_dir}: {overwrite} would replace {described(newest)}. "
+                f"{output_dir}: {overwrite} would replace {described(newest)}{lost}. "
                 f"{_remedies(wanted, ())}, or `overwrite='all'` to replace these too."
             )
         overwrite = "`overwrite='all'`"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.losses import lasting
 
 
 def as_next_commit(
@@ -54,5 +55,5 @@ def as_next_commit(
         revisions={split: number for split, number in revisions.items() if number != 1},
         removed=plan.removed or newest.get("removed", ""),
         next_row=next_row,
-        losses=plan.losses if begins else newest.get("losses", {}),
+        losses=plan.losses if begins else lasting(newest.get("losses", {})),
     )

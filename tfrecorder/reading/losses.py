@@ -1,12 +1,17 @@
 """What a dataset lost and nobody knows any more: `repair` notes it, and what needs it asks.
 
-A manifest holds it as "losses": by the value of a `Loss`, the names of what is concerned, such as
-the tables that were made again.  What follows takes it over.
+A manifest holds it as "losses": by the value of a `Loss`, the names of the files that held it, such
+as the tables that were made again.  What follows takes it over.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: The losses of a manifest, or some of them.
+Losses = Mapping[str, Sequence[str]]
 
 
 class Loss(str, enum.Enum):
@@ -18,6 +23,8 @@ class Loss(str, enum.Enum):
     POSITIONS: how far streams were read.
     MARKS: which rows were removed, so that they may come in again.
     OPTIONS: with which options the dataset was made.
+    HISTORY: what was done before, such as whether rows were appended.
+    KEPT: what the newest update replaced, so that it cannot be taken back.
     """
 
     PLACES = "places"
@@ -26,3 +33,35 @@ class Loss(str, enum.Enum):
     POSITIONS = "positions"
     MARKS = "marks"
     OPTIONS = "options"
+    HISTORY = "history"
+    KEPT = "kept"
+
+    def is_in(self, manifest: Mapping[str, Any]) -> bool:
+        """True if a manifest notes it."""
+        return self.value in manifest.get("losses", {})
+
+
+#: What each is, as the result of `repair` says it.
+WORDS = {
+    Loss.PLACES: "in which folder the images were, so appends must say what to do with duplicates",
+    Loss.SUMS: "sizes, checksums and times of the images' files",
+    Loss.REJECTS: "the values of rejected rows",
+    Loss.POSITIONS: "how far streams were read: none can be continued in this directory",
+    Loss.MARKS: "which rows were removed: they may come in again, so appends ask for `readmit`",
+    Loss.OPTIONS: "the source, its own options, and how often images were read again",
+    Loss.HISTORY: "what was done before, such as whether rows were appended",
+    Loss.KEPT: "what the newest update replaced: it cannot be taken back",
+}
+
+
+def both(losses: Losses, more: Losses) -> dict[str, list[str]]:
+    """Some losses and more of them, each name once."""
+    return {
+        kind: [*dict.fromkeys([*losses.get(kind, ()), *more.get(kind, ())])]
+        for kind in sorted({*losses, *more})
+    }
+
+
+def lasting(losses: Losses) -> dict[str, list[str]]:
+    """Those that hold for what follows too."""
+    return {kind: [*names] for kind, names in losses.items() if kind != Loss.KEPT.value}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,9 @@ from tfrecorder.format.plan_columns import POSITION_OF
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import known_rows
 from tfrecorder.reading.shard_tables import read_columns
+
+#: What the name of a folder that is watched begins with.
+FOLDER = "folder:"
 
 
 def position_of(newest: Commit | None, source: str) -> Any:
@@ -32,6 +36,20 @@ def _lost(source: str) -> DatasetError:
         f"source {source}: how far it was read was lost with a damaged table, so rows would come "
         "again. Stream it into another directory, or add its new rows with `tfrecorder.append`."
     )
+
+
+def position_after(source: str, positions: Sequence[str]) -> Any:
+    """How far a source was read by a commit whose manifest is lost, as the positions of rows say.
+
+    Of a source without an order any value will do: their number, which names none of them.
+
+    Args:
+        positions: of the rows from the source, in their order.
+    """
+    try:
+        return len(positions) if source.startswith(FOLDER) else json.loads(positions[-1])
+    except ValueError:
+        return len(positions)
 
 
 def taken_positions(directory: str, newest: Commit | None, source: str) -> set[str]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.checks import is_text
+from tfrecorder.format.plan_columns import NOWHERE
 from tfrecorder.sources.table import Source, as_texts
 
 #: Bytes that are hashed at a time, and those of the longest text.
@@ -46,6 +47,17 @@ def places(
         of_odd = _places_of_odd(uris.filter(odd), bases.filter(odd))
         whole = pc.replace_with_mask(whole, odd, of_odd)
     return whole if files is None else pc.if_else(pc.equal(files, ""), whole, files)
+
+
+def known_places(uris: pa.Array, bases: pa.Array, files: pa.Array | None = None) -> pa.Array:
+    """`places` of rows of a dataset; null where a repair could not tell it.
+
+    Args:
+        bases: "" for a row whose folder nobody noted.
+    """
+    folder = NOWHERE * 99  # no ".." of a uri leads out of it
+    found = places(uris, pc.if_else(pc.equal(bases, ""), folder, bases), files)
+    return pc.if_else(pc.starts_with(found, NOWHERE), None, found)
 
 
 def column_places(source: Source, column: str) -> pa.LargeStringArray:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
-from tfrecorder.conversion.removal_marks import Marks, read_marks
+from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
 from tfrecorder.conversion.staged import checked_next_commit
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
@@ -238,12 +238,15 @@ def open_streamed(
         where, source, given, readmit: as in `StreamedDataset`.
 
     Raises:
-        DatasetError: what is there is damaged, or another tool wrote it.
+        DatasetError: what is there is damaged, or another tool wrote it; or nobody knows which rows
+            were removed.
         OutputError: a conversion or an append was begun there and not finished.
         OptionError: an option does not fit the dataset.
     """
     complete(where)  # an undo that was killed moves the positions back
     newest = own_dataset(where) if storage.exists(os.path.join(where, layout.COMMIT)) else None
+    if newest is not None:
+        refuse_lost_marks(where, newest, readmit)
     dataset = StreamedDataset(where, source, given, newest, readmit=readmit)
     dataset.complete()
     dataset.reached = reached(source, where, dataset.newest)

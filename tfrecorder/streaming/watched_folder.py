@@ -10,6 +10,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
+from tfrecorder.reading.stream_positions import FOLDER
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.folder import sorted_out, walk
@@ -56,7 +57,7 @@ class WatchedFolder:
                 "stream watches a folder; the rows of a file are written once, by `convert` or "
                 "`append`."
             )
-        self.name = f"folder:{self.base}"
+        self.name = f"{FOLDER}{self.base}"
         self._settle = settle
         #: For each file that may still change: its position, and since when it has had that
         #: position.

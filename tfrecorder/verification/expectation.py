@@ -135,7 +135,7 @@ def read_expectation(directory: str) -> Expectation:
     limit = math.inf if pending is None else pending.commit
     numbers = [number for number in _numbers(directory) if number < limit]
     note = parse_commit_note(info) or (max(numbers, default=0), "")
-    newest = _read_commit(directory, note[0], faults)
+    newest = read_commit_or_fault(directory, note[0], faults)
     if newest is not None and note[1] not in ("", newest.digest):
         words = f"it is not the one that {layout.COMMIT} names"
         faults.append(Fault(layout.manifest(note[0]), "differs", words))
@@ -147,11 +147,17 @@ def read_expectation(directory: str) -> Expectation:
         )
     listed = newest.shards if newest else _shards_there(directory, info or {})
     # What is known of the commits before it.
-    latest = newest or _older(directory, note[0], {*listed})
+    latest = newest
+    taken_back = set[int]()
+    if latest is None:
+        latest, taken_back = _older(directory, note[0], {*listed})
     numbers = [note[0]]
     if latest is not None:
-        numbers = [*chain_before(latest), *range(latest.number, note[0] + 1)]
-    read = partial(_read_commit, directory, faults=faults)
+        # What came between and left no shard was taken back.
+        has_more = {*latest.shards} != {*listed}
+        between = range(latest.number + 1, note[0]) if has_more else ()
+        numbers = sorted({*chain_before(latest), latest.number, *between, note[0]} - taken_back)
+    read = partial(read_commit_or_fault, directory, faults=faults)
     chain = [*storage.each(read, numbers[:-1], directory), newest]
     commits = {commit.number: commit for commit in chain if commit is not None}
     done = all_done(commits.values())
@@ -222,18 +228,25 @@ def _numbers(directory: str) -> list[int]:
     return sorted(number for number in numbers if number is not None)
 
 
-def _older(directory: str, last: int, shards: Collection[Shard]) -> Commit | None:
-    """The newest commit with a manifest before one whose manifest is lost.
+def _older(directory: str, last: int, shards: Collection[Shard]) -> tuple[Commit | None, set[int]]:
+    """The newest commit before one whose manifest is lost that has none but these shards.
 
-    None if it is not of these shards: then the lost one came alone, as far as anybody knows.
+    Returns:
+        None if there is none: then the lost one came alone, as far as anybody knows; and the
+        numbers of commits after it, which were taken back.
     """
+    taken_back = set[int]()
     for number in reversed(_numbers(directory)):
-        if number < last and (commit := _read_commit(directory, number, [])):
-            return commit if {*commit.shards} <= {*shards} else None
-    return None
+        commit = read_commit_or_fault(directory, number, []) if number < last else None
+        if commit is not None and {*commit.shards} <= {*shards}:
+            return commit, taken_back
+        if commit is not None:
+            taken_back.add(number)
+    return None, set()
 
 
-def _read_commit(directory: str, number: int, faults: list[Fault]) -> Commit | None:
+def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Commit | None:
+    """A commit; None, with a fault that is added to the others, if its manifest is damaged."""
     file = layout.manifest(number)
 
     def parsed(data: bytes) -> Commit:

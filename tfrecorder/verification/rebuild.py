@@ -2,19 +2,19 @@
 
 A table follows from its shard's records and the lists of rows, a manifest from the tables of its
 shards.  What comes out is proved by the public files: made again from it, each must be the same.
+What nobody knows any more is noted in the newest manifest.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import google_crc32c
 import pandas as pd
 import pyarrow as pa
 
@@ -22,28 +22,18 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import seal
-from tfrecorder.format.example import parse_example
+from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import (
-    BASE,
-    POSITION_OF,
-    RECORD_OF,
-    REJECT_OF,
-    source_of,
-)
-from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.rejects import Reject
+from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
+from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
-from tfrecorder.reading.commits import Commit
+from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commit_log import LogEntry, entries_before
+from tfrecorder.reading.commits import Commit, commits, read_commit
 from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.reading.row_lists import read_row_list
+from tfrecorder.reading.losses import WORDS, Loss, both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
-from tfrecorder.reading.shard_tables import opened_rows, read_columns
-from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, primary_file
+from tfrecorder.reading.stream_positions import position_after
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
@@ -55,33 +45,20 @@ from tfrecorder.verification.expectation import (
 )
 from tfrecorder.verification.public_fields import (
     arrow_type,
-    empty_value,
     fields_and_options,
     planned_features,
-    value_of,
     with_names,
 )
-from tfrecorder.writing.changing import loaded
+from tfrecorder.verification.remade_tables import Row, Tables
 from tfrecorder.writing.manifest import manifest_of, sums_of
-from tfrecorder.writing.outcomes import COMMIT, OfFile
-from tfrecorder.writing.rows import planned_reject
 from tfrecorder.writing.shards import Tally
 
-_LOST_OF_TABLES = (
-    "of {}: the values of rejected rows, positions in streams, and the sizes and checksums of the "
-    "images' files"
-)
-_LOST_OF_COMMITS = "of {}: the source, its own options, and how often images were read again"
 _LOST_ALL = (
     "the names of columns of images, masks and boxes, and of the column of labels if there is only "
     "one, where records call them otherwise",
     "the commits before it, for `at=`, and the options, which `tfrecorder.append` takes over",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
-_LOST_STREAMS = "how far streams were read: none can be continued in this directory"
-
-#: A row of a table, by column.
-Row = dict[str, Any]
 
 
 @dataclass
@@ -90,83 +67,142 @@ class Remade:
 
     Attributes:
         expected: with the manifests as they are now.
-        damaged: the shards whose tables are damaged.
-        said: the commit that each of the other tables names.
-        fields: the columns of the dataset.
+        tables: those of the dataset.
+        marks: the files with marks of removed rows that are damaged or gone.
         options: of the commits that lost theirs.
-        rejects: the rows of `rejects.csv` that no table holds.
-        warnings: of suspects, by the number of the row.
         files: the bytes of the tables, indexes and manifests, by name.
         lost: what is not known any more, in words.
     """
 
     expected: Expectation
-    damaged: set[Shard]
-    said: dict[Shard, int] = field(default_factory=dict)
-    fields: tuple[Field, ...] = ()
+    tables: Tables
+    marks: frozenset[str] = frozenset()
     options: dict[str, Any] = field(default_factory=dict)
-    rejects: list[Sequence[str]] = field(default_factory=list)
-    warnings: dict[int, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
 
-def remake(expected: Expectation, damaged: Collection[Shard]) -> Remade:
+def remake(
+    expected: Expectation,
+    damaged: Collection[Shard] = (),
+    other: Collection[Shard] = (),
+    marks: Collection[str] = (),
+    kept: Collection[str] = (),
+) -> Remade:
     """Make damaged tables of sound shards again, and lost manifests, whose shards must be sound.
 
     Args:
-        damaged: the shards whose tables are damaged.
+        damaged, other: as in `Tables`.
+        marks: as in `Remade`.
+        kept: the files with what the newest update replaced that are damaged or gone.
 
     Raises:
         DatasetError, UnreadableError, LookupError, TypeError, ValueError: what is left does not
             say enough.
     """
-    made = Remade(expected, {*damaged})
-    if not damaged and not expected.lost:
+    tables = Tables(expected.directory, (), {*damaged}, {*other})
+    made = Remade(expected, tables, frozenset(marks))
+    if not (damaged or other or marks or kept or expected.lost):
         return made
-    made.fields, made.options = fields_and_options(expected)
-    _read_tables(made)
+    tables.fields, made.options = fields_and_options(expected)
+    if damaged or other or expected.lost:
+        tables.read(expected.shards)
+    spooled = (commit.manifest.get("spooled") for commit in expected.commits.values())
+    tables.came_as_bytes |= any(spooled)
+    for name in kept:
+        tables.note(Loss.KEPT, name)
     left = [shard for shard in expected.shards if shard not in expected.done]
     for number in expected.numbers:
         before, commit = made.expected.before(number), expected.commits.get(number)
         if commit is None:
             shards = _shards_of_lost(made, number, left)
             left = [shard for shard in left if shard not in shards]
-            plan, done = _plan_and_done(made, number, shards)
+            plan, done, begins = _plan_and_done(made, number, shards)
             sums = {file: sums_of(expected.read_whole(file)) for file in LISTS}
+            manifest = _as_json(manifest_of(plan, done, before, sums))
+            manifest |= _as_json(begins)
+            tables.note(Loss.OPTIONS, layout.manifest(number))
         else:
-            plan, sums = Plan.of(commit.manifest), commit.manifest["lists"]
-            done = {s: expected.done[s] for s in commit.own_shards}
-            for shard in made.damaged & {*done}:
-                rows, tally = _tallied(made, shard, done[shard].rejects)
-                table = _table(made, plan, shard, rows, tally)
-                crcs = {**done[shard].beside, "table": google_crc32c.value(table)}
-                sizes = {"index": len(tally.outcomes.index()), "table": len(table)}
-                done[shard] = replace(done[shard], beside=crcs, beside_bytes=sizes)
-        manifest = json.loads(json.dumps(manifest_of(plan, done, before, sums)))
-        if commit is not None:
-            said = [name for name in said_by_commit(plan) if name in commit.manifest]
-            manifest |= {name: commit.manifest[name] for name in said}
-        commit = Commit(number, {**(commit.manifest if commit else {}), **manifest})
-        made.expected = replace(
-            made.expected,
-            commits=dict(sorted({**made.expected.commits, number: commit}.items())),
-            done={**made.expected.done, **done},
-        )
-        made.files[layout.manifest(number)] = seal(commit.manifest)
-    tables = [shard.table for shard in expected.shards if shard.table in made.files]
-    lost = [f"commit {number}" for number in expected.numbers if number not in expected.commits]
-    for words, names, what in (
-        (_LOST_OF_COMMITS, lost, "commit"),
-        (_LOST_OF_TABLES, tables, "table"),
-    ):
-        if names:
-            of = names[0] if len(names) == 1 else counted(len(names), what)
-            made.lost.insert(0, words.format(of))
+            plan, sums = _plan_of(made, commit), commit.manifest["lists"]
+            done = {shard: expected.done[shard] for shard in commit.own_shards}
+            for shard in done:
+                if shard in tables.damaged or shard in tables.other:
+                    rows, tally = tables.tallied(shard, done[shard].rejects, plan)
+                    done[shard] = tables.bound(plan, shard, rows, tally, done[shard])
+            manifest = _made_again(commit, plan, manifest_of(plan, done, before, sums))
+        _take(made, Commit(number, manifest), done)
+    _note_in_newest(made)
+    made.files = {**tables.files, **made.files}
     for file, data in common_files(made.expected).items() if expected.lost else ():
         if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
             raise ValueError(f"{file} says something else than the records")
     return made
+
+
+def _as_json(values: Any) -> Any:
+    return json.loads(json.dumps(values))
+
+
+def _plan_of(made: Remade, commit: Commit) -> Plan:
+    """The plan of a sound manifest; without the marks that it names if these are lost."""
+    plan = Plan.of(commit.manifest)
+    if plan.removed not in made.marks:
+        return plan
+    lost = {Loss.MARKS.value: [plan.removed]}
+    if commit.number == made.expected.note[0]:
+        made.tables.note(Loss.MARKS, plan.removed)
+    else:  # who takes back what came after it would need them
+        plan = replace(plan, losses=both(plan.losses, lost))
+        words = f"of {plan.removed}: which rows were removed, if a later addition is taken back"
+        made.lost += [words] if words not in made.lost else []
+    return replace(plan, removed="")
+
+
+def _made_again(commit: Commit, plan: Plan, made: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sound manifest after what it follows from was made again."""
+    old = commit.manifest
+    new = _as_json(made)
+    said = (*said_by_commit(plan), "stated_by_card")
+    new = {name: value for name, value in new.items() if name not in said}
+    kept = {name: value for name, value in old.items() if name != "removed"}
+    values = {**kept, **new}
+    is_same = {**values, "version": old["version"]} == old
+    return dict(old) if is_same else values
+
+
+def _take(made: Remade, commit: Commit, done: Mapping[Shard, DoneRecord]) -> None:
+    """Take a manifest for that of its commit, and its done-records."""
+    expected = made.expected
+    if commit.manifest != getattr(expected.commits.get(commit.number), "manifest", None):
+        made.files[layout.manifest(commit.number)] = seal(commit.manifest)
+    made.expected = replace(
+        expected,
+        commits=dict(sorted({**expected.commits, commit.number: commit}.items())),
+        done={**expected.done, **done},
+    )
+
+
+def _note_in_newest(made: Remade) -> None:
+    """Note what is lost in the newest manifest, and put it in words."""
+    noted = made.tables.noted
+    newest = made.expected.commits[made.expected.note[0]]
+    if noted:
+        losses = both(newest.manifest.get("losses", {}), noted)
+        _take(made, Commit(newest.number, {**newest.manifest, "losses": losses}), {})
+    words = []
+    for loss in Loss:
+        if names := noted.get(loss.value):
+            words.append(f"of {_named(names)}: {WORDS[loss]}")
+    made.lost[:0] = words
+
+
+def _named(names: Sequence[str]) -> str:
+    """Some files in a word or two."""
+    if len(names) == 1:
+        return names[0]
+    kinds = {layout.TABLES: "table", layout.COMMITS: "manifest"}
+    folders = {*map(os.path.dirname, names)}
+    return counted(len(names), kinds.get(folders.pop(), "file") if len(folders) == 1 else "file")
 
 
 def _shards_of_lost(made: Remade, number: int, left: Sequence[Shard]) -> list[Shard]:
@@ -182,7 +218,7 @@ def _shards_of_lost(made: Remade, number: int, left: Sequence[Shard]) -> list[Sh
         shard
         for shard in left
         if shard.index < ends.get(shard.split, 0 if after else math.inf)
-        and made.said.get(shard, 0) <= number
+        and made.tables.said.get(shard, 0) <= number
     ]
 
 
@@ -192,123 +228,16 @@ def _after(expected: Expectation, number: int) -> Mapping[str, Any]:
     return next(later, {})
 
 
-def _read_tables(made: Remade) -> None:
-    """Find the tables that cannot be read, and the rows of the lists that these must have held."""
-    directory, rejected = made.expected.directory, set[int]()
-    columns = [SOURCE_ID, REJECT_OF.reason]
-    for shard in {*made.expected.shards} - made.damaged:
-        try:
-            with opened_rows(directory, shard.table) as file:
-                made.said[shard] = int((file.schema_arrow.metadata or {}).get(COMMIT.encode(), 0))
-                pairs = zip(*file.read().select(columns).to_pydict().values(), strict=True)
-                rejected.update(number for number, reason in pairs if reason)
-        except DatasetError:
-            made.damaged.add(shard)
-    with contextlib.suppress(DatasetError):  # then these are lost too
-        suspects = read_row_list(directory, layout.SUSPECTS)
-        made.warnings = {int(row[0]): row[2] for row in suspects}
-        listed = read_row_list(directory, layout.REJECTS)
-        made.rejects = [row for row in listed if int(row[0]) not in rejected]
-
-
-def _tallied(made: Remade, shard: Shard, rejects: int) -> tuple[list[Row], Tally]:
-    """The rows of a shard, records first, and what became of them.
-
-    Args:
-        rejects: how many rejected rows a damaged table held.
-
-    Raises:
-        ValueError: a record is damaged, or of another row than in the table.
-    """
-    fields, stands = made.fields, shard not in made.damaged
-    images = [field for field in fields if isinstance(field.kind, kinds.Image)]
-    wanted, first = list(planned_features(fields)), primary_file(fields)
-    rows_of_table: list[Row] = []
-    if stands:
-        directory = made.expected.directory
-        table = read_columns(directory, shard.table, lambda schema: schema.names)
-        rows_of_table = table.to_pylist()
-    rejected = [row for row in rows_of_table if row[REJECT_OF.reason]]
-    sound = iter([row for row in rows_of_table if not row[REJECT_OF.reason]])
-    other = ValueError(f"{shard.table} is not of the records of {shard.file}")
-    tally, rows = Tally(fields, lambda rows: None, math.inf), []
-    path = made.expected.path(shard.file)
-    with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
-        for data in read_records(file):
-            record = parse_example(data)
-            number = int(bytes(record[SOURCE_ID][0]))
-            row: Row = next(sound, {}) if stands else {SOURCE_ID: number}
-            if row.get(SOURCE_ID) != number:
-                raise other
-            if not stands:
-                row |= {key.key: value_of(key, list(record[key.key])) for key in wanted}
-                row[RECORD_OF.warning] = made.warnings.get(number, "")
-            warning = row[RECORD_OF.warning]
-            outcome = loaded(PlannedRow(number, "", row), frame([data]), record, images, warning)
-            if not stands:
-                outcome = outcome._replace(sources={k: _source(i) for k, i in outcome.images})
-            sizes = [row.get(source_of(field).bytes) or 0 for field in fields]
-            tally.add_record(outcome._replace(input_bytes=sum(sizes) or outcome.input_bytes))
-            rows.append(row)
-    if next(sound, None) is not None:
-        raise other
-    if not stands:
-        count = rejects or int(not rows)  # no shard was planned without a row
-        for text, uri, stage, reason in made.rejects[:count]:
-            row = {key.key: empty_value(key) for key in wanted} | {SOURCE_ID: int(text)}
-            row |= dict(zip(REJECT_OF, (stage, reason), strict=True))
-            rejected.append(row | ({first.uri_key: uri} if first else {}))
-        del made.rejects[:count]
-    for row in rejected:
-        outcome_of = planned_reject(PlannedRow(row[SOURCE_ID], "", row))
-        assert outcome_of is not None
-        tally.add_reject(outcome_of)
-    return [*rows, *rejected], tally
-
-
-def _source(image: CheckedImage) -> OfFile:
-    """What an image says of its file: its size, and what it looks like."""
-    source = OfFile(height=image.height, width=image.width)
-    with contextlib.suppress(Reject):  # raw pixels
-        most = image.height * image.width
-        look = check_image(image.data, max_pixels=most, fingerprints=True).look
-        source = source._replace(look=look)
-    return source
-
-
-def _table(made: Remade, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally) -> bytes:
-    """The bytes of a shard's table, which is made again if it is damaged."""
-    if shard not in made.damaged:
-        return made.expected.read(shard.table)
-    types = {SOURCE_ID: pa.int64()} | {
-        key.key: arrow_type(key) for key in planned_features(made.fields)
-    }
-    types |= dict.fromkeys(POSITION_OF if plan.streams else (), pa.large_string())
-    # A position that is not known is "": of each source, one row at least says so.
-    for row, source in zip(rows, itertools.cycle(plan.streams or [""]), strict=False):
-        row |= dict(zip(POSITION_OF, (source, ""), strict=True))
-    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
-    made.files[shard.table] = tally.outcomes.table(plan, pa.table(columns))
-    return made.files[shard.table]
-
-
 def _plan_and_done(
     made: Remade, number: int, shards: Sequence[Shard]
-) -> tuple[Plan, dict[Shard, DoneRecord]]:
-    """The plan of a commit whose manifest is lost, and its done-records, from its shards.
+) -> tuple[Plan, dict[Shard, DoneRecord], dict[str, Any]]:
+    """The plan of a commit whose manifest is lost, its done-records, and its log, from its shards.
 
     It keeps the shards as they are: nothing says what was planned for each.
     """
-    expected, fields = made.expected, made.fields
+    expected, tables, fields = made.expected, made.tables, made.tables.fields
     before, after = expected.before(number), _after(expected, number)
-    # Nothing says which of several damaged tables held which reject; some know how many they had.
-    counted_shards = [s for s in made.damaged if s in expected.done and s.table not in made.files]
-    others = sum(expected.done[shard].rejects for shard in counted_shards)
-    pending = {shard for shard in made.damaged if shard not in expected.done}
-    tallied = {}
-    for shard in shards:
-        pending.discard(shard)
-        tallied[shard] = _tallied(made, shard, 0 if pending else len(made.rejects) - others)
+    tallied = _tallied(made, shards)
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
     sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
     if expected.note[0] not in expected.commits:
@@ -326,9 +255,10 @@ def _plan_and_done(
     if before is None:
         stated = after["stated"] if after else (expected.info or {})["version"]
         major, minor, _ = map(int, stated.split("."))
-        left = (made.said.get(s, 0) for s in expected.shards if s not in expected.done)
+        left = (tables.said.get(s, 0) for s in expected.shards if s not in expected.done)
         between = {said for said in left if number < said < after.get("commit", math.inf)}
         options["version"] = f"{major}.{minor - bool(after.get('own')) - len(between)}.0"
+    kind = PlanKind.CONVERSION if before is None else PlanKind.APPEND
     plan = Plan(
         rows=len(rows),
         source_rows=max([first, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,
@@ -339,19 +269,20 @@ def _plan_and_done(
         base=bases.pop() if len(bases) == 1 else "",
         fingerprint="",
         options=options,
-        kind=PlanKind.CONVERSION if before is None else PlanKind.APPEND,
+        kind=kind if shards else PlanKind.UNDO,
         streams=_streams(made, tallied),
+        spooled=sum(any(map(row.get, spool_columns(row))) for _, row in rows),
         stands_for=digest,
+        next_row=_next_row(made, number),
     )
     plan = as_next_commit(plan, before, first, adds=True)
     if before is not None and number - before["commit"] > 1:  # it took back what came between
         stated = (after or {"stated": (expected.info or {})["version"]})["stated"]
         version = f"{stated.partition('.')[0]}.0.0"
         plan = replace(plan, follows={**(plan.follows or {}), "version": version})
-    if before is None:  # it took over the newest marks, and the others went
-        marks = storage.names(expected.path(layout.REMOVED))
-        names = (f"{layout.REMOVED}/{name}" for name in marks if name[:5] <= f"{number:05d}")
-        plan = replace(plan, removed=max(names, default=""))
+    log: dict[str, Any] = {}
+    if before is None:
+        plan, log = _begun(made, plan, number)
     indexes: dict[str, list[int]] = {}
     for shard in shards:
         indexes.setdefault(shard.split, []).append(shard.index)
@@ -365,16 +296,100 @@ def _plan_and_done(
     done = {}
     for shard in layout.shards_of(plan.own):
         of_shard, tally = tallied[shard]
-        made.files[shard.index_file] = index = tally.outcomes.index()
-        table = _table(made, plan, shard, of_shard, tally)
-        done[shard] = replace(
-            tally.done_record(plan.digest, shard),
-            beside={"index": google_crc32c.value(index), "table": google_crc32c.value(table)},
-            beside_bytes={"index": len(index), "table": len(table)},
-        )
-    made.lost += [_LOST_STREAMS] if plan.streams and "" in plan.streams else []
+        record = tally.done_record(plan.digest, shard)
+        done[shard] = tables.bound(plan, shard, of_shard, tally, record)
     made.lost += _LOST_ALL if not expected.commits else ()
-    return plan, done
+    return plan, done, log | {"log": _log_of(plan, done, number)}
+
+
+def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[Row], Tally]]:
+    """The rows of the shards of a commit whose manifest is lost, as `Tables.tallied` gives them."""
+    expected, tables = made.expected, made.tables
+    # Nothing says which of several damaged tables held which reject; some know how many they had.
+    counted_shards = [
+        s for s in tables.damaged if s in expected.done and s.table not in tables.files
+    ]
+    others = sum(expected.done[shard].rejects for shard in counted_shards)
+    pending = {shard for shard in tables.damaged if shard not in expected.done}
+    tallied = {}
+    for shard in shards:
+        pending.discard(shard)
+        rejects = 0 if pending else len(tables.rejects) - others
+        tallied[shard] = tables.tallied(shard, rejects)
+    return tallied
+
+
+def _next_row(made: Remade, number: int) -> int:
+    """The number that the next new row gets after a commit whose manifest is lost."""
+    expected = made.expected
+    after = _after(expected, number)
+    if "next_row" in after and after["follows"]:
+        return int(after["follows"]["rows"])
+    stated = [made.tables.next_row]
+    for name in names_in(expected.directory, layout.COMMITS):
+        with contextlib.suppress(DatasetError, ValueError):
+            of_name = layout.commit_of(name.rpartition("/")[2])
+            if of_name is not None and of_name < number:
+                stated.append(read_commit(expected.directory, of_name).manifest.get("next_row", 0))
+    return max(stated)
+
+
+def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, dict[str, Any]]:
+    """The plan of a commit that begins a chain, with what is known of what was before it.
+
+    Returns:
+        The plan, and of its manifest the log before it.
+    """
+    expected, tables = made.expected, made.tables
+    after = _after(expected, number)
+    # It took over the newest marks, and the others went.
+    marks = sorted(names_in(expected.directory, layout.REMOVED))
+    marks = [name for name in marks if os.path.basename(name)[:5] <= f"{number:05d}"]
+    if marks:
+        try:
+            unseal(expected.read(marks[-1]))
+            plan = replace(plan, removed=marks[-1])
+        except (storage.UnreadableError, ValueError):
+            tables.note(Loss.MARKS, marks[-1])
+    elif not after and number and _had_marks(made, number):
+        tables.note(Loss.MARKS, layout.REMOVED)
+    if not number:
+        return plan, {}
+    log: dict[str, Any] = {}
+    with contextlib.suppress(DatasetError):  # an update keeps what came before it
+        last = read_commit(expected.directory, number - 1)
+        every = commits(expected.directory, last)
+        losses = lasting(last.manifest.get("losses", {}))
+        plan = replace(plan, carried=last.manifest["history"], losses=losses)
+        log["log_before"] = entries_before([commit.manifest for commit in every])
+        tables.note(Loss.KEPT, layout.BEFORE)
+    if not log and not after:
+        tables.note(Loss.HISTORY, layout.manifest(number))
+    return plan, log
+
+
+def _had_marks(made: Remade, number: int) -> bool:
+    """True if rows may have been removed before a commit, of which nothing says more any more."""
+    expected, tables = made.expected, made.tables
+    if storage.is_folder(expected.path(layout.REMOVED)):
+        return True
+    # Each addition raises the minor number of the version, and anything else sets it back.
+    only_added = int((expected.info or {})["version"].split(".")[1]) >= number
+    return not only_added and {*expected.shards} <= tables.damaged
+
+
+def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> dict[str, Any]:
+    """The entry of a commit whose manifest is lost, as far as anybody knows."""
+    if plan.follows is None and number:  # it replaced what was there
+        return LogEntry(commit=number, first=number, kind="").values()
+    is_batch = plan.streams and plan.kind is not PlanKind.UNDO
+    return LogEntry(
+        commit=number,
+        first=number,
+        kind=PlanKind.BATCH.value if is_batch else plan.kind.value,
+        added=sum(record.records for record in done.values()),
+        rejected=sum(record.rejects for record in done.values()),
+    ).values()
 
 
 def _streams(
@@ -384,14 +399,12 @@ def _streams(
 
     Where a table is lost, None stands for what nobody knows any more, and "" for every source.
     """
-    if not made.damaged.isdisjoint(tallied):
+    if not made.tables.damaged.isdisjoint(tallied):
         return {"": {"to": None}}
     rows = [row for of_shard, _ in tallied.values() for row in of_shard]
-    streams: dict[str, Any] = {}
+    positions: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: row[SOURCE_ID]):
         if source := row.get(POSITION_OF.source):
-            position = row[POSITION_OF.position]
-            with contextlib.suppress(ValueError):  # of a source without an order any value will do
-                position = json.loads(position)
-            streams[source] = {"to": position}
+            positions.setdefault(source, []).append(row[POSITION_OF.position])
+    streams = {source: {"to": position_after(source, of)} for source, of in positions.items()}
     return streams or None

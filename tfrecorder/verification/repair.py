@@ -30,9 +30,10 @@ from tfrecorder.output.directory import claim, refuse_foreign
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.shard_tables import read_columns
-from tfrecorder.schema.fields import primary_file, with_validators
+from tfrecorder.schema.fields import file_fields, primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES
+from tfrecorder.sources.places import known_places
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
@@ -40,9 +41,12 @@ from tfrecorder.verification.expectation import (
     read_expectation,
     refuse,
 )
+from tfrecorder.verification.faults import Fault
+from tfrecorder.verification.kept import is_kept
 from tfrecorder.verification.rebuild import Remade, remake
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.verify import byte_bar, check_all, verify
+from tfrecorder.writing.after_commit import not_kept
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import complete, replace_commit
 from tfrecorder.writing.manifest import sums_of
@@ -141,7 +145,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     expected = read_expectation(directory)
     for fault in expected.faults:
         if fault.code == "unreadable" or fault.file == layout.PLAN:  # which is no loss
-            raise DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
+            raise _no_access(directory, fault)
     if expected.last is not None and expected.info is not None and not expected.lost:
         _refuse_foreign(directory)
         under_way = expected.pending.shards if expected.pending else ()
@@ -157,9 +161,10 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     if not faults:
         return []
     faulty = {fault.file for fault in faults}
-    made = _remade(expected, findings, faulty)
+    made = _remade(expected, findings, faults)
     lost += made.lost
     written = _publish(directory, made.files)
+    storage.remove_all(directory, made.marks)
     expected = read_expectation(directory)
     damaged = [f.shard for f in findings if not f.sound]
     hopeless = {shard.index_file for shard in damaged if shard.table in faulty}
@@ -177,6 +182,8 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
     complete(directory)
+    if expected.pending is None and not is_kept(expected.commits[expected.note[0]]):
+        storage.remove_all(directory, not_kept(directory, expected.commits[expected.note[0]]))
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]
     _, left = check_all(read_expectation(directory), again)
@@ -187,6 +194,10 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
             "please report it."
         )
     return sorted({*written})
+
+
+def _no_access(directory: str, fault: Fault) -> DatasetError:
+    return DatasetError(f"{directory}: {fault.file}: {fault.message}. Get access first.")
 
 
 def _refuse_foreign(directory: str) -> None:
@@ -200,15 +211,30 @@ def _refuse_foreign(directory: str) -> None:
 
 
 def _remade(
-    expected: Expectation, findings: Iterable[ShardFindings], faulty: Collection[str]
+    expected: Expectation, findings: Iterable[ShardFindings], faults: Iterable[Fault]
 ) -> Remade:
     """Lost manifests and damaged tables, made again from sound shards."""
-    tables = [f.shard for f in findings if f.sound and f.shard.table in faulty]
+    damaged = {fault.file for fault in faults if fault.code != "differs"}
+    contradicted = {fault.file for fault in faults} - damaged
+    sound = [finding.shard for finding in findings if finding.sound]
+    tables = [shard for shard in sound if shard.table in damaged]
+    other = [
+        shard
+        for shard in sound
+        if shard.table not in damaged and contradicted & {shard.table, shard.index_file}
+    ]
+    marks = {commit.manifest.get("removed", "") for commit in expected.commits.values()} & damaged
+    older = {layout.manifest(number) for number in expected.numbers}
+    folders = (layout.BEFORE, layout.COMMITS)
+    kept = {file for file in damaged - older if os.path.dirname(file) in folders}
+    for fault in faults:
+        if fault.code == "unreadable" and fault.file in marks | kept:  # which is no loss
+            raise _no_access(expected.directory, fault)
     try:
         for finding in findings:
             if not finding.sound and finding.shard not in expected.done:
                 raise ValueError(f"nothing proves what {finding.shard.file} held, which is damaged")
-        return remake(expected, tables)
+        return remake(expected, tables, other, marks, sorted(kept))
     except (storage.UnreadableError, LookupError, TfrecorderError, TypeError, ValueError) as error:
         raise DatasetError(
             f"{expected.directory} cannot be repaired: what is left does not suffice to make lost "
@@ -291,6 +317,8 @@ def _plan_aside(
     if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
         raise SourceError("its images came as bytes, which were kept only until the commit")
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
+    if "" in bases and _is_nowhere(table, Plan.of(manifest)):
+        raise SourceError("nobody knows in which folder its images were: give it as `base`")
     rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
         for field in Plan.of(manifest).fields:
@@ -298,12 +326,20 @@ def _plan_aside(
                 uris = table.column(field.uri_key).to_pylist()
                 paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
                 rows = rows.append_column(field.spool_key, paths)
-    place: dict[str, Any] = {"kept": {}, "previous": "", "follows": None, "stands_for": ""}
+    place: dict[str, Any] = {"kept": {}, "rewritten": {}, "previous": "", "follows": None}
+    place |= {"stands_for": ""}
     place |= {"split_rows": {shard.split: len(rows)}, "split_shards": {shard.split: 1}}
     place |= {"starts": {shard.split: shard.index}, "base": bases[0], "kind": PlanKind.BATCH}
     plan = Plan.of({**manifest, **place})
     # What passed the validator has the same bytes, which are compared, or is refused.
     return replace(plan, fields=with_validators(plan.fields)), rows
+
+
+def _is_nowhere(table: pa.Table, plan: Plan) -> bool:
+    """True if nobody knows where a file of some row was."""
+    bases = table.column(BASE).combine_chunks()
+    uris = [table.column(field.uri_key).combine_chunks() for field in file_fields(plan.fields)]
+    return any(known_places(of_file, bases).null_count for of_file in uris)
 
 
 def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tfrecorder import storage
 from tfrecorder.display.bars import Advance
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import BASE, RECORD_OF, source_of
+from tfrecorder.format.plan_columns import BASE, NOWHERE, RECORD_OF, source_of
 from tfrecorder.images.files import read_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.reading.shard_tables import each_table, those_of
@@ -126,10 +126,19 @@ def _files(
             cells = zip(*(columns.get(name, missing) for name in of_key), strict=True)
             for record, of_row in enumerate(cells):
                 file = SourceFile(shard, key, record, *of_row)
-                is_known = "unknown" if file.crc32c is None else "compared"
-                counts["from_bytes" if file.spooled else is_known] += 1
-                if not file.spooled and file.crc32c is not None:
-                    yield file
+                is_known = file.crc32c is not None and not _is_nowhere(file)
+                if file.spooled and file.spooled != NOWHERE:
+                    counts["from_bytes"] += 1
+                else:
+                    counts["compared" if is_known else "unknown"] += 1
+                    if is_known:
+                        yield file
+
+
+def _is_nowhere(file: SourceFile) -> bool:
+    """True if nobody knows where a file was, as after a repair from the records alone."""
+    is_relative = not (file.uri.startswith("/") or storage.scheme(file.uri))
+    return file.spooled == NOWHERE or (not file.base and is_relative)
 
 
 def _path(file: SourceFile) -> str:

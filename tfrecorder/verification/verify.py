@@ -29,6 +29,7 @@ from tfrecorder.verification.expectation import (
     unread,
 )
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
+from tfrecorder.verification.kept import kept_faults
 from tfrecorder.verification.shard import Decode, ShardCheck, ShardFindings
 from tfrecorder.verification.sources import COUNTED, other_sources
 
@@ -162,8 +163,11 @@ def _check_common(expected: Expectation) -> list[Fault]:
         except (storage.UnreadableError, OSError) as error:
             fault = unread(file, error)
         faults += [fault] if fault else []
-    if marks := manifest.get("removed"):
-        read_or_fault(expected.directory, marks, unseal, faults)
+    marks = {commit.manifest.get("removed", "") for commit in expected.commits.values()}
+    for file in sorted(filter(None, marks)):
+        read_or_fault(expected.directory, file, unseal, faults)
+    if expected.pending is None:  # otherwise what an update replaced may not be kept yet
+        faults += kept_faults(expected.directory, expected.last)
     return faults
 
 

@@ -13,6 +13,7 @@ from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.done_records import done_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
@@ -43,14 +44,16 @@ def finish(
     if plan.rewrites:
         gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
     elif undoes:
-        gone |= _files(manifest["abandoned"], manifest["splits"])
-    if plan.kind is PlanKind.UPDATE:
+        taken = map(layout.manifest, manifest["skips"])
+        gone |= _files(manifest["abandoned"], manifest["splits"]) | {layout.ROWS, *taken}
+    if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
         gone |= _keep_for_undo(output_dir, plan, manifest)
     elif plan.rewrites or manifest["ends_undo"]:
         gone |= _before(output_dir, manifest, plan.rewrites)
-    if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
-        gone |= {*card.files, layout.CARD}  # it shows and names records that may be gone
     storage.publish_all(output_dir, files, lasting=True)
+    if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
+        storage.remove_all(output_dir, card.files)  # which show and name records that may be gone
+        gone.add(layout.CARD)  # until then it says that these files are ours
     remove_leftovers(output_dir, gone)
 
 
@@ -76,14 +79,20 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
     return names_in(output_dir, layout.BEFORE) - {*names.values()}
 
 
+def not_kept(output_dir: str, newest: Commit) -> set[str]:
+    """What is left of before the newest commit's chain, which only `undo` of an update needs."""
+    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
+    chain = newest.manifest["chain"]
+    old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
+    return old | names_in(output_dir, layout.BEFORE)
+
+
 def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
     """What is needed no more to take back the commit before one, or to read as of it.
 
     The marks of what was removed before an addition are those from then on, if it is taken back.
     """
-    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    old = {layout.manifest(n) for n in numbers if n is not None and n < manifest["chain"]}
-    old |= names_in(output_dir, layout.BEFORE)
+    old = not_kept(output_dir, Commit(manifest["commit"], manifest))
     if rewrites:
         old |= names_in(output_dir, layout.REMOVED) - {manifest.get("removed")}
     return old

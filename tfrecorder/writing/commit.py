@@ -204,7 +204,7 @@ def _with_kept(
     """
     written = all_done(every)
     splits = every[-1].manifest["splits"]
-    moved = {} if newest is every[-1] else _moved_by(newest, splits)
+    moved = {} if newest is every[-1] else moved_by(newest, splits)
     names: dict[str, str] = {}
     whole: dict[Shard, DoneRecord] = {}
     for shard in layout.shards_of(plan.own):
@@ -219,7 +219,7 @@ def _with_kept(
     return whole
 
 
-def _moved_by(update: Commit, splits: Mapping[str, Any]) -> dict[Shard, list[str]]:
+def moved_by(update: Commit, splits: Mapping[str, Any]) -> dict[Shard, list[str]]:
     """Where the files of shards are since an update, where they have other names.
 
     Args:

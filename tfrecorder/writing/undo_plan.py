@@ -13,6 +13,7 @@ from typing import Any
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
+from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.schema.statistics import merged
 
@@ -59,7 +60,11 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
     major = int(newest.manifest["stated"].partition(".")[0])
     follows = {**(plan.follows or {}), "version": f"{major + 1}.0.0", "undoes": taken.number}
     return dataclasses.replace(
-        plan, commit=newest.number + 1, previous=newest.digest, follows=follows
+        plan,
+        commit=newest.number + 1,
+        previous=newest.digest,
+        follows=follows,
+        losses=_losses(newest, plan),
     )
 
 
@@ -77,8 +82,9 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     known = newest.manifest.get("revisions", {}) | now
     other = before["splits"].keys() - same
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
+    nothing = nothing_after(before, newest.digest, next_row)
     return dataclasses.replace(
-        nothing_after(before, newest.digest, next_row),
+        nothing,
         source_rows=_next_row_then(before),
         statistics=merged(commit.manifest["statistics"] for commit in every),
         kept={split: list(range(count)) for split, (_, count) in before["splits"].items()},
@@ -89,13 +95,24 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
         revisions={split: number for split, number in revisions.items() if number != 1},
         commit=newest.number + 1,
         previous=newest.digest,
+        losses=_losses(newest, nothing),
     )
+
+
+def _losses(newest: Commit, plan: Plan) -> dict[str, list[str]]:
+    """What is lost stays lost, also if it was noted after what is gone back to."""
+    return both(lasting(newest.manifest.get("losses", {})), plan.losses)
+
+
+def taken_number(plan: Plan) -> int:
+    """The number of the addition or update that a plan takes back."""
+    # An update begins a chain.
+    return plan.commit - 1 if plan.follows is None else int(plan.follows["undoes"])
 
 
 def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
     """The addition or update that a plan takes back, and the commit that it came after."""
-    # An update begins a chain.
-    number = plan.commit - 1 if plan.follows is None else plan.follows["undoes"]
+    number = taken_number(plan)
     taken = read_commit(output_dir, number)
     return taken, read_commit(output_dir, [number - 1, *chain_before(taken)][-1])
 
