@@ -449,7 +449,7 @@ class Life:
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
         after = dataclasses.replace(State().added(rows, self.sources), grown=False)
         self._demand_records(after)
-        return Call(call, after, (), anew=True, may_refuse=self._mostly_rejects(rows))
+        return Call(call, after, (), anew=True, may_refuse=self._mostly_rejects(after, rows))
 
     def overwrite(self, rows: Sequence[Row], shards: int, everything: bool) -> Call:
         state = self.now
@@ -459,7 +459,7 @@ class Life:
         begun = State() if everything else State(gone=state.gone, gone_files=state.gone_files)
         after = dataclasses.replace(begun.added(rows, self.sources), grown=False)
         self._demand_records(after)
-        refused = (state.grown and not everything) or self._mostly_rejects(rows)
+        refused = (state.grown and not everything) or self._mostly_rejects(after, rows)
         return Call(call, after, (), order="any", may_refuse=refused, anew=True)
 
     def append(
@@ -493,7 +493,7 @@ class Life:
             call,
             after,
             (*self.additions, ("append", state)),
-            may_refuse=self._mostly_rejects(rows, retry),
+            may_refuse=self._mostly_rejects(after, rows),
             twice=duplicates != "keep",
         )
 
@@ -548,7 +548,7 @@ class Life:
             after,
             () if renumbers else (("update", state),),
             order="kept" if renumbers else "prefix",
-            may_refuse=self._mostly_rejects(rows),
+            may_refuse=self._mostly_rejects(after, rows),
         )
 
     def remove(self, names: Sequence[str], by_row: bool = False) -> Call:
@@ -651,16 +651,8 @@ class Life:
         """True if nothing else says what a file held."""
         if self.has_losses or of in ("removed", "before", "everything"):
             return True
-        if of != "shard":
-            return False
-        contents = read(self.out) if (self.out / file).exists() else None
-        del contents
-        return self._has_fed
-
-    @property
-    def _has_fed(self) -> bool:
-        """True if some pictures came as bytes, which nothing has but their records."""
-        return any(name.startswith("fed") for name in self.now.records)
+        # Pictures that came as bytes are in their records alone.
+        return of == "shard" and any(name.startswith("fed") for name in self.now.records)
 
     # ------------------------------------------------------------------------------------- helpers
 
@@ -668,14 +660,12 @@ class Life:
         if not after.records:
             raise Skipped
 
-    def _mostly_rejects(self, rows: Sequence[Row], retry: bool = False) -> bool:
+    def _mostly_rejects(self, after: State, rows: Sequence[Row]) -> bool:
         """True if so many of the new rows give no record that nothing may be begun."""
-        known = self.state.names if self.state else set()
-        if retry and self.state:
-            known -= {*self.state.rejects}
-        new = [row.name for row in rows if row.name not in known]
-        bad = [name for name in new if name not in self.sources.stored]
-        return 3 * len(bad) > len(new)
+        before = self.state or State()
+        good = after.records.keys() - before.records.keys()
+        tried = {row.name for row in rows} & after.rejects.keys()
+        return 3 * len(tried) > len(good) + len(tried)
 
     def _as_it_is(self, row: Row) -> Row:
         """A row with the values that its record has."""
