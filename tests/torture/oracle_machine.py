@@ -431,6 +431,11 @@ class Life:
         return frame
 
     @property
+    def base(self) -> dict[str, str]:
+        """The folder of the pictures, where tables name them from there."""
+        return {"base": str(self.sources.folder)} if self.kind.relative else {}
+
+    @property
     def options(self) -> dict[str, Any]:
         """Of what begins a dataset."""
         options: dict[str, Any] = {**QUIET}
@@ -445,7 +450,7 @@ class Life:
     def convert(self, rows: Sequence[Row], shards: int) -> Call:
         if self.state is not None:
             raise Skipped
-        options = {**self.options, "num_shards": shards, "max_reject_fraction": 1.0}
+        options = {**self.options, **self.base, "num_shards": shards, "max_reject_fraction": 1.0}
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
         after = dataclasses.replace(State().added(rows, self.sources), grown=False)
         self._demand_records(after)
@@ -453,7 +458,7 @@ class Life:
 
     def overwrite(self, rows: Sequence[Row], shards: int, everything: bool) -> Call:
         state = self.now
-        options = {**self.options, "num_shards": shards, "max_reject_fraction": 1.0}
+        options = {**self.options, **self.base, "num_shards": shards, "max_reject_fraction": 1.0}
         options["overwrite"] = "all" if everything else True
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
         begun = State() if everything else State(gone=state.gone, gone_files=state.gone_files)
@@ -481,6 +486,7 @@ class Life:
             "duplicates": duplicates,
             "readmit": readmit,
             "max_reject_fraction": 1.0,
+            **self.base,
             **QUIET,
         }
         if retry:
@@ -534,6 +540,7 @@ class Life:
             "missing": missing,
             "readmit": readmit,
             "max_reject_fraction": 1.0,
+            **self.base,
             **QUIET,
         }
         if shards is not None:

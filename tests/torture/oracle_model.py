@@ -66,16 +66,19 @@ class Kind:
         raw: pictures are stored as pixels.
         captions: there is a column of texts.
         sizes: pictures have several sizes, so that records have several lengths.
+        relative: tables name pictures from a folder that is given with them.
     """
 
     raw: bool = False
     captions: bool = False
     sizes: bool = False
+    relative: bool = False
 
     @staticmethod
     def by(chance: random.Random) -> Kind:
         raw = chance.random() < 0.25
-        return Kind(raw, chance.random() < 0.4, not raw and chance.random() < 0.4)
+        sizes = not raw and chance.random() < 0.4
+        return Kind(raw, chance.random() < 0.4, sizes, chance.random() < 0.5)
 
 
 class Sources:
@@ -106,7 +109,7 @@ class Sources:
             self.files[name] = data
             self.stored[name] = pixels if self.kind.raw else data
         if not name.startswith("fed"):
-            Path(self.uri(name)).write_bytes(self.files[name])
+            (self.folder / f"{name}.png").write_bytes(self.files[name])
 
     def appear(self, name: str) -> None:
         """A file that was missing is there from now on."""
@@ -114,7 +117,8 @@ class Sources:
 
     def uri(self, name: str) -> str:
         """What a record says where its image came from."""
-        return f"{name}.png" if name.startswith("fed") else str(self.folder / f"{name}.png")
+        is_plain = self.kind.relative or name.startswith("fed")
+        return f"{name}.png" if is_plain else str(self.folder / f"{name}.png")
 
     def name(self, uri: str) -> str:
         """The name of the picture of a record."""
