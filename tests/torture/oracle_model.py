@@ -1,4 +1,4 @@
-"""What a dataset should hold after each call: a plain dict, and pictures with bytes of their own."""
+"""What a dataset should hold after each call, and pictures with bytes of their own."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def _same_records(found: Sequence[Any], records: Sequence[Record], where: str) -
                 value = value.encode()
             if isinstance(values[0], float):
                 value = float(value)
-            must(value == values[0], f"{where}, record {place}, {record.uri}: {key} is {value!r:.80}")
+            must(
+                value == values[0], f"{where}, record {place}, {record.uri}: {key} is {value!r:.80}"
+            )
 
 
 def _same_rows(
