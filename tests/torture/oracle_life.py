@@ -219,7 +219,7 @@ class Life:
         order = {split: self._names(records) for split, records in contents.splits.items()}
         known = {} if call.anew else before.numbers
         if call.order == "same":
-            before, known = after, after.numbers
+            before = after
         for split, names in before.order.items():
             if call.order == "any":
                 break

@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,12 +22,15 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 if __name__ == "__main__":
     sys.modules["apache_beam"] = None  # type: ignore[assignment]  # which takes 10 times as long
 
+import tfrecorder
+from torture.counts import Count, demand
 from torture.kills import Disk
 from torture.oracle import Search, WrongError
 from torture.oracle_calls import AnyLife
@@ -172,12 +176,12 @@ def _with_fewer_rows(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
             yield [*steps[:place], other, *steps[place + 1 :]]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Live until so many calls were made, or something is wrong."""
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Live until so many calls were made, or something is wrong; the exit code says which."""
     parser = argparse.ArgumentParser(prog="torture.oracle_machine")
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--seed", default="0")
-    parser.add_argument("--life", help="one life, by its seed")
+    parser.add_argument("--life", help="one life alone, by its seed")
     parser.add_argument("--only", default="", help="steps that are drawn, separated by commas")
     parser.add_argument("--most", type=int, default=STEPS, help="steps of a life")
     parser.add_argument("--seconds", type=float, default=60, help="to make a failure shorter")
@@ -187,24 +191,64 @@ def main(arguments: Sequence[str]) -> int:
     only = given.only.split(",") if given.only else [*WEIGHTS]
     folder = Path(tempfile.mkdtemp(prefix="oracle-"))
     lives = Lives(folder, {name: WEIGHTS[name] for name in only})
-    began, number, failed = time.monotonic(), 0, 0
+    began = time.monotonic()
+    number = 0
+    failed = 0
     while lives.made < given.calls:
-        seed = given.life or f"{given.seed}:{number}"
+        failure = lives.live(given.life or f"{given.seed}:{number}", given.most)
         number += 1
-        failure = lives.live(seed, given.most)
         if failure is not None:
             failed += 1
             print(f"WRONG, {lives.shorter(failure, given.seconds)}", flush=True)
             if not given.go_on or "EndlessError" in failure.words:
-                print(f"{lives.made} calls, {time.monotonic() - began:.0f} s", flush=True)
-                os._exit(1)  # a thread of what does not end would keep us
+                break
         if given.life:
             break
     shutil.rmtree(folder)
     counts = ", ".join(f"{name} {count}" for name, count in sorted(lives.calls.items()))
-    print(f"{lives.made} calls in {number} lives, {time.monotonic() - began:.0f} s: {counts}")
-    return int(failed > 0)
+    seconds = time.monotonic() - began
+    print(f"{lives.made} calls in {number} lives, {seconds:.0f} s: {counts}", flush=True)
+    os._exit(int(failed > 0))  # a thread of a call that does not end would keep us
+
+
+def start(
+    calls: int, seed: int | str, *more: str, package: Path | None = None
+) -> subprocess.Popen[str]:
+    """Lives in a process of their own, without Beam, whose start takes longer than a life.
+
+    Args:
+        more: further arguments of `main`.
+        package: the folder of the package; None takes the one that is imported.
+    """
+    folders = [Path(tfrecorder.__file__).parents[1] if package is None else package]
+    folders.append(Path(__file__).parents[1])
+    path = os.pathsep.join(map(str, folders))
+    arguments = ["--calls", str(calls), "--seed", str(seed), *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "torture.oracle_machine", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def attack(calls: int, seed: int, processes: int = 2) -> Count:
+    """So many calls, in all processes together.
+
+    Raises:
+        BrokenError: a dataset is not what it must be; the words are the life that led there.
+    """
+    share = -(-calls // processes)
+    running = [start(share, f"{seed}.{number}") for number in range(processes)]
+    told = [process.communicate()[0] for process in running]
+    for process, words in zip(running, told, strict=True):
+        demand(process.returncode == 0, words)
+    lines = [words.splitlines()[-1] for words in told]
+    done = sum(int(line.split()[0]) for line in lines)
+    note = "; ".join(f"seed {seed}.{number}: {line}" for number, line in enumerate(lines))
+    return Count("lives of datasets, before the oracle", done, 0, 0, note)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
