@@ -198,7 +198,10 @@ class Life:
         must(may, f"{type(error).__name__}: {error}")
         self.calls["refused"] += 1
         if PLAN in self.disk.files().keys() - files.keys():
-            called(partial(tfrecorder.undo, str(self.out)))
+            try:
+                called(partial(tfrecorder.undo, str(self.out)))
+            except TfrecorderError as other:
+                raise WrongError(f"{error}, and undo: {other}") from other
             self.earlier = self.additions
 
     def _follow(self, call: Call) -> None:
