@@ -326,7 +326,10 @@ def check_beside(directory: Path, contents: Contents) -> None:
         table = directory / "_tfrecorder/tables" / f"{shard.removesuffix('.tfrecord')}.parquet"
         must(table.exists(), f"{table.name} is not there")
         of_table = _rows_of(table)
-        wanted = [(record.number, *place) for record, place in zip(records, places, strict=True)]
+        wanted = [
+            (record.number, *place, google_crc32c.value(record.frame.raw))
+            for record, place in zip(records, places, strict=True)
+        ]
         must(of_table == wanted, f"{table.name} says {of_table}, and its shard {wanted}")
     there = {path.name for path in directory.glob("*.tfrecord")}
     others = sorted(there - shards.keys())
@@ -334,12 +337,12 @@ def check_beside(directory: Path, contents: Contents) -> None:
     must(others == empty, f"shards that the dataset does not have: {others}")
 
 
-def _rows_of(table: Path) -> list[tuple[int, int, int]]:
-    """Number, offset and size of each record in the table of a shard."""
-    names = ["image/source_id", "tfrecorder.record/offset", "tfrecorder.record/size"]
+def _rows_of(table: Path) -> list[tuple[int, int, int, int]]:
+    """Number, offset, size and CRC32C of each record in the table of a shard."""
+    names = ["image/source_id", *(f"tfrecorder.record/{n}" for n in ("offset", "size", "crc32c"))]
     columns = pq.ParquetFile(table).read(names).to_pydict()
     rows = zip(*(columns[name] for name in names), strict=True)
-    return [(int(number), offset, size) for number, offset, size in rows if size >= 0]
+    return [(int(number), *of_frame) for number, *of_frame in rows if of_frame[1] >= 0]
 
 
 # ------------------------------------------------------------------------------- what is absent

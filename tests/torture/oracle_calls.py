@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pandas as pd
 import tfrecorder
 from tfrecorder import TfrecorderError
 from tfrecorder.schema import Image, Label, Schema, Split, Text
-from torture.oracle import WrongError, must, read
-from torture.oracle_life import Call, Life, Skipped
+from torture.kills import Files
+from torture.oracle import must, read
+from torture.oracle_life import Call, Life, Skipped, called
 from torture.oracle_model import LABELS, SPLITS, Row, State
 
 QUIET: dict[str, Any] = {"progress": False}
@@ -60,18 +61,21 @@ class AnyLife(Life):
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
         after = dataclasses.replace(State().added(rows, self.sources), grown=False)
         self._demand_records(after)
-        return Call(call, after, (), anew=True, may_refuse=self._mostly_rejects(after, rows))
+        refused = self._mostly_rejects(after, rows)
+        return Call(call, after, (), anew=True, may_refuse=refused, rows=rows)
 
     def overwrite(self, rows: Sequence[Row], shards: int, everything: bool) -> Call:
         state = self.now
         options = {**self.options, **self.base, "num_shards": shards, "max_reject_fraction": 1.0}
         options["overwrite"] = "all" if everything else True
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
-        begun = State() if everything else State(gone=state.gone, gone_files=state.gone_files)
+        begun = State()
+        if not everything:
+            begun = State(gone=state.gone, gone_files=state.gone_files, maybe=state.maybe)
         after = dataclasses.replace(begun.added(rows, self.sources), grown=False)
         self._demand_records(after)
         refused = (state.grown and not everything) or self._mostly_rejects(after, rows)
-        return Call(call, after, (), order="any", may_refuse=refused, anew=True)
+        return Call(call, after, (), order="any", may_refuse=refused, anew=True, rows=rows)
 
     def append(
         self,
@@ -105,6 +109,7 @@ class AnyLife(Life):
             (*self.additions, ("append", state)),
             may_refuse=self._mostly_rejects(after, rows),
             twice=duplicates != "keep",
+            rows=rows,
         )
 
     def stream(self, count: int) -> Call:
@@ -122,7 +127,7 @@ class AnyLife(Life):
         earlier = () if self.state is None else (*self.additions, ("stream", state))
         if self.state is not None and new and after.records == state.records:
             raise Skipped  # a batch of which all rows stay out
-        return Call(call, after, earlier)
+        return Call(call, after, earlier, rows=new)
 
     def update(
         self,
@@ -160,6 +165,7 @@ class AnyLife(Life):
             () if renumbers else (("update", state),),
             order="kept" if renumbers else "prefix",
             may_refuse=self._mostly_rejects(after, rows),
+            rows=rows,
         )
 
     def remove(self, names: Sequence[str], by_row: bool = False) -> Call:
@@ -206,13 +212,11 @@ class AnyLife(Life):
             raise Skipped
         self.sources.appear(name)
 
-    def repair(self, of: str, place: float, damage: str) -> None:
+    def repair(self, of: str, place: float, damage: str, killed: float | None = None) -> None:
         """A file is lost or damaged, and made again."""
         _ = self.now
         before = self.disk.files()
-        files = sorted(file for file in before if kind_of(file) == of)
-        if of == "everything":
-            files = sorted(file for file in before if file.startswith("_tfrecorder/"))
+        files = sorted(file for file in before if of in ("everything", kind_of(file)))
         if not files:
             raise Skipped
         file = files[int(place * len(files))]
@@ -221,44 +225,50 @@ class AnyLife(Life):
         else:
             spoil(self.out / file, damage)
         try:
-            noticed = not tfrecorder.verify(str(self.out), progress=False).ok
+            is_noticed = not called(partial(tfrecorder.verify, str(self.out), progress=False)).ok
         except TfrecorderError:
-            noticed = True
-        except Exception as error:
-            raise WrongError(f"verify, {file}: {type(error).__name__}: {error}") from error
-        if not noticed:
+            is_noticed = True
+        if not is_noticed:
             self.disk.restore(before)
             self.calls["unnoticed"] += 1
             return
         try:
-            result = tfrecorder.repair(str(self.out), progress=False)
+            lost = self._repaired(killed)
         except TfrecorderError as error:
-            must(self._may_be_lost(file, of), f"{file}: {type(error).__name__}: {error}")
+            must(self._may_be_lost(of), f"{file}: {type(error).__name__}: {error}")
             self.disk.restore(before)
             self.calls["not repaired"] += 1
             return
-        except Exception as error:
-            raise WrongError(f"repair, {file}: {type(error).__name__}: {error}") from error
-        after = self.disk.files()
-        others = sorted(
-            name
-            for name in {*before, *after}
-            if not name.startswith("_tfrecorder/") and before.get(name) != after.get(name)
-        )
-        if not result.lost:
-            private = ("commits/", "tables/", "index/", "removed/")
-            others += sorted(
-                name
-                for name in {*before, *after}
-                if name.startswith(tuple(f"_tfrecorder/{one}" for one in private))
-                and before.get(name) != after.get(name)
-            )
-        must(not others, f"after the repair of {file} these are others: {others}")
-        if result.lost:
+        self._must_be_repaired(file, before, lost)
+        if lost:
             self.has_losses = True
             self.calls["losses"] += 1
 
-    def _may_be_lost(self, file: str, of: str) -> bool:
+    def _repaired(self, killed: float | None) -> set[str]:
+        """Repair it, killed or not; what is lost by the words of the result."""
+        repair = partial(tfrecorder.repair, str(self.out), progress=False)
+        if killed is None:
+            return {*called(repair).lost}
+        with self.disk.recorded() as states:
+            lost = {*called(repair).lost}
+        if states:
+            self.disk.restore(states[int(killed * len(states))])
+        return lost | {*called(repair).lost}
+
+    def _must_be_repaired(self, file: str, before: Files, lost: Collection[str]) -> None:
+        """What is public has the bytes that it had; if nothing is lost, all that is ours too."""
+        after = self.disk.files()
+        ours = ("commits/", "tables/", "index/", "removed/")
+        same = tuple(f"_tfrecorder/{folder}" for folder in ours if not lost)
+        others = sorted(
+            name
+            for name in {*before, *after}
+            if before.get(name) != after.get(name)
+            and (name.startswith(same) or not name.startswith("_tfrecorder/"))
+        )
+        must(not others, f"after the repair of {file} these are others: {others}")
+
+    def _may_be_lost(self, of: str) -> bool:
         """True if nothing else says what a file held."""
         if self.has_losses or of in ("removed", "before", "everything"):
             return True

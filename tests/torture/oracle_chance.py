@@ -227,4 +227,7 @@ class Chance:
     def _repair(self, life: Life) -> Step:
         (of,) = self.random.choices([*LOST], [*LOST.values()])
         damage = self.random.choice(("delete", "delete", "flip", "cut"))
-        return Step("repair", {"of": of, "place": self.random.random(), "damage": damage})
+        given = {"of": of, "place": self.random.random(), "damage": damage}
+        if self.random.random() < 0.2:
+            given["killed"] = self.random.random()
+        return Step("repair", given)

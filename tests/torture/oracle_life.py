@@ -27,6 +27,9 @@ PATIENCE = 20
 #: TFDS is asked after every so many steps.
 OF_TFDS = 25
 
+#: With this a result says that what was removed is not kept out.
+MAY_RETURN = "may come in again"
+
 #: Says what is begun and not committed.
 PLAN = "_tfrecorder/plan.json"
 
@@ -90,6 +93,8 @@ class Call:
         must_refuse: it must.
         twice: it may be called again after its commit: nothing more changes.
         anew: rows may get other numbers.
+        rows: of its table.
+        optional: names of which rows may come in or stay out.
     """
 
     run: Callable[..., object]
@@ -100,6 +105,8 @@ class Call:
     must_refuse: bool = False
     twice: bool = True
     anew: bool = False
+    rows: Sequence[Row] = ()
+    optional: frozenset[str] = frozenset()
 
 
 class Life:
@@ -173,11 +180,12 @@ class Life:
         recorded = nullcontext(states) if step.killed is None else self.disk.recorded()
         try:
             with recorded as states:
-                called(call.run)
+                result = called(call.run)
         except TfrecorderError as error:
             self._refused(call, error, files)
             return
         must(not call.must_refuse, "it must be refused, and is not")
+        call = self._warned(call, step) if MAY_RETURN in str(result) else call
         if step.killed is None or not states:
             self._follow(call)
             self.is_untidy = False
@@ -202,11 +210,48 @@ class Life:
                 called(partial(tfrecorder.undo, str(self.out)))
             except TfrecorderError as other:
                 raise WrongError(f"{error}, and undo: {other}") from other
-            self.earlier = self.additions
+            self._given_up(self._read())
+
+    def _warned(self, call: Call, step: Step) -> Call:
+        """A call after which what was removed may come back, since it said so."""
+        before, after = self.now, call.after
+        if step.name not in REMOVING:
+            return dataclasses.replace(call, optional=before.gone)
+        new = after.gone - before.gone
+        files = {self.sources.files.get(name, b"") for name in new} - before.gone_files
+        after = dataclasses.replace(
+            after,
+            gone=before.gone & after.gone,
+            gone_files=after.gone_files - files,
+            maybe=after.maybe | new,
+        )
+        return dataclasses.replace(call, after=after)
+
+    def _settled(self, call: Call, contents: Contents) -> Call:
+        """A call with or without what may come back, as it is found."""
+        before = self.state or State()
+        optional = (before.maybe | call.optional) - before.names
+        rows = [row for row in call.rows if row.name in optional]
+        if not rows:
+            return call
+        found = {*self._names(contents.records), *map(self.sources.name, contents.rejects)}
+        after = call.after
+        out = [row.name for row in rows if row.name not in found]
+        after = dataclasses.replace(
+            after,
+            records={name: fact for name, fact in after.records.items() if name not in out},
+            rejects={name: split for name, split in after.rejects.items() if name not in out},
+        )
+        come = [row for row in rows if row.name in found]
+        after = after.added(come, self.sources, readmit=True)
+        return dataclasses.replace(
+            call, after=dataclasses.replace(after, maybe=after.maybe - found)
+        )
 
     def _follow(self, call: Call) -> None:
         """The model follows a call that ended, which may have found nothing to do."""
         contents = self._read()
+        call = self._settled(call, contents)
         before = self.state
         if before is None or contents.commit != self.commit:
             self._take(contents, call)
@@ -245,7 +290,16 @@ class Life:
             is_new = stays and of_name and record.number not in of_name
             must(not is_new, f"{name} was row {of_name}, and is {record.number}")
         self.earlier, self.commit = call.earlier, contents.commit
-        self.state = dataclasses.replace(after, order=order, numbers=numbers)
+        before_it = after.sizes if call.order in ("prefix", "same") else {}
+        sizes = {**before_it, contents.commit: _sizes_of(contents)}
+        self.state = dataclasses.replace(after, order=order, numbers=numbers, sizes=sizes)
+
+    def _given_up(self, contents: Contents) -> None:
+        """What was begun is given up, perhaps by a commit that changes nothing."""
+        if contents.commit != self.commit:
+            self.earlier, self.commit = self.additions, contents.commit
+            sizes = {**self.now.sizes, contents.commit: _sizes_of(contents)}
+            self.state = dataclasses.replace(self.now, sizes=sizes)
 
     def _read(self) -> Contents:
         contents = read(self.out)
@@ -287,6 +341,7 @@ class Life:
             must(may_part, "there is no dataset after a kill")
             return False
         if contents.commit > self.commit:
+            call = self._settled(call, contents)
             self._must_hold(contents, call.after, "after a kill")
             self._take(contents, call)
             return True
@@ -302,11 +357,10 @@ class Life:
         contents = read(self.out)
         if contents is None:  # of a conversion that is given up
             must(self.state is None, "there is no dataset after undo")
-        elif contents.commit != self.commit:
-            if is_committed:  # the same overwrite, or compaction, once more
-                self._take(contents, call)
-            else:  # a commit that changes nothing, so that what is given up never comes
-                self.earlier, self.commit = self.additions, contents.commit
+        elif not is_committed:
+            self._given_up(contents)
+        elif contents.commit != self.commit:  # the same overwrite, or compaction, once more
+            self._take(contents, self._settled(call, contents))
 
     # --------------------------------------------------------------------------------- what is so
 
@@ -327,11 +381,14 @@ class Life:
         if self.is_untidy:
             return
         check_beside(self.out, contents)
+        one = None if self.has_losses else chance.choice([*state.sizes])
         columns = ["caption"] if self.kind.captions else []
         gone = sorted(map(self.sources.uri, self.removed))
         verify = partial(tfrecorder.verify, str(self.out), absent=gone or None, progress=False)
         try:
             called(partial(oracle_readers.compare, self.out, contents, chance, columns))
+            if one is not None:
+                called(partial(oracle_readers.compare_at, self.out, contents, one, state.sizes))
             if self.steps % OF_TFDS == OF_TFDS - 1:
                 called(partial(oracle_readers.compare_tfds, self.out, contents))
             verified = called(verify)
@@ -376,6 +433,10 @@ class Life:
 
 def _told(fact: Fact) -> tuple[str, str, str, str]:
     return fact.label, fact.split, fact.data[-60:-50].hex(), fact.caption
+
+
+def _sizes_of(contents: Contents) -> dict[str, int]:
+    return {split: len(records) for split, records in contents.splits.items() if records}
 
 
 def called(call: Callable[[], Any]) -> Any:

@@ -174,6 +174,8 @@ class State:
         grown: rows came in that are not of the conversion.
         order: the names of each split's records, as they were found.
         numbers: the name of each row's number that was ever seen.
+        maybe: names that were removed, and may come back, as the package said then.
+        sizes: the records of each split that each generation had that `at=` names.
     """
 
     records: Mapping[str, Fact] = dataclasses.field(default_factory=dict)
@@ -184,6 +186,8 @@ class State:
     grown: bool = False
     order: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     numbers: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    maybe: frozenset[str] = frozenset()
+    sizes: Mapping[int, Mapping[str, int]] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> set[str]:

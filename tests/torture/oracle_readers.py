@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,30 @@ def compare(directory: Path, contents: Contents, chance: random.Random, columns:
             numbers = [record.number for record in records]
             must([*of_split.index] == numbers, f"to_frame, {split}: rows {[*of_split.index]}")
             _compare_split(out, split, records, chance, columns)
+
+
+def compare_at(
+    directory: Path, contents: Contents, number: int, sizes: Mapping[int, Mapping[str, int]]
+) -> None:
+    """Earlier generations must be the first records of each split.
+
+    Args:
+        number: of one that is read.
+        sizes: how many there are of each split, in each generation.
+
+    Raises:
+        WrongError: there are other generations, or it has other records.
+    """
+    out = str(directory)
+    found = tfrecorder.generations(out)
+    must({*found} == {*sizes}, f"there are the generations {found}, and not {[*sizes]}")
+    frame = tfrecorder.to_frame(out, at=number)
+    for split, records in contents.splits.items():
+        first = records[: sizes[number].get(split, 0)]
+        rows = [*frame[frame["split"] == split].index]
+        words = f"to_frame at {number}, {split}: rows {rows}, of {len(first)}"
+        must(rows == [record.number for record in first], words)
+    must(len(frame) == sum(sizes[number].values()), f"to_frame at {number}: {len(frame)} rows")
 
 
 def _compare_split(
