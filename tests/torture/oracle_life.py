@@ -244,9 +244,8 @@ class Life:
         )
         come = [row for row in rows if row.name in found]
         after = after.added(come, self.sources, readmit=True)
-        return dataclasses.replace(
-            call, after=dataclasses.replace(after, maybe=after.maybe - found)
-        )
+        after = dataclasses.replace(after, maybe=after.maybe - found)
+        return dataclasses.replace(call, after=after)
 
     def _follow(self, call: Call) -> None:
         """The model follows a call that ended, which may have found nothing to do."""

@@ -60,8 +60,8 @@ REVERSALS = {
         (
             Edit(
                 "writing/changing.py",
-                "    return old if is_whole and joined(crcs.to_numpy(), sizes) == old.crc32c else None\n",
-                "    return old\n",
+                "return old if is_whole and joined(crcs.to_numpy(), sizes) == old.crc32c else None",
+                "return old",
             ),
             Edit(
                 "writing/shards.py",
