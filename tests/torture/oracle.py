@@ -194,15 +194,20 @@ class Record:
         """Of the row in its source."""
         return int(self.text("image/source_id"))
 
+    @property
+    def _class(self) -> str:
+        """Keys of the class begin so; without images its column has its own name."""
+        return "image/class" if "image/class/label" in self.features else "label"
+
     @cached_property
     def label(self) -> int:
-        (value,) = self.features["image/class/label"]
+        (value,) = self.features[f"{self._class}/label"]
         return int(value)
 
     @cached_property
     def name(self) -> str:
         """Of its class."""
-        return self.text("image/class/text")
+        return self.text(f"{self._class}/text")
 
     @cached_property
     def image(self) -> bytes:
@@ -249,8 +254,9 @@ def read(directory: Path) -> Contents | None:
     splits: dict[str, list[Record]] = {}
     for split in info["splits"]:
         splits[split["name"].upper()] = _split(directory, split)
-    labels = directory / "image.class.label.labels.txt"
-    classes = tuple(labels.read_text().splitlines()) if labels.exists() else ()
+    labels = [*directory.glob("*.labels.txt")]
+    must(len(labels) == 1, f"there are the files of labels {labels}")
+    classes = tuple(labels[0].read_text().splitlines())
     contents = Contents(int(commit), version, splits, classes, _rejects(directory))
     _check(contents)
     return contents

@@ -27,12 +27,10 @@ class AnyLife(Life):
 
     def table(self, rows: Sequence[Row]) -> pd.DataFrame:
         frame = pd.DataFrame(
-            {
-                "split": [row.split for row in rows],
-                "image_uri": [self.sources.cell(row.name) for row in rows],
-                "label": [row.label for row in rows],
-            }
+            {"split": [row.split for row in rows], "label": [row.label for row in rows]}
         )
+        if not self.kind.bare:
+            frame["image_uri"] = [self.sources.cell(row.name) for row in rows]
         if self.kind.captions:
             frame["caption"] = [self.sources.caption(row) for row in rows]
         return frame
@@ -42,11 +40,19 @@ class AnyLife(Life):
         """The folder of the pictures, where tables name them from there."""
         return {"base": str(self.sources.folder)} if self.kind.relative else {}
 
+    def _plain(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Rows without pictures have the same values wherever they stand: these are their names."""
+        if not self.kind.bare:
+            return rows
+        return [Row(row.name, LABELS[int(row.name[-2:]) % 3], row.split) for row in rows]
+
     @property
     def options(self) -> dict[str, Any]:
         """Of what begins a dataset."""
         options: dict[str, Any] = {**QUIET}
-        if self.kind.captions:
+        if self.kind.bare:
+            options["schema"] = Schema(split=Split(), label=Label(), caption=Text())
+        elif self.kind.captions:
             options["schema"] = Schema(
                 split=Split(), image_uri=Image(), label=Label(), caption=Text()
             )
@@ -57,6 +63,7 @@ class AnyLife(Life):
     def convert(self, rows: Sequence[Row], shards: int) -> Call:
         if self.state is not None:
             raise Skipped
+        rows = self._plain(rows)
         options = {**self.options, **self.base, "num_shards": shards, "max_reject_fraction": 1.0}
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
         after = dataclasses.replace(State().added(rows, self.sources), grown=False)
@@ -66,6 +73,7 @@ class AnyLife(Life):
 
     def overwrite(self, rows: Sequence[Row], shards: int, everything: bool) -> Call:
         state = self.now
+        rows = self._plain(rows)
         options = {**self.options, **self.base, "num_shards": shards, "max_reject_fraction": 1.0}
         options["overwrite"] = "all" if everything else True
         call = partial(tfrecorder.convert, self.table(rows), str(self.out), **options)
@@ -86,6 +94,7 @@ class AnyLife(Life):
         retry: bool = False,
     ) -> Call:
         state = self.now
+        rows = self._plain(rows)
         if duplicates == "keep":
             rows = [row for row in rows if row.name not in state.rejects]
             rows = [self._as_it_is(row) for row in rows]
@@ -115,11 +124,12 @@ class AnyLife(Life):
     def stream(self, count: int) -> Call:
         state = self.state or State()
         count = max(count, state.position)
-        new = [self._fed(number) for number in range(state.position, count)]
+        new = self._plain([self._fed(number) for number in range(state.position, count)])
         if self.state is None and not new:
             raise Skipped
         options = {"until_idle": 0, **(self.options if self.state is None else QUIET)}
-        feed = Feed([self.table([self._fed(n)]).iloc[0].to_dict() for n in range(count)])
+        fed = self._plain([self._fed(number) for number in range(count)])
+        feed = Feed([self.table([row]).iloc[0].to_dict() for row in fed])
         call = partial(tfrecorder.stream, feed, str(self.out), **options)
         after = dataclasses.replace(
             state.added(new, self.sources, duplicates="keep"), position=count
@@ -143,6 +153,7 @@ class AnyLife(Life):
             if row.name not in state.records or state.records[row.name].copies == 1
         ]
         rows = [row for row in rows if not row.name.startswith("fed") or row.name in state.records]
+        rows = self._plain(rows)
         if not rows:
             raise Skipped
         options = {
@@ -176,11 +187,13 @@ class AnyLife(Life):
         if not names:
             raise Skipped
         where: dict[str, Any] = {"image_uri": [self.sources.uri(name) for name in names]}
+        if self.kind.bare:
+            where = {"caption": [self.sources.caption(Row(name, "", "")) for name in names]}
         if by_row:
             found = read(self.out)
             assert found is not None
-            of_uri = {self.sources.name(one.uri): one.number for one in found.records}
-            where = {"row": [of_uri[name] for name in names]}
+            of_name = {self.name_of(one): one.number for one in found.records}
+            where = {"row": [of_name[name] for name in names]}
         after = state.without(names, self.sources)
         self._demand_records(after)
         call = partial(tfrecorder.remove, str(self.out), where, **QUIET)
@@ -190,6 +203,8 @@ class AnyLife(Life):
         state = self.now
         drop = [name for name in drop if name in state.records]
         options = {"num_shards": shards, **QUIET} if shards else {**QUIET}
+        if drop and self.kind.bare:
+            raise Skipped
         if drop:
             options["drop"] = [self.sources.uri(name) for name in drop]
         after = state.without(drop, self.sources)
@@ -208,7 +223,7 @@ class AnyLife(Life):
 
     def appear(self, name: str) -> None:
         """The file of a reject is there from now on."""
-        if name in self.sources.files:
+        if name in self.sources.files or self.kind.bare:
             raise Skipped
         self.sources.appear(name)
 
@@ -273,7 +288,8 @@ class AnyLife(Life):
         if self.has_losses or of in ("removed", "before", "everything"):
             return True
         # Pictures that came as bytes are in their records alone.
-        return of == "shard" and any(name.startswith("fed") for name in self.now.records)
+        has_fed = any(name.startswith("fed") for name in self.now.records)
+        return of == "shard" and has_fed and not self.kind.bare
 
     def _demand_records(self, after: State) -> None:
         if not after.records:

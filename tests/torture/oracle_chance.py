@@ -173,7 +173,7 @@ class Chance:
         if draw.random() < 0.5:  # the whole split
             split = draw.choice(sorted({record.split for record in records}))
             chosen = {record.shard for record in records if record.split == split}
-        names = {life.sources.name(one.uri) for one in records if one.shard in chosen}
+        names = {life.name_of(one) for one in records if one.shard in chosen}
         to = draw.choice(SPLITS)
         rows = [row._replace(split=to) if row.name in names else row for row in rows]
         if draw.random() < 0.3:

@@ -280,7 +280,7 @@ class Life:
             must(call.order != "same" or len(now) == len(stay), words)
         numbers = dict(known)
         for record in contents.records:
-            name = self.sources.name(record.uri)
+            name = self.name_of(record)
             of_before = known.get(record.number, name)
             must(of_before == name, f"row {record.number} is {name}, and was {of_before}")
             numbers[record.number] = name
@@ -307,7 +307,11 @@ class Life:
         return contents
 
     def _names(self, records: Sequence[Record]) -> list[str]:
-        return [self.sources.name(record.uri) for record in records]
+        return [self.name_of(record) for record in records]
+
+    def name_of(self, record: Record) -> str:
+        """The name of what a record was made of."""
+        return self.sources.name(record.uri, record.text("caption"))
 
     # ------------------------------------------------------------------------------------ killed
 
@@ -382,7 +386,7 @@ class Life:
         check_beside(self.out, contents)
         one = None if self.has_losses else chance.choice([*state.sizes])
         columns = ["caption"] if self.kind.captions else []
-        gone = sorted(map(self.sources.uri, self.removed))
+        gone = sorted({*map(self.sources.uri, self.removed)} - {""})
         verify = partial(tfrecorder.verify, str(self.out), absent=gone or None, progress=False)
         try:
             called(partial(oracle_readers.compare, self.out, contents, chance, columns))
@@ -414,8 +418,9 @@ class Life:
         found: dict[str, list[Fact]] = {}
         for record in contents.records:
             fact = Fact(record.name, record.split, record.image, record.text("caption"))
-            found.setdefault(self.sources.name(record.uri), []).append(fact)
-            must(record.uri == self.sources.uri(self.sources.name(record.uri)), record.uri)
+            name = self.name_of(record)
+            found.setdefault(name, []).append(fact)
+            must(record.uri == self.sources.uri(name), record.uri)
         lost = sorted(state.records.keys() - found.keys())
         more = sorted(found.keys() - state.records.keys())
         must(not lost, f"{where}: {lost} are not there")
