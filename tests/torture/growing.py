@@ -145,8 +145,11 @@ def _placeless(files: Mapping[str, bytes]) -> dict[str, Any]:
     """Files with manifests without what says where the dataset is."""
     manifests = {name: json.loads(files[name]) for name in files if "/commits/" in name}
     for values in manifests.values():
-        for key in ("base", "remote", "crc32c"):
+        for key in ("base", "remote", "crc32c", "begun"):
             values.pop(key, None)
+        undone = [values["log_undone"]] if "log_undone" in values else []
+        for entry in (values["log"], *values.get("log_before", ()), *undone):
+            entry.pop("when", None)
     return {**files, **manifests}
 
 
