@@ -41,6 +41,7 @@ from torture import (
     loader_workers,
     losses,
     lost,
+    oracle_machine,
     outages,
     places,
     second_day,
@@ -89,6 +90,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--end-to-end", type=int, default=3000, help="of these, also converted")
     parser.add_argument("--trainings", type=int, default=1000, help="killed at any step")
     parser.add_argument("--calls", type=int, default=10_000, help="on datasets, killed or not")
+    parser.add_argument("--lives", type=int, default=10_000, help="calls before the oracle")
     parser.add_argument("--files", type=int, default=5000, help="put into a watched folder")
     parser.add_argument("--watch-kills", type=int, default=20, help="of its watcher")
     parser.add_argument("--messages", type=int, default=100_000, help="of a topic of Kafka")
@@ -116,6 +118,7 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
         "places": lambda: places.attack(folder / "places", options.often // 4, options.seed),
         "disks": attack_disks,
         "faults": lambda: faults.disturb(options.often, ROWS // 3, folder / "faults", options.seed),
+        "oracle": lambda: [oracle_machine.attack(options.lives, options.seed)],
         "outages": lambda: outages.outlast(ROWS // 10),
         "fuzzing": lambda: fuzzing.fuzz(
             options.mutations, folder / "fuzz", options.end_to_end, options.seed * 1000

@@ -163,15 +163,18 @@ def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
 
 
 def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
-    """What to say of removed rows that have no mark, since nothing says what their images were.
+    """What to say of removed rows without a mark: they have no image, or nobody knows what it was.
 
     Args:
         rows: one of each number, with all columns of the tables of shards.
         fields: the columns of the dataset.
     """
     images = [field for field in fields if isinstance(field.kind, (Image, File))]
-    if not images or not len(rows):
+    if not len(rows):
         return []
+    if not images:
+        they = "it has" if len(rows) == 1 else "they have"
+        return [f"{counted(len(rows), 'removed row')} may come in again: {they} no image"]
     places, contents = keys_of(rows, images), stored_content_keys(rows, images)
     count = pc.sum(pc.and_(pc.is_null(places), pc.is_null(contents))).as_py()
     if not count:

@@ -220,7 +220,14 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
     if pending is not None and standing.is_committed:
         # Of a call that was killed; what it took back may be gone already.
         kind = entry_of(newest.manifest).undone or PlanKind.APPEND.value
-        return UndoResult(given, kind, 0, 0, newest.number, taken_number(pending))
+        return UndoResult(
+            output_dir=given,
+            kind=kind,
+            rows=0,
+            shards=0,
+            generation=newest.number,
+            taken_back=taken_number(pending),
+        )
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     manifest = taken.manifest
     fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)

@@ -148,7 +148,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
             raise _no_access(directory, fault)
     if expected.last is not None and expected.info is not None and not expected.lost:
         _refuse_foreign(directory)
-        under_way = expected.pending.shards if expected.pending else ()
+        under_way = layout.shards_of(expected.pending.own) if expected.pending else ()
         late = {*layout.shards_of(expected.last.manifest["abandoned"])}
         late -= {*expected.shards, *under_way}
         storage.remove_all(directory, [shard.file for shard in late])

@@ -13,6 +13,7 @@ from tfrecorder import storage
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
+from tfrecorder.format import layout
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.reading.dataset import image_shape
@@ -184,7 +185,7 @@ def _foreign(expected: Expectation) -> Iterator[Fault]:
     """Shards in the directory that belong neither to the dataset nor to what is under way."""
     shards = {shard.file for shard in expected.shards}
     if expected.pending is not None:
-        shards |= {shard.file for shard in expected.pending.shards}
+        shards |= {*layout.files_of(expected.pending.own)}
     for name in storage.names(expected.directory):
         if name not in shards and ".tfrecord" in name and not name.startswith("."):
             words = "this dataset does not list it, but readers of *.tfrecord would include it"

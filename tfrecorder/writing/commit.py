@@ -214,7 +214,13 @@ def _with_kept(
     """
     written = all_done(every)
     splits = every[-1].manifest["splits"]
-    moved = {} if newest is every[-1] else moved_by(newest, splits)
+    moved: Mapping[Shard, list[str]] = {}
+    if newest is not every[-1]:
+        moved = moved_by(newest, splits)
+        # What binds the files of a shard that stayed is the newest manifest: a repair may have
+        # made a table again since.
+        stayed = {old: kept_as(newest, old) for old in layout.shards_of(splits)}
+        written |= {old: newest.done[now] for old, now in stayed.items() if now is not None}
     names: dict[str, str] = {}
     whole: dict[Shard, DoneRecord] = {}
     for shard in layout.shards_of(plan.own):
@@ -237,12 +243,21 @@ def moved_by(update: Commit, splits: Mapping[str, Any]) -> dict[Shard, list[str]
     """
     moved = {}
     for old in layout.shards_of(splits):
-        kept, revision = update.manifest["kept"][old.split], update.manifest["splits"][old.split][0]
-        if old.index not in kept:
+        now = kept_as(update, old)
+        if now is None:
             moved[old] = [*map(layout.before, old.files)]
-        elif revision != old.revision:
-            moved[old] = Shard(old.split, kept.index(old.index), revision).files
+        elif now != old:
+            moved[old] = now.files
     return moved
+
+
+def kept_as(update: Commit, old: Shard) -> Shard | None:
+    """The shard of an update that is a shard from before it, as it was; None if it is another."""
+    kept = update.manifest["kept"][old.split]
+    if old.index not in kept:
+        return None
+    revision = update.manifest["splits"][old.split][0]
+    return Shard(old.split, kept.index(old.index), revision)
 
 
 def into_place(output_dir: str, plan: Plan) -> None:
