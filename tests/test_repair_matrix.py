@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from damage import all_files, reseal
 from support import public_files, records
+from torture import kills
 from torture.losses import (
     FIRST,
     HISTORIES,
@@ -72,6 +73,35 @@ def test_a_shard_is_written_again_whatever_wrote_it(tmp_path: Path, history: str
     demand_repaired(cells)
     assert len(cells) > 2
     assert not any(cell.changed for cell in cells)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("history", "lost"),
+    [
+        ("appended twice", "commits/00001*"),
+        ("appended after a removal", "removed/*"),
+        ("compacted", "tables/train-r2-00000*"),
+        ("updated", "before/train*.idx"),
+        ("updated", "commits/00002*"),
+        ("let in again", "[cr]*/00001*"),
+    ],
+)
+def test_a_repair_that_is_killed_is_completed(tmp_path: Path, history: str, lost: str) -> None:
+    rows = make(history, tmp_path)
+    for path in sorted(rows.out.glob(f"_tfrecorder/{lost}")):
+        path.unlink()
+    disk = kills.Disk(rows.folder)
+    with disk.recorded() as states:
+        tfrecorder.repair(rows.out, progress=False)
+    after, losses = all_files(rows.out), losses_of(rows.out)
+    assert len(states) > 1
+    for state in states:
+        disk.restore(state)
+        tfrecorder.repair(rows.out, progress=False)
+        assert {*all_files(rows.out)} == {*after}
+        assert losses_of(rows.out) == losses
+        assert tfrecorder.verify(rows.out, progress=False).ok
 
 
 # --------------------------------------------------------------------------------------- places
@@ -313,6 +343,19 @@ def test_where_rows_were_only_added_none_was_removed(rows: Rows) -> None:
     lose(rows, "_tfrecorder")
     assert "marks" not in losses_of(rows.out)
     assert append_all(rows, duplicates="keep").records > 0
+
+
+@pytest.mark.slow
+def test_what_is_lost_while_an_append_is_under_way_is_noted_when_it_ends(rows: Rows) -> None:
+    rows.compact()
+    rows.append(stage_only=True)
+    lose(rows, "_tfrecorder/tables/train-r2-00000*")
+    rows.append(duplicates="keep")
+    assert newest_of(rows.out)["kind"] == "append"
+    assert "places" in losses_of(rows.out)
+    rows.append(first=0, duplicates="keep", stage_only=True)
+    rows.undo()
+    assert "places" in losses_of(rows.out)
 
 
 # ------------------------------------------------------------------------- what an update replaced

@@ -132,7 +132,10 @@ def remake(
             manifest = _made_again(commit, plan, manifest_of(plan, done, before, sums))
         _take(made, Commit(number, manifest), done)
     _note_in_newest(made)
-    made.files = {**tables.files, **made.files}
+    # What is lost is noted first: after a kill in between the files would no longer tell.
+    first = layout.manifest(expected.note[0])
+    noted = {first: made.files[first]} if tables.noted and first in made.files else {}
+    made.files = {**noted, **tables.files, **made.files}
     for file, data in common_files(made.expected).items() if expected.lost else ():
         if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
             raise ValueError(f"{file} says something else than the records")

@@ -98,8 +98,8 @@ def repair(
 
     It first checks everything that `verify` checks; sound files are not touched.  What an operation
     left to do after its commit is done first; one that is not committed is left alone.  Tables and
-    manifests that are lost are made again from the records, as far as these hold them; `lost` of
-    the result says what they do not.
+    manifests that are lost are made again from the records, as far as these hold them.  `lost` of
+    the result says what they do not; it stays noted in the dataset, and calls that need it ask.
 
     Args:
         directory: the output_dir of a finished conversion.
@@ -159,6 +159,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     with byte_bar(expected, shown) as bar:
         findings, faults = check_all(expected, expected.shards, advance=bar.update)
     if not faults:
+        _remove_not_kept(expected)  # of a repair that was killed
         return []
     faulty = {fault.file for fault in faults}
     made = _remade(expected, findings, faults)
@@ -182,8 +183,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
     complete(directory)
-    if expected.pending is None and not is_kept(expected.commits[expected.note[0]]):
-        storage.remove_all(directory, not_kept(directory, expected.commits[expected.note[0]]))
+    _remove_not_kept(expected)
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]
     _, left = check_all(read_expectation(directory), again)
@@ -194,6 +194,13 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
             "please report it."
         )
     return sorted({*written})
+
+
+def _remove_not_kept(expected: Expectation) -> None:
+    """Remove what an update replaced, if it cannot be taken back any more."""
+    newest = expected.commits[expected.note[0]]
+    if expected.pending is None and not is_kept(newest):
+        storage.remove_all(expected.directory, not_kept(expected.directory, newest))
 
 
 def _no_access(directory: str, fault: Fault) -> DatasetError:

@@ -22,7 +22,7 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.directory import Standing, clear, standing_of
+from tfrecorder.output.directory import Standing, clear, is_whole, standing_of
 from tfrecorder.output.done_records import list_output, shard_fault
 from tfrecorder.output.staging import begun_now
 from tfrecorder.plan.plan import Plan, PlanKind
@@ -36,6 +36,7 @@ from tfrecorder.reading.commits import (
     read_commit,
 )
 from tfrecorder.reading.done_records import DoneRecord, add_up
+from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows, next_row_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.after_commit import finish, outdated
@@ -65,6 +66,7 @@ def commit(
         rows = counted_rows(plan.values())
         next_row = max(rows, next_row_of(output_dir, previous))
         plan = dataclasses.replace(plan, next_row=next_row)
+    plan = _with_losses(plan, previous, output_dir)
     _check_conservation(plan, by_shard)
     # A batch may have no good image.  Rejects that are tried again were accepted as such before.
     if plan.kind is not PlanKind.BATCH and plan.source_rows:
@@ -110,6 +112,14 @@ def commit(
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
     finish(output_dir, plan, manifest, row_lists)
+
+
+def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
+    """A plan with what a repair noted as lost after it was staged."""
+    if previous is None or is_whole(plan, output_dir):
+        return plan
+    noted = lasting(previous.manifest.get("losses", {}))
+    return dataclasses.replace(plan, losses=both(plan.losses, noted))
 
 
 def _log_before(plan: Plan, previous: Commit | None, output_dir: str) -> list[dict[str, Any]]:
@@ -320,6 +330,7 @@ def take_back(output_dir: str, plan: Plan) -> None:
     if plan.rewrites:  # an update
         commit(plan, (), output_dir, 1.0)
         return
+    plan = _with_losses(plan, newest, output_dir)
     taken, before = taken_by(output_dir, plan)
     row_lists = lists_as_of(before.manifest, output_dir)
     sums = before.manifest["lists"] | {file: sums_of(data) for file, data in row_lists.items()}
