@@ -387,8 +387,8 @@ def overwrite(happened: Happened) -> str:
     return "out"
 
 
+REMOVERS = [remove, drop, missing, overwrite]
 SLOW = [remove_elsewhere, drop, drop_from_a_copy, overwrite]
-REMOVERS = [remove, missing, *SLOW]
 
 
 def check(out: str, happened: Happened) -> None:
@@ -477,7 +477,7 @@ def repair(happened: Happened, take_out: Callable[[Happened], str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [the_same, another, undo, repair])
-@pytest.mark.parametrize("take_out", [remove, drop, missing, overwrite])
+@pytest.mark.parametrize("take_out", REMOVERS)
 def test_nothing_is_left_by_what_is_killed_at_any_change(
     take_out: Callable[[Happened], str], call: Callable[..., None], tmp_path: Path
 ) -> None:
