@@ -19,7 +19,7 @@ import PIL.Image
 import pytest
 from growing_cases import QUIET
 from support import PHOTOS
-from torture.kills import Disk
+from torture.kills import Disk, bucket, write
 from torture.model import name_of
 from traces import Secret, traces
 
@@ -387,7 +387,8 @@ def overwrite(happened: Happened) -> str:
     return "out"
 
 
-REMOVERS = [remove, remove_elsewhere, drop, drop_from_a_copy, missing, overwrite]
+REMOVERS = [remove, drop, missing, overwrite]
+SLOW = [remove_elsewhere, drop, drop_from_a_copy, overwrite]
 
 
 def check(out: str, happened: Happened) -> None:
@@ -400,7 +401,9 @@ def check(out: str, happened: Happened) -> None:
     assert tfrecorder.verify(out, progress=False).ok
 
 
-@pytest.mark.parametrize("take_out", [remove, drop, missing, overwrite])
+@pytest.mark.parametrize(
+    "take_out", [remove, missing, *(pytest.param(of, marks=pytest.mark.slow) for of in SLOW)]
+)
 def test_nothing_is_left_after_much_has_happened(take_out: Callable[[Happened], str]) -> None:
     happened = everything()
     assert {of.partition(": ")[2] for of in traces("out", happened.secret)} == {
@@ -420,6 +423,22 @@ def test_nothing_is_left(
     wanted = {*happened.secret.pieces} - ({"image"} if happen is rejected else set())
     assert {of.partition(": ")[2] for of in traces("out", happened.secret)} >= wanted
     check(take_out(happened), happened)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_in_a_bucket(tmp_path: Path) -> None:
+    rows = table(*plain(0, 1, 2), GONE, NEVER)
+    with bucket() as place:
+        tfrecorder.convert(rows, place.out, schema=COLUMNS, **TOLERANT)
+        tfrecorder.update(rows.assign(label="b"), place.out, **QUIET)
+        write(tmp_path / "before", place.files())
+        assert traces(tmp_path / "before", secret())
+        tfrecorder.update(rows[rows["image_uri"] != GONE], place.out, missing="remove", **QUIET)
+        write(tmp_path / "updated", place.files())
+        tfrecorder.remove(place.out, {"image_uri": NEVER}, **QUIET)
+        write(tmp_path / "removed", place.files())
+    assert not traces(tmp_path / "updated", secret())
+    assert not traces(tmp_path / "removed", secret(NEVER))
 
 
 # ------------------------------------------------------------------------------- what is killed
@@ -458,7 +477,7 @@ def repair(happened: Happened, take_out: Callable[[Happened], str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [the_same, another, undo, repair])
-@pytest.mark.parametrize("take_out", [remove, drop, missing, overwrite])
+@pytest.mark.parametrize("take_out", REMOVERS)
 def test_nothing_is_left_by_what_is_killed_at_any_change(
     take_out: Callable[[Happened], str], call: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -607,6 +626,7 @@ def test_what_was_removed_comes_in_if_asked(again: Callable[..., Any]) -> None:
     assert GONE in {*tfrecorder.to_frame("out")["image_uri"]}
 
 
+@pytest.mark.slow
 def test_a_row_without_an_image_may_come_in_again_and_the_result_says_so() -> None:
     rows = table(*plain(0, 1, 2), GONE)[["split", "caption", "age"]]
     schema = Schema(split=Split(), caption=Text(), age=Number())
