@@ -32,7 +32,7 @@ if __name__ == "__main__":
 import tfrecorder
 from torture.counts import Count, demand
 from torture.kills import Disk
-from torture.oracle import Search, WrongError
+from torture.oracle import WrongError
 from torture.oracle_calls import AnyLife
 from torture.oracle_chance import WEIGHTS, Chance
 from torture.oracle_life import EndlessError, Skipped, Step
@@ -67,7 +67,7 @@ class Lives:
 
     def __init__(self, folder: Path, weights: Mapping[str, int] = WEIGHTS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._disk, self._weights, self._search = Disk(folder), weights, Search()
+        self._disk, self._weights = Disk(folder), weights
         self.calls: Counter[str] = Counter()
         self.made = 0
 
@@ -82,7 +82,7 @@ class Lives:
         """
         chance = Chance(seed, self._weights)
         kind = Kind.by(chance.random)
-        life = AnyLife(self._disk, kind, self._search)
+        life = AnyLife(self._disk, kind)
         steps: list[Step] = []
         try:
             while life.steps < most:
@@ -107,7 +107,7 @@ class Lives:
 
     def again(self, failure: Failure, steps: Sequence[Step]) -> Failure | None:
         """A life of these steps; None if it goes well."""
-        life, done = AnyLife(self._disk, failure.kind, self._search), list[Step]()
+        life, done = AnyLife(self._disk, failure.kind), list[Step]()
         try:
             for step in steps:
                 done.append(step)
