@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from torture.kills import Disk
-from torture.oracle import Search, WrongError, check_beside, read
+from torture.oracle import WrongError, check_beside, read
 from torture.oracle_calls import AnyLife
 from torture.oracle_life import Life, Step
 from torture.oracle_machine import attack
@@ -31,7 +31,7 @@ def test_some_lives() -> None:
 def life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
     """A dataset of six rows and two shards, without Beam."""
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    life = AnyLife(Disk(tmp_path / "life"), Kind(captions=True), Search())
+    life = AnyLife(Disk(tmp_path / "life"), Kind(captions=True))
     life.live(Step("convert", {"rows": ROWS, "shards": 1}))
     return life
 

@@ -112,8 +112,8 @@ class Call:
 class Life:
     """A dataset, from its first call."""
 
-    def __init__(self, disk: Disk, kind: Kind, search: Search) -> None:
-        self.disk, self.kind, self._search = disk, kind, search
+    def __init__(self, disk: Disk, kind: Kind) -> None:
+        self.disk, self.kind, self._search = disk, kind, Search()
         self.out = Path(disk.out)
         shutil.rmtree(self.out, ignore_errors=True)
         images = self.out.parent / "images"

@@ -32,7 +32,7 @@ if __name__ == "__main__":
 import tfrecorder
 from torture.counts import Count, demand
 from torture.kills import Disk
-from torture.oracle import Search, WrongError
+from torture.oracle import WrongError
 from torture.oracle_calls import AnyLife
 from torture.oracle_chance import WEIGHTS, Chance
 from torture.oracle_life import EndlessError, Skipped, Step
@@ -67,7 +67,7 @@ class Lives:
 
     def __init__(self, folder: Path, weights: Mapping[str, int] = WEIGHTS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._disk, self._weights, self._search = Disk(folder), weights, Search()
+        self._disk, self._weights = Disk(folder), weights
         self.calls: Counter[str] = Counter()
         self.made = 0
 
@@ -82,7 +82,7 @@ class Lives:
         """
         chance = Chance(seed, self._weights)
         kind = Kind.by(chance.random)
-        life = AnyLife(self._disk, kind, self._search)
+        life = AnyLife(self._disk, kind)
         steps: list[Step] = []
         try:
             while life.steps < most:
@@ -107,7 +107,7 @@ class Lives:
 
     def again(self, failure: Failure, steps: Sequence[Step]) -> Failure | None:
         """A life of these steps; None if it goes well."""
-        life, done = AnyLife(self._disk, failure.kind, self._search), list[Step]()
+        life, done = AnyLife(self._disk, failure.kind), list[Step]()
         try:
             for step in steps:
                 done.append(step)
@@ -185,9 +185,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parser.add_argument("--only", default="", help="steps that are drawn, separated by commas")
     parser.add_argument("--most", type=int, default=STEPS, help="steps of a life")
     parser.add_argument("--seconds", type=float, default=60, help="to make a failure shorter")
+    parser.add_argument("--package", help="the folder of the package, which must be that")
     parser.add_argument("--go-on", action="store_true", help="after a failure too")
     given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
+    folder = Path(tfrecorder.__file__).parents[1]
+    if given.package not in (None, str(folder)):
+        parser.error(f"the package is in {folder}")
     only = given.only.split(",") if given.only else [*WEIGHTS]
     folder = Path(tempfile.mkdtemp(prefix="oracle-"))
     lives = Lives(folder, {name: WEIGHTS[name] for name in only})
@@ -223,13 +227,14 @@ def start(
     folders = [Path(tfrecorder.__file__).parents[1] if package is None else package]
     folders.append(Path(__file__).parents[1])
     path = os.pathsep.join(map(str, folders))
-    arguments = ["--calls", str(calls), "--seed", str(seed), *more]
+    arguments = ["--calls", str(calls), "--seed", str(seed), "--package", str(folders[0]), *more]
     return subprocess.Popen(
         [sys.executable, "-m", "torture.oracle_machine", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
+        cwd=folders[1],  # the current folder comes before all others
     )
 
 
