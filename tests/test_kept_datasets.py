@@ -104,6 +104,28 @@ def pixels_of(data: bytes) -> np.ndarray:
     return np.asarray(PillowImage.open("stored.png"))
 
 
+def test_verify_counts_the_tables_without_checksums_of_records(kept: str) -> None:
+    """What an earlier version wrote stays as it is, until a shard is written again."""
+    form = json.loads(Path(kept, "_tfrecorder/commits/00003.json").read_text())["version"]
+    shards = len([*Path(kept).glob("*.tfrecord")])
+    report = tfrecorder.verify(kept, progress=False)
+    assert report.without_frame_sums == (shards if form == 4 else 0)
+    assert ("have no checksums of records" in str(report)) == (form == 4)
+    tables = {path.name: path.read_bytes() for path in Path(kept, "_tfrecorder/tables").iterdir()}
+    tfrecorder.append(rows(11, 2), kept, progress=False)
+    after = tfrecorder.verify(kept, progress=False)
+    assert after.ok
+    assert after.without_frame_sums == report.without_frame_sums
+    assert (
+        tables.items()
+        <= {
+            path.name: path.read_bytes() for path in Path(kept, "_tfrecorder/tables").iterdir()
+        }.items()
+    )
+    newest = json.loads(Path(kept, "_tfrecorder/commits/00004.json").read_text())
+    assert (newest["version"], newest["next_row"]) == (5, 13)
+
+
 @pytest.mark.slow
 def test_it_goes_on(kept: str) -> None:
     again = rows(0, 1)
