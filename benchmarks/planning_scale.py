@@ -144,7 +144,8 @@ def _put_shards(server: Any, plan: Any) -> None:
     from tfrecorder.output.done_records import DoneRecord
     from tfrecorder.output.staging import read_footer, read_row_group
     from tfrecorder.schema.fields import file_fields
-    from tfrecorder.writing.outcomes import OfFile, Outcomes
+    from tfrecorder.schema.keys import SOURCE_ID
+    from tfrecorder.writing.outcomes import OfFile, Outcomes, RecordAt
 
     footer = read_footer(OUT)
 
@@ -157,11 +158,13 @@ def _put_shards(server: Any, plan: Any) -> None:
         [image] = file_fields(plan.fields)
         sources = {image.key: OfFile(88_000, 1)}
         outcomes = Outcomes(plan.fields)
-        for number in range(records):
-            outcomes.add_record(RECORD * number, RECORD, "", (), sources)
-        for _ in range(rejects):
-            outcomes.add_reject("read", "not_found: 404 Not Found", {})
         planned = read_row_group(OUT, at, footer)
+        numbers = planned.column(SOURCE_ID).to_pylist()
+        crc = google_crc32c.value(bytes(RECORD))
+        for place, row in enumerate(numbers[:records]):
+            outcomes.add_record(RecordAt(row, RECORD * place, RECORD, "", crc), (), sources)
+        for row in numbers[records:]:
+            outcomes.add_reject(row, "read", "not_found: 404 Not Found", {})
         files = {"index": outcomes.index(), "table": outcomes.table(plan, planned)}
         server.put(f"{OUT}/{shard.file}", data)
         for name, file in shard.beside.items():
@@ -181,6 +184,7 @@ def _put_shards(server: Any, plan: Any) -> None:
             shapes={image.key: [[375, 500, 3], [375, 500, 3]]},
             sides=[[375, 500], [375, 500]],
             beside={name: google_crc32c.value(data) for name, data in files.items()},
+            beside_bytes={name: len(data) for name, data in files.items()},
         )
         storage.publish_over(OUT, shard.done, done.to_json(), "")
 

@@ -9,7 +9,6 @@ that nobody disturbed; or `undo` gives it up, and the old dataset stands.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import threading
@@ -24,7 +23,7 @@ import pandas as pd
 from agreement import agree, of_records, of_tfds
 from gcs.control import in_thread
 from gcs.objects import Preconditions, Store, StoredObject, Upload
-from growing_cases import drawn
+from growing_cases import drawn, timeless
 from streaming_cases import TO_ITS_END, Numbered
 from support import forget_services
 
@@ -259,18 +258,6 @@ def keep(states: list[Files], files: Files) -> None:
 def lasting(files: Files, but: tuple[str, ...] = PASSING) -> Files:
     private = tuple(f"_tfrecorder/{name}" for name in but)
     return {name: data for name, data in files.items() if not name.startswith(private)}
-
-
-def timeless(files: Files) -> Files:
-    """Files as they would be if all operations had begun at the same time."""
-
-    def of(name: str, data: bytes) -> bytes:
-        if not name.startswith("_tfrecorder/commits/"):
-            return data
-        without = re.sub(rb'"(begun|when)": "[^"]*"', b"", data)
-        return re.sub(rb'"crc32c": \d+\n}\n$', b"", without)
-
-    return {name: of(name, data) for name, data in files.items()}
 
 
 def write(folder: Path, files: Files) -> None:
