@@ -142,3 +142,35 @@ def test_an_append_to_it_counts_from_its_highest_number(doubles: str) -> None:
     assert numbers() == [2, 3, 4, 4, 5, 5, 6, 7, 8]
     info = json.loads(Path(doubles, "_tfrecorder/commits/00004.json").read_text())
     assert (info["version"], info["next_row"]) == (5, 9)
+
+
+def lose_the_newest_manifest() -> None:
+    newest = max(Path("out/_tfrecorder/commits").iterdir())
+    newest.unlink()
+    assert tfrecorder.repair("out", progress=False).lost
+
+
+def test_no_number_comes_again_after_a_manifest_was_lost() -> None:
+    """The removed row had the largest number, which nothing says any more."""
+    tfrecorder.convert(rows(0, 6), "out", num_shards=1, **QUIET)
+    tfrecorder.append(rows(6, 2), "out", **QUIET)
+    tfrecorder.remove("out", {"image_uri": ["img/6.png", "img/7.png"]}, **QUIET)
+    lose_the_newest_manifest()
+    tfrecorder.append(rows(8, 2), "out", duplicates="keep", **QUIET)
+    *before, first, second = numbers()
+    assert before == [*range(6)]
+    assert min(first, second) >= 8
+    table = pd.concat([rows(0, 6), rows(8, 2)], ignore_index=True)
+    table.loc[7, "label"] = "z"
+    tfrecorder.update(table, "out", **QUIET)
+    check("out", as_wanted(table))
+    tfrecorder.compact("out", num_shards=1, **QUIET)
+    assert numbers() == [*before, first, second]
+
+
+def test_numbers_go_on_where_only_additions_were_made() -> None:
+    tfrecorder.convert(rows(0, 6), "out", num_shards=1, **QUIET)
+    tfrecorder.append(rows(6, 2), "out", **QUIET)
+    lose_the_newest_manifest()
+    tfrecorder.append(rows(8, 2), "out", **QUIET)
+    assert numbers() == [*range(10)]

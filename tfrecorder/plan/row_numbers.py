@@ -47,6 +47,22 @@ def _is_text(planned: pa.Table, name: str) -> np.ndarray:
     return np.asarray(pc.not_equal(planned.column(name), "").to_numpy())
 
 
+def _different(numbers: np.ndarray) -> int:
+    """How many different numbers there are."""
+    lowest = numbers.min()
+    span = int(numbers.max() - lowest) + 1
+    if span > _MOST_FLAGS * len(numbers):
+        return len(np.unique(numbers))
+    # A flag a number takes a fraction of the memory and time that sorting 50,000,000 of them does.
+    is_given = np.zeros(span, bool)
+    is_given[numbers - lowest] = True
+    return int(np.count_nonzero(is_given))
+
+
+#: So many flags a number at the most: a repaired dataset may leave a range of numbers out.
+_MOST_FLAGS = 64
+
+
 def refuse_doubles(where: str, numbers: np.ndarray) -> None:
     """Refuse numbers of which two are equal.
 
@@ -55,11 +71,7 @@ def refuse_doubles(where: str, numbers: np.ndarray) -> None:
     """
     if not len(numbers):
         return
-    lowest = numbers.min()
-    # A flag a number takes a fraction of the memory and time that sorting 50,000,000 of them does.
-    is_given = np.zeros(numbers.max() - lowest + 1, bool)
-    is_given[numbers - lowest] = True
-    if np.count_nonzero(is_given) == len(numbers):
+    if _different(numbers) == len(numbers):
         return
     values, counts = np.unique(numbers, return_counts=True)
     double = values[counts > 1]

@@ -334,7 +334,16 @@ def _next_row(made: Remade, number: int) -> int:
             of_name = layout.commit_of(name.rpartition("/")[2])
             if of_name is not None and of_name < number:
                 stated.append(read_commit(expected.directory, of_name).manifest.get("next_row", 0))
-    return max(stated)
+    highest = max(stated)
+    follows_it = expected.number_before(number) == number - 1 >= 0
+    if follows_it or _only_added(expected, number):
+        return highest
+    # Rows that are gone may have had larger numbers, which nothing says any more.
+    return (highest // _BEYOND + 1) * _BEYOND
+
+
+#: So many row numbers are left out where those that were given are not known: a dataset has fewer.
+_BEYOND = 10**9
 
 
 def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, dict[str, Any]]:
@@ -376,9 +385,17 @@ def _had_marks(made: Remade, number: int) -> bool:
     expected, tables = made.expected, made.tables
     if storage.is_folder(expected.path(layout.REMOVED)):
         return True
-    # Each addition raises the minor number of the version, and anything else sets it back.
-    only_added = int((expected.info or {})["version"].split(".")[1]) >= number
-    return not only_added and {*expected.shards} <= tables.damaged
+    return not _only_added(expected, number) and {*expected.shards} <= tables.damaged
+
+
+def _only_added(expected: Expectation, number: int) -> bool:
+    """True if nothing but additions can have led to a commit, as the dataset's version proves.
+
+    Each addition raises the minor number of the version, and anything else sets it back.
+    """
+    if expected.info is None:
+        return False
+    return int(expected.info["version"].split(".")[1]) >= number
 
 
 def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> dict[str, Any]:
