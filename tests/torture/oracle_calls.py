@@ -98,6 +98,8 @@ class AnyLife(Life):
         if duplicates == "keep":
             rows = [row for row in rows if row.name not in state.rejects]
             rows = [self._as_it_is(row) for row in rows]
+        if retry:  # two attempts in two splits would be in both
+            rows = [row._replace(split=state.rejects.get(row.name, row.split)) for row in rows]
         if not rows:
             raise Skipped
         options = {
