@@ -98,6 +98,8 @@ class AnyLife(Life):
         if duplicates == "keep":
             rows = [row for row in rows if row.name not in state.rejects]
             rows = [self._as_it_is(row) for row in rows]
+        if retry:  # two attempts in two splits would be in both
+            rows = [row._replace(split=state.rejects.get(row.name, row.split)) for row in rows]
         if not rows:
             raise Skipped
         options = {
@@ -257,6 +259,10 @@ class AnyLife(Life):
         self._must_be_repaired(file, before, lost)
         if lost:
             self.has_losses = True
+            # Numbers of rows that are gone may be given again.
+            there = {record.number for record in self._read().records}
+            numbers = {n: name for n, name in self.now.numbers.items() if n in there}
+            self.state = dataclasses.replace(self.now, numbers=numbers)
             self.calls["losses"] += 1
 
     def _repaired(self, killed: float | None) -> set[str]:

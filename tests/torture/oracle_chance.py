@@ -39,6 +39,7 @@ LOST = {
     "commits": 6,
     "removed": 2,
     "private": 2,
+    "before": 2,
     "everything": 1,
 }
 
@@ -64,7 +65,9 @@ class Chance:
             return step
         tried = step.name != "stream" and draw.random() < 0.1
         killed = draw.random() if draw.random() < 0.15 else None
-        return dataclasses.replace(step, tried=tried, killed=killed, again=draw.random() < 0.6)
+        again = draw.random() < 0.6
+        looked = draw.random() < 0.2
+        return dataclasses.replace(step, tried=tried, killed=killed, again=again, looked=looked)
 
     def rows(
         self, most: int, rejects: float = 0.2, labels: Sequence[str] = LABELS, least: int = 1

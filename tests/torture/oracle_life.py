@@ -58,6 +58,7 @@ class Step:
         killed: before which of its changes it is killed, as their share; None lets it end.
         again: after a kill the same call comes again; otherwise `undo` does.
         tried: a dry run comes first.
+        looked: after a kill `status`, `verify` and `repair` come first.
     """
 
     name: str
@@ -65,12 +66,15 @@ class Step:
     killed: float | None = None
     again: bool = True
     tried: bool = False
+    looked: bool = False
 
     def __str__(self) -> str:
         values = ", ".join(f"{name}={_shown(value)}" for name, value in self.given.items())
         words = f"{self.name}({values})"
         if self.killed is not None:
-            words += f"  # killed at {self.killed:.3f}, then {'again' if self.again else 'undo'}"
+            then = "again" if self.again else "undo"
+            then = f"repair, {then}" if self.looked else then
+            words += f"  # killed at {self.killed:.3f}, then {then}"
         return words
 
 
@@ -319,7 +323,10 @@ class Life:
         """Go back to a moment at which the call might have been killed, and end what it began."""
         self.disk.restore(files)
         is_committed = self._look(step, call)
-        is_pending = PLAN in files
+        if step.looked:
+            self._look_on()
+            is_committed = is_committed or self._look(step, call)  # `repair` ends an undo
+        is_pending = (self.out / PLAN).exists()
         try:
             if step.again and (call.twice or not is_committed):
                 called(call.run)
@@ -335,6 +342,13 @@ class Life:
             must(not is_undone, "undo took back what was just committed")
             self._after_kill(step, call, is_committed)
         self.is_untidy = False
+
+    def _look_on(self) -> None:
+        """What only looks, and what has nothing to repair, neither fails nor ends what is begun."""
+        for look in (tfrecorder.status, tfrecorder.verify, tfrecorder.repair):
+            options = {} if look is tfrecorder.status else {"progress": False}
+            with contextlib.suppress(TfrecorderError):
+                called(partial(look, str(self.out), **options))
 
     def _look(self, step: Step, call: Call) -> bool:
         """True if a call that was killed had committed; the dataset is the old one or the new."""
