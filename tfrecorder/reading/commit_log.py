@@ -79,8 +79,9 @@ def entries_before(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     Args:
         manifests: of the chain, oldest first.
     """
-    entries = [LogEntry.of(values) for values in manifests[0].get("log_before", ())]
+    entries: list[LogEntry] = []
     for manifest in manifests:
+        entries += map(LogEntry.of, manifest.get("log_before", ()))
         if "log_undone" in manifest:
             entries.append(LogEntry.of(manifest["log_undone"]))
         entries.append(entry_of(manifest))

@@ -72,11 +72,15 @@ def commit(
     if plan.kind is not PlanKind.BATCH and plan.source_rows:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
     before, earlier = None if previous is None else previous.manifest, None
+    # What it replaces, oldest first.
+    replaced = commits(output_dir, previous) if previous is not None and plan.rewrites else []
     if plan.kept:
         assert previous is not None
-        undoes = plan.kind is PlanKind.UNDO
-        base = read_commit(output_dir, previous.number - 1) if undoes else previous
-        every = commits(output_dir, base)
+        every = replaced
+        base = previous
+        if plan.kind is PlanKind.UNDO:
+            base = read_commit(output_dir, previous.number - 1)
+            every = commits(output_dir, base)
         by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
         earlier = None if plan.renumbers else earlier_of(every)
     row_lists = lists_of(plan, by_shard, output_dir)
@@ -90,7 +94,7 @@ def commit(
         sums,
         earlier=earlier,
         stated=None if card is None else card.stated,
-        log_before=_log_before(plan, previous, output_dir),
+        log_before=entries_before([commit.manifest for commit in replaced]),
         undone=PlanKind.UPDATE.value if plan.kind is PlanKind.UNDO else "",
     )
     if plan.kept and plan.kind is PlanKind.UNDO:
@@ -120,14 +124,6 @@ def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
         return plan
     noted = lasting(previous.manifest.get("losses", {}))
     return dataclasses.replace(plan, losses=both(plan.losses, noted))
-
-
-def _log_before(plan: Plan, previous: Commit | None, output_dir: str) -> list[dict[str, Any]]:
-    """What was done before a commit that begins a chain; empty for any other."""
-    if previous is None or not plan.rewrites:
-        return []
-    every = commits(output_dir, previous)
-    return entries_before([commit.manifest for commit in every])
 
 
 def replace_commit(
