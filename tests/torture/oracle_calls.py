@@ -114,6 +114,8 @@ class AnyLife(Life):
             options["retry_rejects"] = True
         call = partial(tfrecorder.append, self.table(rows), str(self.out), **options)
         after = state.added(rows, self.sources, readmit=readmit, duplicates=duplicates, retry=retry)
+        is_copy = duplicates == "content"
+        self.named_again = {row.name for row in rows if is_copy and row.name not in after.gone}
         return Call(
             call,
             after,

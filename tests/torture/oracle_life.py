@@ -135,6 +135,8 @@ class Life:
         self.is_untidy = False
         #: What was removed, whichever call did it, and did not come back.
         self.removed: set[str] = set()
+        #: What a call named since, and left out as the copy of another: its notes say so.
+        self.named_again: set[str] = set()
         #: Captions that each picture ever had.
         self._captions: dict[str, set[bytes]] = {}
         #: How often something was called.
@@ -172,7 +174,7 @@ class Life:
         now = self.state or State()
         if step.name in REMOVING:
             self.removed |= before.names - now.names
-        self.removed -= now.names
+        self.removed -= now.names | self.named_again
         with limited(PATIENCE):
             self._judge(random.Random(self.steps))
 
