@@ -165,6 +165,7 @@ class Life:
             Skipped: it makes no sense here.
         """
         before = self.state or State()
+        self.named_again = set()
         with limited(PATIENCE):
             call = getattr(self, step.name)(**step.given)
             if call is not None:
