@@ -21,6 +21,8 @@ from torture.oracle_model import Kind, Row
 
 import tfrecorder
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of new classes, and the like
+
 
 @pytest.mark.slow
 def test_some_lives() -> None:
