@@ -261,10 +261,6 @@ class AnyLife(Life):
         self._must_be_repaired(file, before, lost)
         if lost:
             self.has_losses = True
-            # Numbers of rows that are gone may be given again.
-            there = {record.number for record in self._read().records}
-            numbers = {n: name for n, name in self.now.numbers.items() if n in there}
-            self.state = dataclasses.replace(self.now, numbers=numbers)
             self.calls["losses"] += 1
 
     def _repaired(self, killed: float | None) -> set[str]:
