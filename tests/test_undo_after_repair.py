@@ -30,3 +30,19 @@ def test_an_update_is_taken_back_after_a_table_was_made_again(table: str) -> Non
     tfrecorder.undo("out")
     check("out", as_wanted(before))
     assert manifest("out", 2)["losses"]["places"]
+
+
+@pytest.mark.parametrize("split", ["TRAIN", "TEST"])
+def test_an_update_that_only_adds_rows_is_made_again_from_its_shards(split: str) -> None:
+    """It keeps all shards under their names, as an append does, and is none."""
+    table = pd.concat([rows(0, 3), rows(3, 2, split)], ignore_index=True)
+    tfrecorder.convert(table[:3], "out", num_shards=1, **QUIET)
+    tfrecorder.update(table[3:], "out", **QUIET)
+    info = Path("out/dataset_info.json").read_bytes()
+    Path("out/_tfrecorder/commits/00001.json").unlink()
+    assert tfrecorder.repair("out", progress=False).lost
+    assert Path("out/dataset_info.json").read_bytes() == info
+    check("out", as_wanted(table))
+    more = pd.concat([table, rows(5, 2)], ignore_index=True)
+    tfrecorder.append(more[5:], "out", **QUIET)
+    check("out", as_wanted(more))

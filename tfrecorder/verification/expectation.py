@@ -151,6 +151,8 @@ def read_expectation(directory: str) -> Expectation:
     taken_back = set[int]()
     if latest is None:
         latest, taken_back = _older(directory, note[0], {*listed})
+        if latest is not None and _is_rewrite(latest, info or {}, {*listed}):
+            latest = None
     numbers = [note[0]]
     if latest is not None:
         # What came between and left no shard was taken back.
@@ -243,6 +245,17 @@ def _older(directory: str, last: int, shards: Collection[Shard]) -> tuple[Commit
         if commit is not None:
             taken_back.add(number)
     return None, set()
+
+
+def _is_rewrite(before: Commit, info: Mapping[str, Any], shards: Collection[Shard]) -> bool:
+    """True if a lost commit cannot have added to one before it, as the dataset's version proves.
+
+    An addition raises the minor number.  What takes one back raises the major number as a rewrite
+    does, but leaves no further shard.
+    """
+    major, minor, _ = map(int, info["version"].split("."))
+    raises_major = major > int(before.manifest["stated"].partition(".")[0])
+    return raises_major and not minor and not {*shards} <= {*before.shards}
 
 
 def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Commit | None:
