@@ -233,7 +233,8 @@ class AnyLife(Life):
 
     def repair(self, of: str, place: float, damage: str, killed: float | None = None) -> None:
         """A file is lost or damaged, and made again."""
-        _ = self.now
+        if self.state is None:
+            raise Skipped
         before = self.disk.files()
         files = sorted(file for file in before if of in ("everything", kind_of(file)))
         if not files:
@@ -243,11 +244,14 @@ class AnyLife(Life):
             shutil.rmtree(self.out / "_tfrecorder")
         else:
             spoil(self.out / file, damage)
+        if self.disk.files() == before:
+            raise Skipped  # a half of nothing
         try:
             is_noticed = not called(partial(tfrecorder.verify, str(self.out), progress=False)).ok
         except TfrecorderError:
             is_noticed = True
         if not is_noticed:
+            must(of in ("private", "before", "commits"), f"verify does not notice {file}: {damage}")
             self.disk.restore(before)
             self.calls["unnoticed"] += 1
             return
