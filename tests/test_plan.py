@@ -26,6 +26,7 @@ from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, sta
 from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.make_plan import fingerprint, make_plan, sample_rows, shuffled
 from tfrecorder.plan.plan import Plan, PlannedRow
+from tfrecorder.plan.row_numbers import refuse_taken_numbers
 from tfrecorder.plan.shard_counts import shard_count, shard_counts
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT
@@ -512,3 +513,22 @@ def test_hosts_read_few_shards_beside_their_own() -> None:
             end - first for first, end in (balanced_part(total, i, count) for i in range(count))
         ]
         assert sum(map(len, runs)) <= len(shards) + count - 1
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([7, 8, 7], "1 row numbers stand for two records or more, such as 7"),
+        ([9, 5, 10], "a new row would get the number 5, but the next free one is 7"),
+        ([2**40, 7, 2**40], "such as 1099511627776"),
+    ],
+)
+def test_a_number_that_is_given_already_is_refused(numbers: list[int], words: str) -> None:
+    planned = pa.table({SOURCE_ID: pa.array(numbers, pa.int64())})
+    with pytest.raises(OutputError, match=words):
+        refuse_taken_numbers("out", planned, 7)
+
+
+def test_rejects_that_are_tried_again_keep_their_numbers() -> None:
+    planned = pa.table({SOURCE_ID: pa.array([9, 5, 7], pa.int64())})
+    refuse_taken_numbers("out", planned, 7, retried=np.array([-1, 5]))
