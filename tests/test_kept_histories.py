@@ -456,13 +456,11 @@ def test_nothing_else_begins_beside_what_is_staged(kept: Kept) -> None:
     assert not tfrecorder.status("out").committed
 
 
-FAULT_4 = "fault 4: what `missing` removed stays in before/ and in old manifests"
-
 REMOVALS = [
     "remove",
     "compact dropping",
     "all in turn",
-    pytest.param("remove missing", marks=pytest.mark.xfail(strict=True, reason=FAULT_4)),
+    "remove missing",
 ]
 
 
