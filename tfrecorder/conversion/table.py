@@ -16,13 +16,17 @@ from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, OptionError, OutputError, ValidationError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import refuse_foreign, refuse_links, refuse_nested
+from tfrecorder.output.directory import (
+    refuse_foreign,
+    refuse_links,
+    refuse_nested,
+    standing_of,
+)
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, in_files, open_some, sizes_of_some
 from tfrecorder.plan.summary import Summary
-from tfrecorder.reading.commits import newest_commit
 from tfrecorder.reading.losses import Loss
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
@@ -57,8 +61,10 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     check_runner(options)
     say("reading the table")
     table = read_source(source, options)
+    anew = options.overwrite == "all"
     try:
-        newest, anew = newest_commit(where), options.overwrite == "all"
+        # Also where an overwrite that was killed has set it aside: what was removed stays out.
+        newest = standing_of(where).newest
     except DatasetError as error:
         with storage.failing_as(OutputError, where):
             refuse_foreign(where)  # says more, if it is no dataset of ours
