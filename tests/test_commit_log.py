@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from pathlib import Path
@@ -92,3 +93,13 @@ def test_batches_of_a_stream_are_told_together_once_their_manifests_go() -> None
     batches, compacted = told()
     assert batches == (2, "stream", {"added": 9})
     assert compacted[0] == 3
+
+
+def test_an_operation_notes_when_it_was_begun(monkeypatch) -> None:
+    """Tests state a time, by which files can be compared."""
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    before = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+    tfrecorder.convert(rows(0, 2), "out", **QUIET)
+    noted = json.loads(Path("out/_tfrecorder/commits/00000.json").read_text())["log"]["when"]
+    now = datetime.datetime.now(datetime.timezone.utc)
+    assert before <= datetime.datetime.fromisoformat(noted.replace("Z", "+00:00")) <= now

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import io
 import os
+import time
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -33,9 +34,15 @@ URI_OF_ROWS = "tfrecorder.plan.uri"
 
 
 def begun_now(plan: Plan) -> Plan:
-    """A plan that notes when it was begun: this second."""
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return dataclasses.replace(plan, begun=f"{now:%Y-%m-%dT%H:%M:%SZ}")
+    """A plan that notes when it was begun: this second.
+
+    Or the second that SOURCE_DATE_EPOCH states, for whoever needs the same private files again:
+    https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    seconds = int(stated) if stated.isdecimal() else time.time()
+    then = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return dataclasses.replace(plan, begun=f"{then:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
