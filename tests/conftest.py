@@ -16,7 +16,7 @@ import tfrecorder
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Operations note when they began; tests compare all files of one that was killed with a whole one's.
+# Operations note when they began; tests compare all files of a killed one with a whole one's.
 os.environ.setdefault("SOURCE_DATE_EPOCH", "1800000000")
 
 # Those run in their own process: tests/test_trainers.py.
