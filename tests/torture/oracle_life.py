@@ -7,7 +7,9 @@ import dataclasses
 import random
 import shutil
 import signal
+import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -197,7 +199,6 @@ class Life:
         call = self._warned(call, step) if MAY_RETURN in str(result) else call
         if step.killed is None or not states:
             self._follow(call)
-            self.is_untidy = False
         else:
             self._kill(step, call, states[int(step.killed * len(states))])
 
@@ -298,6 +299,7 @@ class Life:
             is_new = stays and of_name and record.number not in of_name
             must(not is_new, f"{name} was row {of_name}, and is {record.number}")
         self.earlier, self.commit = call.earlier, contents.commit
+        self.is_untidy = False
         before_it = after.sizes if call.order in ("prefix", "same") else {}
         sizes = {**before_it, contents.commit: _sizes_of(contents)}
         self.state = dataclasses.replace(after, order=order, numbers=numbers, sizes=sizes)
@@ -477,6 +479,15 @@ def called(call: Callable[[], Any]) -> Any:
         raise WrongError(f"{type(error).__name__}: {error}") from error
 
 
+def _threads() -> str:
+    """Where all threads are."""
+    places = []
+    for frame in sys._current_frames().values():
+        stack = traceback.extract_stack(frame)[-12:]
+        places.append(" < ".join(f"{Path(one.filename).name}:{one.lineno}" for one in stack[::-1]))
+    return "; ".join(places)
+
+
 @contextmanager
 def limited() -> Iterator[None]:
     """A block that ends, whatever else this machine does.
@@ -490,7 +501,7 @@ def limited() -> Iterator[None]:
     def look(*_: Any) -> None:
         took = time.process_time() - cpu_before
         if took > CPU_SECONDS or time.monotonic() - began > SECONDS:
-            raise EndlessError(f"it does not end; it took {took:.0f} s of CPU time")
+            raise EndlessError(f"it does not end ({took:.0f} s of CPU time): {_threads()}")
 
     handler = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, 1, 1)
