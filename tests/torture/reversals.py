@@ -152,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="torture.reversals")
     parser.add_argument("--only", action="append", choices=[*REVERSALS])
     parser.add_argument("--seed", default="0")
-    parser.add_argument("--calls", type=int, default=3000, help="in which it must be found")
+    parser.add_argument("--calls", type=int, default=5000, help="in which it must be found")
     given = parser.parse_args(arguments)
     missed = 0
     for name in given.only or REVERSALS:
