@@ -273,7 +273,7 @@ def _plan_and_done(
         fingerprint="",
         options=options,
         kind=kind if shards else PlanKind.UNDO,
-        streams=_streams(made, tallied),
+        streams=_streams(made, number, tallied),
         spooled=sum(any(map(row.get, spool_columns(row))) for _, row in rows),
         stands_for=digest,
         next_row=_next_row(made, number),
@@ -412,14 +412,44 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> dict[s
     ).values()
 
 
-def _streams(
-    made: Remade, tallied: Mapping[Shard, tuple[list[Row], Tally]]
-) -> dict[str, Any] | None:
-    """How far the sources of streamed rows were read: up to the newest row of each.
+def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
+    """How far streams were read as of a lost commit, by the manifest after it or the one before.
 
-    Where a table is lost, None stands for what nobody knows any more, and "" for every source.
+    None if no sound manifest says it.
     """
+    if after := _after(made.expected, number):
+        positions = dict(after["positions"])
+        for name, stream in (after.get("streams") or {}).items():
+            if "from" in stream:
+                positions[name] = stream["from"]
+            if name and positions.get(name, "") is None:
+                del positions[name]  # it was begun after
+        return positions
+    if made.expected.before(number) is None and number:
+        with contextlib.suppress(DatasetError):  # an update keeps what came before it
+            return dict(read_commit(made.expected.directory, number - 1).manifest["positions"])
+    return None
+
+
+def _streams(
+    made: Remade, number: int, tallied: Mapping[Shard, tuple[list[Row], Tally]]
+) -> dict[str, Any] | None:
+    """How far the sources of streamed rows were read since the commit before, if they were.
+
+    If no manifest says it, up to the newest row of each.  Where rows may be gone, or a table is
+    lost, None stands for what nobody knows any more, and "" for every source.
+    """
+    # A source without an order is known by the positions of all its rows.
     if not made.tables.damaged.isdisjoint(tallied):
+        return {"": {"to": None}}
+    before = made.expected.before(number)
+    stated = _stated_positions(made, number)
+    if stated is not None:
+        then = (before or {}).get("positions", {})
+        moved = {name: {"to": to} for name, to in stated.items() if then.get(name, "") != to}
+        return moved or None
+    if before is None and number > 0 and not _only_added(made.expected, number):
+        made.tables.note(Loss.POSITIONS, layout.manifest(number))
         return {"": {"to": None}}
     rows = [row for of_shard, _ in tallied.values() for row in of_shard]
     positions: dict[str, list[str]] = {}
