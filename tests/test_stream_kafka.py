@@ -13,6 +13,8 @@ import logging
 import re
 import socketserver
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -580,7 +582,6 @@ def test_without_confluent_kafka_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import importlib.util
-    import sys
 
     monkeypatch.delitem(sys.modules, "confluent_kafka", raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -602,14 +603,16 @@ def test_a_model_trains_on_a_topic_while_it_arrives(mock: Cluster, topic: str) -
         for path in PHOTOS
     ]
     mock.send(topic, encoded[:20])
-    sending = threading.Timer(5, lambda: mock.send(topic, encoded[20:]))
-    sending.start()
+    command = [sys.executable, SAMPLES / "train_on_topic.py", mock.url(topic)]
     words = ["--out", "out", "--until-idle", "25"]
-    done = run(SAMPLES / "train_on_topic.py", mock.url(topic), *words)
-    sending.join()
-    assert done.returncode == 0, done.stderr
-    assert f"TRAIN {len(PHOTOS)} " in re.sub(r" +", " ", done.stdout)
-    batches = list(map(int, re.findall(r"epoch \d+: (\d+) batches, loss", done.stdout)))
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True) as training:
+        assert training.stdout is not None
+        first = training.stdout.readline()  # the end of an epoch, before the others are sent
+        mock.send(topic, encoded[20:])
+        printed = first + training.stdout.read()
+    assert training.returncode == 0, printed
+    assert f"TRAIN {len(PHOTOS)} " in re.sub(r" +", " ", printed)
+    batches = list(map(int, re.findall(r"epoch \d+: (\d+) batches, loss", printed)))
     assert batches == sorted(batches), "each epoch has all that the one before it had"
     assert batches[0] < batches[-1] == -(-len(PHOTOS) // 8)
     assert len(tfrecorder.generations("out/dataset")) > 1

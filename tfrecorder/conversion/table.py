@@ -27,6 +27,7 @@ from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, in_files, open_some, sizes_of_some
 from tfrecorder.plan.summary import Summary
+from tfrecorder.reading.commits import newest_commit
 from tfrecorder.reading.losses import Loss
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
@@ -63,8 +64,10 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
     table = read_source(source, options)
     anew = options.overwrite == "all"
     try:
-        # Also where an overwrite that was killed has set it aside: what was removed stays out.
-        newest = standing_of(where).newest
+        newest = newest_commit(where)
+        if newest is None and options.overwrite:
+            # An overwrite that was killed may have set it aside: what was removed stays out.
+            newest = standing_of(where).newest
     except DatasetError as error:
         with storage.failing_as(OutputError, where):
             refuse_foreign(where)  # says more, if it is no dataset of ours
