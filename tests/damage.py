@@ -19,10 +19,10 @@ from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
 from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import encode_parts
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.tfrecord import frame
-from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.writing.manifest import manifest_of

@@ -19,13 +19,13 @@ from support import PHOTOS, SAMPLES, filenames, public_files, rejects, shorten_p
 import tfrecorder
 from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
 from tfrecorder.output import result
 from tfrecorder.output.done_records import list_output, read_done, shard_fault
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading import merged_rows
 from tfrecorder.reading.commits import newest_commit
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.shard_tables import read_tables
 from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID

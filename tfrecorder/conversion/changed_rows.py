@@ -23,13 +23,13 @@ from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
+from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import fingerprint, order_of
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.row_numbers import refuse_doubles
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repeated

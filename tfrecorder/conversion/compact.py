@@ -25,7 +25,10 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
+from tfrecorder.format.losses import lasting
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import SAME
+from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords, Unpack
 from tfrecorder.options.option import require, takes
@@ -33,12 +36,9 @@ from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
-from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.losses import lasting
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field, primary_file

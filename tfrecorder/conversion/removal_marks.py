@@ -36,9 +36,9 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
-from tfrecorder.plan.plan import Plan
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.losses import Loss
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.file_sums import FileSums, file_sums_of

@@ -18,13 +18,13 @@ from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import SAME
+from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.plan.plan import PlanKind
-from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of

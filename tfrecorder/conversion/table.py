@@ -15,6 +15,9 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, OptionError, OutputError, ValidationError
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import PlanKind
+from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import (
     refuse_foreign,
@@ -24,11 +27,8 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.make_plan import make_plan
-from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, in_files, open_some, sizes_of_some
-from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit
-from tfrecorder.reading.losses import Loss
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.finding import Finding

@@ -12,6 +12,9 @@ from tfrecorder import storage
 from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
+from tfrecorder.format.commit_log import entry_of
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.option import require
 from tfrecorder.output.directory import (
     Standing,
@@ -22,11 +25,8 @@ from tfrecorder.output.directory import (
     standing_of,
 )
 from tfrecorder.output.staging import begun_now
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import entry_of
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.schema.fields import from_json
 from tfrecorder.verification.kept import kept_faults

@@ -14,13 +14,13 @@ from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
-from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.storage import folders
 

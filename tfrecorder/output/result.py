@@ -18,13 +18,13 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
-from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.likely_copies import LikelyCopies, likely_copies
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field, primary_image

@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.plan_columns import parquet_options
-from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import SOURCE_ID
 
 #: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
 #: in a bucket, where nothing is locked, each may leave one of the two files.
-PLAN_OF_ROWS = "tfrecorder.plan.plan"
+PLAN_OF_ROWS = "tfrecorder.format.plan"
 
 #: The key under which `plan.parquet` names the column of the uris that rejects are listed with.
 URI_OF_ROWS = "tfrecorder.plan.uri"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.display.tables import counted
-from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan, PlanKind
 
 #: What a history counts beside streams, under their names: records that a conversion wrote, that
 #: appends added, and, below 0, those that are gone.

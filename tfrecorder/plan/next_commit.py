@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.losses import lasting
+from tfrecorder.format.losses import lasting
+from tfrecorder.format.plan import Plan, PlanKind
 
 
 def as_next_commit(

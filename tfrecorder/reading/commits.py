@@ -18,10 +18,10 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse_commit_note, parse_manifest
+from tfrecorder.format.done_records import DoneRecord, done_of
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
-from tfrecorder.reading.done_records import DoneRecord, done_of
 
 
 @dataclass(frozen=True)

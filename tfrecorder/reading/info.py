@@ -14,12 +14,12 @@ from tfrecorder.display.tables import Report, Table, class_words, counted, one_l
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import add_up
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
 from tfrecorder.reading.dataset import Shape
-from tfrecorder.reading.done_records import add_up
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.stored_card import stored_card

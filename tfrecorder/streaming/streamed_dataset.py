@@ -16,13 +16,13 @@ from tfrecorder.conversion.staged import checked_next_commit
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import Counts, add_up
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen, stage_next, standing_of
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
-from tfrecorder.reading.done_records import Counts, add_up
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in

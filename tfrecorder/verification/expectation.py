@@ -18,12 +18,12 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan
 from tfrecorder.output.done_records import list_folders
-from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of

@@ -6,9 +6,9 @@ import os
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.plan.plan import PlanKind
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.reading.commits import Commit, all_done, chain_before
-from tfrecorder.reading.losses import Loss
 from tfrecorder.verification.expectation import other_sums, read_commit_or_fault, unread
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.commit import moved_by

@@ -11,8 +11,8 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, fields_of

@@ -22,16 +22,16 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.commit_log import LogEntry, entries_before
 from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import WORDS, Loss, both, lasting
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import LogEntry, entries_before
 from tfrecorder.reading.commits import Commit, commits, read_commit
-from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.reading.losses import WORDS, Loss, both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.stream_positions import position_after
 from tfrecorder.schema.keys import SOURCE_ID

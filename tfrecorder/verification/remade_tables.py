@@ -20,8 +20,11 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.format.plan_columns import (
     BASE,
     NOWHERE,
@@ -38,9 +41,6 @@ from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.history import grown
-from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
-from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
 from tfrecorder.schema import kinds

@@ -25,10 +25,10 @@ from tfrecorder.errors import DatasetError, OutputError, SourceError, Tfrecorder
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
 from tfrecorder.output.directory import claim, refuse_foreign
 from tfrecorder.output.staging import restage_rows
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.shard_tables import read_columns
 from tfrecorder.schema.fields import file_fields, primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID

@@ -11,10 +11,10 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import done_of
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.done_records import done_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, descriptions

@@ -20,13 +20,15 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
+from tfrecorder.format.commit_log import entries_before, entry_of
 from tfrecorder.format.documents import seal
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import both, lasting
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import Standing, clear, is_whole, standing_of
 from tfrecorder.output.done_records import list_output, shard_fault
 from tfrecorder.output.staging import begun_now
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import entries_before, entry_of
 from tfrecorder.reading.commits import (
     Commit,
     all_done,
@@ -35,8 +37,6 @@ from tfrecorder.reading.commits import (
     newest_commit,
     read_commit,
 )
-from tfrecorder.reading.done_records import DoneRecord, add_up
-from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows, next_row_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.after_commit import finish, outdated

@@ -11,14 +11,14 @@ from typing import Any
 
 import google_crc32c
 
+from tfrecorder.format.commit_log import LogEntry
 from tfrecorder.format.documents import MANIFEST_VERSION
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.summary import Changes
 from tfrecorder.plan.history import history_after
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.plan.summary import Changes
-from tfrecorder.reading.commit_log import LogEntry
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 

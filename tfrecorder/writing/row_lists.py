@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import RECORD_OF, REJECT_OF
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import read_tables
 from tfrecorder.schema.fields import primary_file

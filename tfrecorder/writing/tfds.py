@@ -13,10 +13,10 @@ from typing import Any
 
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
-from tfrecorder.plan.plan import Plan
+from tfrecorder.format.plan import Plan
 from tfrecorder.reading.dataset import Shape, image_shape
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_label_map_csv, to_label_map_pbtxt, to_labels_file

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfrecorder.format.losses import both, lasting
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
-from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.schema.statistics import merged
 

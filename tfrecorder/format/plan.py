@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
 from tfrecorder.format.layout import Shard
-from tfrecorder.plan.summary import Summary
+from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
     Field,
     from_json as fields_from_json,
