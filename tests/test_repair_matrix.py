@@ -502,3 +502,26 @@ def test_the_merged_rows_are_only_a_copy(rows: Rows) -> None:
         assert append_all(rows).rows_there == FIRST
     assert names[0] in {Path(name).name for name in names_in(rows)}
     assert json.loads((rows.out / "dataset_info.json").read_text())
+
+
+def test_the_table_of_a_shard_without_rows_is_made_again(tmp_path: Path) -> None:
+    """Its only row was a reject, which was won later, and then corrected."""
+    rows = Rows(tmp_path)
+    rows.draw(FIRST + 4)
+    rows.convert()
+    image = tmp_path / "images" / rows.name(11)
+    whole = image.read_bytes()
+    image.write_bytes(b"no image")
+    rows.append()
+    image.write_bytes(whole)
+    rows.append(retry_rejects=True)
+    table = rows.frame(0, FIRST + 4)
+    table.loc[11, "label"] = "ant"
+    tfrecorder.update(rows.table(table), rows.out, **QUIET)
+    (lost,) = rows.out.glob("_tfrecorder/tables/test-r2-00001.parquet")
+    assert pq.read_metadata(lost).num_rows == 0
+    public = public_files(rows.out)
+    lost.unlink()
+    assert not tfrecorder.repair(rows.out, progress=False).lost
+    assert tfrecorder.verify(rows.out, progress=False).ok
+    assert public_files(rows.out) == public

@@ -262,6 +262,8 @@ class Tables:
         Args:
             rejects: it has rejected rows.
         """
+        if not len(columns):
+            return  # a retried reject may have been all that a shard had
         files = file_fields(self.fields)
         has = columns.column_names
         bases = columns.column(BASE).combine_chunks()
