@@ -504,7 +504,7 @@ def test_the_merged_rows_are_only_a_copy(rows: Rows) -> None:
     assert json.loads((rows.out / "dataset_info.json").read_text())
 
 
-def test_the_table_of_a_shard_without_rows_is_made_again(tmp_path: Path) -> None:
+def test_a_table_is_made_again_without_its_only_row(tmp_path: Path) -> None:
     """Its only row was a reject, which was won later, and then corrected."""
     rows = Rows(tmp_path)
     rows.draw(FIRST + 4)
@@ -518,10 +518,12 @@ def test_the_table_of_a_shard_without_rows_is_made_again(tmp_path: Path) -> None
     table = rows.frame(0, FIRST + 4)
     table.loc[11, "label"] = "ant"
     tfrecorder.update(rows.table(table), rows.out, **QUIET)
-    (lost,) = rows.out.glob("_tfrecorder/tables/test-r2-00001.parquet")
-    assert pq.read_metadata(lost).num_rows == 0
     public = public_files(rows.out)
+    lost = rows.out / "_tfrecorder" / "tables" / "test-r2-00001.parquet"
     lost.unlink()
-    assert not tfrecorder.repair(rows.out, progress=False).lost
+    (words,) = tfrecorder.repair(rows.out, progress=False).lost
+    assert "the values of rejected rows" in words
+    assert losses_of(rows.out) == {"rejects": ["_tfrecorder/tables/test-r2-00001.parquet"]}
+    assert pq.read_metadata(lost).num_rows == 0
     assert tfrecorder.verify(rows.out, progress=False).ok
     assert public_files(rows.out) == public
