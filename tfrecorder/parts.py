@@ -244,7 +244,7 @@ def _staged(where: str) -> Plan:
         return standing.pending
     if standing.newest is None:
         raise _nothing_staged(where)
-    return Plan.of(standing.newest.manifest)
+    return standing.newest.plan
 
 
 def _nothing_staged(where: str) -> DatasetError:

@@ -97,7 +97,7 @@ def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionRes
     stored = stored_rows(folder, newest)
     chosen, fault = choose(_frame(stored, dataset), where)
     if fault is not None:
-        if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
+        if was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
             return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
         words = f"{fault.remedy} Nothing was removed."
         raise OptionError.of(fault.name, fault.value, words)

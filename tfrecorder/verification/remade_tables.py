@@ -348,9 +348,9 @@ def _keeps_files(plan: Plan | None) -> bool:
     every = [plan.options]
     if plan.kind not in OF_A_SOURCE:  # rows of others, each with its own options
         before = plan.carried
-        begun = before.get("begun_by", {})
+        begun = before.begun_by
         is_known = begun.get("kind") == PlanKind.CONVERSION.value and begun.get("fingerprint")
-        if not is_known or grown(before["origins"]) or before["updates"]:
+        if not is_known or grown(before.origins) or before.updates:
             return False
         every.append(begun["options"])
     return not any(
