@@ -22,10 +22,7 @@ from tfrecorder.format.commit_log import LogEntry
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.done_records import Counts, DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
-from tfrecorder.format.plan import History, Plan, PlanKind
-
-#: (height, width, channels) of images; None for a side in which they differ.
-Shape = tuple[int | None, int | None, int]
+from tfrecorder.format.plan import History, Plan, PlanKind, Shape
 
 #: The number of the form that is written; another number is another form.
 FORM = 5

@@ -6,7 +6,7 @@ import dataclasses
 
 from tfrecorder.format.losses import lasting
 from tfrecorder.format.manifest import Manifest
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Adds, Plan, PlanKind
 
 
 def as_next_commit(plan: Plan, newest: Manifest | None, next_row: int, *, adds: bool) -> Plan:
@@ -40,18 +40,13 @@ def as_next_commit(plan: Plan, newest: Manifest | None, next_row: int, *, adds: 
         written = {*plan.split_rows, *plan.kept} - stays
         revisions |= dict.fromkeys(written, max(revisions.values()) + 1)
         counts = {split: len(kept) for split, kept in plan.kept.items()}
-    follows = {
-        "rows": rows_before,
-        "image_shapes": dataset.image_shapes,
-        "image_sides": dataset.image_sides,
-    }
     begins = plan.kind in (PlanKind.CONVERSION, PlanKind.COMPACTION)
     return dataclasses.replace(
         plan,
         carried=plan.carried if begins else dataset.history,
         commit=before.commit + 1,
         previous=newest.commit.digest,
-        follows=follows if adds else None,
+        follows=Adds(rows_before, dataset.image_shapes, dataset.image_sides) if adds else None,
         starts={split: counts[split] for split in plan.split_rows if counts.get(split)},
         revisions={split: number for split, number in revisions.items() if number != 1},
         removed=plan.removed or before.removed,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrecorder.errors import OptionError
-from tfrecorder.format.manifest import Shape
+from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import as_whole, place_boxes
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions

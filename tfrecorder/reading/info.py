@@ -15,7 +15,7 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
-from tfrecorder.format.manifest import Shape
+from tfrecorder.format.plan import Shape
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of

@@ -36,5 +36,5 @@ def counted_rows(plan: Plan) -> int:
 
     It is too small where an overwrite left rows out that were removed before.
     """
-    before = 0 if plan.follows is None else plan.follows["rows"]
-    return int(before) + plan.source_rows
+    before = 0 if plan.follows is None else plan.follows.rows
+    return before + plan.source_rows

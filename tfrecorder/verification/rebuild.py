@@ -27,7 +27,7 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.losses import WORDS, Loss, both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan, PlanKind, TakesBack
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
@@ -289,7 +289,8 @@ def _plan_and_done(
     plan = as_next_commit(plan, before, first, adds=True)
     if before is not None and number - before.plan.commit > 1:  # it took back what came between
         version = f"{_stated_after(expected, after).partition('.')[0]}.0.0"
-        plan = replace(plan, follows={**(plan.follows or {}), "version": version})
+        assert plan.follows is not None
+        plan = replace(plan, follows=TakesBack(**vars(plan.follows), version=version))
     log_before: tuple[LogEntry, ...] = ()
     if before is None:
         plan, log_before = _begun(made, plan, number)
@@ -341,7 +342,7 @@ def _next_row(made: Remade, number: int) -> int:
     expected = made.expected
     after = _after(expected, number)
     if after is not None and after.plan.next_row and after.plan.follows:
-        return int(after.plan.follows["rows"])
+        return after.plan.follows.rows
     stated = [made.tables.next_row]
     for name in names_in(expected.directory, layout.COMMITS):
         with contextlib.suppress(DatasetError, ValueError):

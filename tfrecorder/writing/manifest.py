@@ -20,7 +20,7 @@ from tfrecorder.format.manifest import (
     Generation,
     Manifest,
 )
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan, PlanKind, TakesBack
 from tfrecorder.format.summary import Changes
 from tfrecorder.plan.history import history_after
 from tfrecorder.reading.commits import Commit
@@ -139,8 +139,8 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEnt
     undoes = -1
     if plan.kind is PlanKind.UNDO and plan.rewrites:
         undoes = plan.commit - 1
-    elif plan.kind is PlanKind.UNDO and plan.follows is not None:
-        undoes = plan.follows.get("undoes", -1)
+    elif isinstance(plan.follows, TakesBack):
+        undoes = plan.follows.undoes
     return LogEntry(
         commit=plan.commit,
         first=plan.commit,

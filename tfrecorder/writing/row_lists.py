@@ -51,7 +51,7 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     if plan.kept or (plan.follows is not None and streams and not listed):
         return {}
     added = _rows(plan, listed, output_dir)
-    first: int = (plan.follows or {"rows": 0})["rows"]  # the number of the first new row
+    first: int = 0 if plan.follows is None else plan.follows.rows  # the number of the first new row
     old: dict[str, Sequence[Row]] = dict.fromkeys(added, ())
     retried: set[int] = set()
     if plan.follows is not None:

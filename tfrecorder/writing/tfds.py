@@ -16,7 +16,7 @@ from tfrecorder.format.documents import commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import DatasetRecord, Shape
-from tfrecorder.format.plan import Plan
+from tfrecorder.format.plan import Plan, TakesBack
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
@@ -38,13 +38,14 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
     """
     extremes = [sides for record in done for sides in record.sides]
     if plan.follows is not None:
-        extremes += [list(ends) for ends in zip(*plan.follows["image_sides"], strict=True)]
+        extremes += [list(ends) for ends in zip(*plan.follows.image_sides, strict=True)]
     return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
 
 def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
-    done, before = list(done), (plan.follows or {}).get("image_shapes", {})
+    done = list(done)
+    before = {} if plan.follows is None else plan.follows.image_shapes
     shapes = {}
     for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
@@ -187,8 +188,8 @@ def stated_version(plan: Plan, previous: str | None) -> str:
     Args:
         previous: the version before it; None for the first.
     """
-    if version := (plan.follows or {}).get("version"):
-        return str(version)
+    if isinstance(plan.follows, TakesBack):
+        return plan.follows.version
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
     if plan.follows is not None and not plan.own:

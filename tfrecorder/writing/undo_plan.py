@@ -13,7 +13,7 @@ from typing import Any
 from tfrecorder.format.layout import ShardRange, SplitState
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.manifest import Manifest
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan, PlanKind, TakesBack
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
 from tfrecorder.reading.row_numbers import counted_rows
@@ -60,7 +60,9 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
     """
     plan = nothing_after(before.manifest, taken.digest, next_row)
     major = int(newest.dataset.stated.partition(".")[0])
-    follows = {**(plan.follows or {}), "version": f"{major + 1}.0.0", "undoes": taken.number}
+    assert plan.follows is not None
+    version = f"{major + 1}.0.0"
+    follows = TakesBack(**vars(plan.follows), version=version, undoes=taken.number)
     return dataclasses.replace(
         plan,
         commit=newest.number + 1,
@@ -109,7 +111,7 @@ def _losses(newest: Commit, plan: Plan) -> dict[str, list[str]]:
 def taken_number(plan: Plan) -> int:
     """The number of the addition or update that a plan takes back."""
     # An update begins a chain.
-    return plan.commit - 1 if plan.follows is None else int(plan.follows["undoes"])
+    return plan.follows.undoes if isinstance(plan.follows, TakesBack) else plan.commit - 1
 
 
 def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
