@@ -6,10 +6,16 @@ import os
 
 from tfrecorder import storage
 from tfrecorder.format import layout
+from tfrecorder.format.documents import unseal
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.reading.commits import Commit, all_done, chain_before
-from tfrecorder.verification.expectation import other_sums, read_commit_or_fault, unread
+from tfrecorder.verification.expectation import (
+    other_sums,
+    read_commit_or_fault,
+    read_or_fault,
+    unread,
+)
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.commit import moved_by
 
@@ -29,6 +35,9 @@ def kept_faults(directory: str, newest: Commit) -> list[Fault]:
     before = read_commit_or_fault(directory, newest.number - 1, faults)
     if before is None:
         return faults
+    marks = before.plan.removed
+    if marks not in ("", newest.plan.removed, *newest.plan.losses.get(Loss.MARKS.value, ())):
+        read_or_fault(directory, marks, unseal, faults)
     chain = [read_commit_or_fault(directory, n, faults) for n in chain_before(before)]
     done = all_done([*filter(None, chain), before])
     for shard, names in moved_by(newest, before.dataset.splits).items():

@@ -231,8 +231,8 @@ def _remade(
     ]
     marks = {commit.plan.removed for commit in expected.commits.values()} & damaged
     older = {layout.manifest(number) for number in expected.numbers}
-    folders = (layout.BEFORE, layout.COMMITS)
-    kept = {file for file in damaged - older if os.path.dirname(file) in folders}
+    folders = (layout.BEFORE, layout.COMMITS, layout.REMOVED)
+    kept = {file for file in damaged - older - marks if os.path.dirname(file) in folders}
     for fault in faults:
         if fault.code == "unreadable" and fault.file in marks | kept:  # which is no loss
             raise _no_access(expected.directory, fault)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfrecorder.format.layout import ShardRange, SplitState
-from tfrecorder.format.losses import both, lasting
+from tfrecorder.format.losses import Loss, both, lasting
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind, TakesBack
 from tfrecorder.plan.next_commit import as_next_commit
@@ -68,7 +68,7 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
         commit=newest.number + 1,
         previous=newest.digest,
         follows=follows,
-        losses=_losses(newest, plan),
+        **_left_after(newest, plan),
     )
 
 
@@ -99,13 +99,19 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
         revisions={split: number for split, number in revisions.items() if number != 1},
         commit=newest.number + 1,
         previous=newest.digest,
-        losses=_losses(newest, nothing),
+        **_left_after(newest, nothing),
     )
 
 
-def _losses(newest: Commit, plan: Plan) -> dict[str, list[str]]:
-    """What is lost stays lost, also if it was noted after what is gone back to."""
-    return both(lasting(newest.plan.losses), plan.losses)
+def _left_after(newest: Commit, plan: Plan) -> dict[str, Any]:
+    """What is lost stays lost, also if it was noted after what is gone back to.
+
+    Args:
+        plan: to what is gone back.
+    """
+    losses = both(lasting(newest.plan.losses), plan.losses)
+    is_lost = plan.removed in losses.get(Loss.MARKS.value, ())
+    return {"losses": losses, "removed": "" if is_lost else plan.removed}
 
 
 def taken_number(plan: Plan) -> int:
