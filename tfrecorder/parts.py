@@ -19,6 +19,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
+from tfrecorder.conversion.convert import Conversion
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
@@ -31,11 +32,11 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_STAGED
-from tfrecorder.output.directory import claim, standing_of
+from tfrecorder.output.directory import claim
 from tfrecorder.output.done_records import committed_done, read_all_done
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.staging import read_plan
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.runners import local_workers
 from tfrecorder.writing.commit import complete
@@ -78,7 +79,7 @@ def stage(
         >>> tfrecorder.parts.commit("out")                               # doctest: +SKIP
     """
     chosen = ConvertOptions.of(options, NOT_STAGED)
-    return job.stage_only(job.conversion(source, output_dir, chosen))
+    return job.stage_only(Conversion(source, output_dir, chosen))
 
 
 @dataclass(frozen=True)
@@ -209,20 +210,21 @@ def commit(
     where = storage.absolute(given_directory("directory", directory))
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
     with storage.failing_as(DatasetError, where):
-        standing = standing_of(where)
-    pending = standing.pending
-    if pending is None and standing.newest is None:
+        staged = DatasetState.read(where)
+    pending = staged.pending
+    if staged.is_empty:
         raise _nothing_staged(where)
     number = None  # all commits
     if pending is not None:
-        with _kept(where, "the commit"), claim(where):
+        with _kept(where, "the commit"), claim(where, staged) as claimed:
             number = pending.commit
-            if not complete(where):
-                if read_plan(where) is None:  # it was abandoned
+            state = complete(claimed)
+            if not state.was_left:
+                if state.pending is None:  # it was abandoned
                     raise _nothing_staged(where)
                 done = _all_done(where, pending)
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
-    was_finished = pending is None or standing.is_committed
+    was_finished = pending is None or staged.is_committed
     result = read_result(where, number)
     return dataclasses.replace(result, output_dir=os.fspath(directory), was_finished=was_finished)
 
@@ -239,12 +241,12 @@ def _check_part(part: Any) -> str | None:
 
 def _staged(where: str) -> Plan:
     """The plan that is staged; else that of the newest commit."""
-    standing = standing_of(where)
-    if standing.pending is not None:
-        return standing.pending
-    if standing.newest is None:
+    state = DatasetState.read(where)
+    if state.pending is not None:
+        return state.pending
+    if state.newest is None:
         raise _nothing_staged(where)
-    return Plan.of(standing.newest.manifest)
+    return Plan.of(state.newest.manifest)
 
 
 def _nothing_staged(where: str) -> DatasetError:

@@ -132,7 +132,11 @@ def staged_plan(output_dir: str, digest: str) -> Plan:
     Raises:
         OutputError: the plan is now a different one, or gone.
     """
-    plan = read_plan(output_dir)
+    return required_plan(output_dir, read_plan(output_dir), digest)
+
+
+def required_plan(output_dir: str, plan: Plan | None, digest: str) -> Plan:
+    """What was read as the plan of this launch; raises as `staged_plan`."""
     if plan is None:
         raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
     if plan.digest != digest:

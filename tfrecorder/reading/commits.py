@@ -6,11 +6,12 @@ a reader must know of the whole dataset then.  A generation is the number of a c
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from tfrecorder import storage
 from tfrecorder.core.checks import Whole
@@ -22,6 +23,8 @@ from tfrecorder.format.done_records import DoneRecord, done_of
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -70,27 +73,46 @@ def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> 
     Raises:
         DatasetError: its manifest is missing, cannot be read, or is damaged.
     """
-    path = os.path.join(directory, name)
-    try:
-        data = storage.read_bytes(path)
-    except storage.UnreadableError as error:
-        if error.code in ("not_found", "bad_name", "not_a_file"):
-            return None
-        raise DatasetError(f"{path} cannot be read: {error}.") from error
-    return commit_named_by(directory, data, plan)
+    data = _unless_absent(os.path.join(directory, name), storage.read_bytes)
+    return None if data is None else _named_by(directory, data, plan)
 
 
-def commit_named_by(directory: str, data: bytes, plan: str = "") -> Commit | None:
-    """The commit that a `dataset_info.json` with these bytes stands for; else as `newest_commit`.
+def newest_versioned(directory: str, known: Commit | None = None) -> tuple[Commit | None, str]:
+    """The newest commit of a dataset, and the version of the `dataset_info.json` that names it.
+
+    The version is "" if there is no such file.
+
+    Args:
+        known: a commit whose manifest was read; it is not read again if it is still the newest.
 
     Raises:
         DatasetError: as `newest_commit`.
     """
+    path = os.path.join(directory, layout.COMMIT)
+    data, version = _unless_absent(path, storage.read_versioned) or (None, "")
+    return (None if data is None else _named_by(directory, data, known=known)), version
+
+
+def _unless_absent(path: str, read: Callable[[str], T]) -> T | None:
+    try:
+        return read(path)
+    except storage.UnreadableError as error:
+        if error.code in ("not_found", "bad_name", "not_a_file"):
+            return None
+        raise DatasetError(f"{path} cannot be read: {error}.") from error
+
+
+def _named_by(
+    directory: str, data: bytes, plan: str = "", known: Commit | None = None
+) -> Commit | None:
+    """The commit that a `dataset_info.json` with these bytes stands for."""
     info = parse_json(data, directory, layout.COMMIT)
     note = parse_commit_note(info)
     if note is None or plan not in ("", note[1]):
         return None
     number, digest = note
+    if known is not None and note == (known.number, known.digest):
+        return Commit(number, known.manifest, info)
     commit = read_commit(directory, number)
     if commit.digest != digest:
         raise _no_manifest(directory, number, "belongs to another commit")
@@ -111,6 +133,14 @@ def read_commit(directory: str, number: int) -> Commit:
     except ValueError as error:
         raise _no_manifest(directory, number, f"is damaged: {error}") from error
     return Commit(number, manifest)
+
+
+def commit_of(directory: str, number: int, digest: str) -> Commit | None:
+    """The commit with this number of the plan with this digest; None if it cannot be read."""
+    with contextlib.suppress(DatasetError):
+        commit = read_commit(directory, number)
+        return commit if commit.digest == digest else None
+    return None
 
 
 def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | str) -> DatasetError:

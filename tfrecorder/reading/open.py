@@ -49,7 +49,7 @@ def open_dataset(
         files = storage.Descriptions() if _is_pattern(where) else files_in(where)
         if newest is not None:
             _refuse_named_keys(where, named)
-            return _open_own(where, newest, commit_at(where, newest, at), files)
+            return _open_own(where, newest, at, files)
         if layout.COMMIT in files and has_private_folder(where):
             raise DatasetError(
                 f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
@@ -97,14 +97,21 @@ def _is_pattern(where: str) -> bool:
     return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
+def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDataset:
+    """A dataset of this package, whose newest commit was read just before; as `open_dataset`."""
+    with storage.failing_as(DatasetError, directory):
+        return _open_own(directory, newest, at, files_in(directory))
+
+
 def _open_own(
-    directory: str, newest: Commit, commit: Commit, files: storage.Descriptions
+    directory: str, newest: Commit, at: int | None, files: storage.Descriptions
 ) -> StoredDataset:
     """A dataset as of a commit.
 
     Args:
         files: what the store says about the files in the directory, by name.
     """
+    commit = commit_at(directory, newest, at)
     manifest, splits, is_whole = commit.manifest, {}, True
     folder = os.path.join(directory, "")
     with foreign.in_tfds_form(directory):

@@ -27,8 +27,9 @@ from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
-from tfrecorder.output.directory import claim, refuse_foreign
+from tfrecorder.output.directory import locked, refuse_foreign
 from tfrecorder.output.staging import restage_rows
+from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.shard_tables import read_columns
 from tfrecorder.schema.fields import file_fields, primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
@@ -127,7 +128,7 @@ def repair(
         refuse(where)
         try:
             # What is lost says which files are foreign: that is looked at later.
-            with claim(where, has_plan=False):
+            with locked(where):
                 files = _repair(where, folder, is_shown(progress), lost)
         except OutputError as error:
             # The system refuses to write (a link of ours has no errno).  If all is well, it need
@@ -153,7 +154,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         late -= {*expected.shards, *under_way}
         storage.remove_all(directory, [shard.file for shard in late])
         with contextlib.suppress(DatasetError):  # of what is damaged: it is done at the end
-            complete(directory)
+            complete(DatasetState.read(directory))
         if expected.pending is not None:
             expected = read_expectation(directory)
     with byte_bar(expected, shown) as bar:
@@ -182,7 +183,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
-    complete(directory)
+    complete(DatasetState.read(directory))
     _remove_not_kept(expected)
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]
@@ -209,7 +210,7 @@ def _no_access(directory: str, fault: Fault) -> DatasetError:
 
 def _refuse_foreign(directory: str) -> None:
     try:
-        refuse_foreign(directory)
+        refuse_foreign(DatasetState.read(directory))
     except OutputError as error:
         raise DatasetError(
             f"{directory} holds files that do not belong to the dataset; move them away first, "

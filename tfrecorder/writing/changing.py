@@ -25,7 +25,7 @@ from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import Room
 from tfrecorder.output.staging import row_blocks
-from tfrecorder.reading.commits import all_done, commits, newest_commit
+from tfrecorder.reading.commits import all_done, commit_of, commits
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
 from tfrecorder.schema.fields import Field, with_validators
@@ -203,10 +203,12 @@ def _sound(outcome: Loaded | Rejected) -> Loaded:
 
 def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
     """The done-records of the dataset that an update changes, by the names of the shards' files."""
-    newest = newest_commit(output_dir) if plan.kind is PlanKind.UPDATE else None
-    if newest is None or newest.digest != plan.previous:  # it was committed meanwhile
+    if plan.kind is not PlanKind.UPDATE:
         return {}
-    done = all_done(commits(output_dir, newest))
+    before = commit_of(output_dir, plan.commit - 1, plan.previous)
+    if before is None:  # it was committed meanwhile
+        return {}
+    done = all_done(commits(output_dir, before))
     return {shard.file: record for shard, record in done.items()}
 
 

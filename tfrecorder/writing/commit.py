@@ -26,15 +26,14 @@ from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.output.directory import Standing, clear, is_whole, standing_of
+from tfrecorder.output.directory import clear, is_whole
 from tfrecorder.output.done_records import list_output, shard_fault
 from tfrecorder.output.staging import begun_now
+from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import (
     Commit,
     all_done,
-    commit_named_by,
     commits,
-    newest_commit,
     read_commit,
 )
 from tfrecorder.reading.row_numbers import counted_rows, next_row_of
@@ -47,20 +46,26 @@ from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, 
 
 
 def commit(
-    plan: Plan, done: Iterable[DoneRecord], output_dir: str, max_reject_fraction: float
+    state: DatasetState, plan: Plan, done: Iterable[DoneRecord], max_reject_fraction: float
 ) -> None:
     """Check that every planned row is a record or a reject, and commit the plan.
+
+    Args:
+        state: of the directory just before.
 
     Raises:
         OutputError: rows are missing: a shard is not done, or was done by another plan; or another
             operation was committed since this one was planned.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
+    output_dir = state.where
     by_name = {record.shard: record for record in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
-    previous, version = _replaceable(output_dir, plan)
+    _refuse_overtaken(state, plan)
+    previous = state.newest
+    version = state.version
     if previous is not None and previous.digest == plan.digest:
-        complete(output_dir)
+        complete(state)
         return
     if not plan.next_row:  # an earlier version staged it
         rows = counted_rows(plan.values())
@@ -172,8 +177,8 @@ def _overtaken(output_dir: str) -> OutputError:
     )
 
 
-def complete(output_dir: str) -> bool:
-    """Do what is left after a commit; False if no plan is there that is committed.
+def complete(state: DatasetState) -> DatasetState:
+    """Do what is left after a commit, and return what is there then.
 
     A plan that can never be committed is removed, for it may have been abandoned by who was killed.
     What was to be taken back is taken back, which is no commit of who calls.
@@ -181,18 +186,20 @@ def complete(output_dir: str) -> bool:
     Raises:
         OSError: a file cannot be written or removed; the next call continues.
     """
-    standing = standing_of(output_dir)
-    pending, newest = standing.pending, standing.newest
+    pending = state.pending
+    newest = state.newest
     if pending is None or newest is None:
-        return False
-    if standing.is_overtaken:
-        clear(output_dir, standing)
-    elif standing.undoes:
-        take_back(output_dir, pending)
-    elif standing.is_committed:
-        finish(output_dir, pending, newest.manifest)
-        return True
-    return False
+        return state
+    if state.is_overtaken:
+        clear(state)
+    elif state.undoes:
+        take_back(state, pending)
+    elif state.is_committed:
+        finish(state.where, pending, newest.manifest)
+        return dataclasses.replace(state, pending=None, was_left=True)
+    else:
+        return state
+    return state.again()
 
 
 def _with_kept(
@@ -281,18 +288,24 @@ def covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
     return all(w is None or w == n for of in pairs for w, n in zip(*of, strict=True))
 
 
-def abandon(output_dir: str, standing: Standing) -> None:
+def abandon(state: DatasetState) -> DatasetState:
     """Give up the pending operation of a directory, and remove what it wrote.
 
     If the directory is committed, a commit that changes nothing takes the number of that operation,
     so that a committer of it that wakes up later fails.
 
+    Returns:
+        What is there then.
+
     Raises:
         OutputError: it was committed in the meantime.
     """
-    pending = standing.pending
+    output_dir = state.where
+    pending = state.pending
     assert pending is not None
-    previous, version = _replaceable(output_dir, pending)
+    now = state.again()
+    _refuse_overtaken(now, pending)
+    previous = now.newest
     if previous is not None and previous.digest == pending.digest:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
@@ -307,24 +320,30 @@ def abandon(output_dir: str, standing: Standing) -> None:
         manifest = manifest_of(plan, {}, previous.manifest, lists, undone=kind)
         manifest["abandoned"] = pending.own
         info = dataset_info_json(plan, {}, previous.info, manifest)
-        replace_commit(output_dir, manifest, info, version)
+        replace_commit(output_dir, manifest, info, now.version)
         storage.publish_all(output_dir, descriptions(plan, manifest), lasting=True)
-    clear(output_dir, standing)
+    clear(state)
+    return state.again()
 
 
-def take_back(output_dir: str, plan: Plan) -> None:
+def take_back(state: DatasetState, plan: Plan) -> None:
     """Commit a staged plan of `plan_without`, unless it is committed, and remove what goes.
+
+    Args:
+        state: of the directory just before.
 
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    newest, version = _replaceable(output_dir, plan)
+    output_dir = state.where
+    _refuse_overtaken(state, plan)
+    newest = state.newest
     assert newest is not None
     if newest.digest == plan.digest:
         finish(output_dir, plan, newest.manifest)
         return
     if plan.rewrites:  # an update
-        commit(plan, (), output_dir, 1.0)
+        commit(state, plan, (), 1.0)
         return
     plan = _with_losses(plan, newest, output_dir)
     taken, before = taken_by(output_dir, plan)
@@ -334,24 +353,15 @@ def take_back(output_dir: str, plan: Plan) -> None:
     manifest["abandoned"] = given_up(newest, taken)
     manifest["log_undone"] = entry_of(taken.manifest).values()
     info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
-    replace_commit(output_dir, manifest, info, version)
+    replace_commit(output_dir, manifest, info, state.version)
     finish(output_dir, plan, manifest, row_lists)
 
 
-def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
-    """The newest commit, and the version of `dataset_info.json` that a plan's commit replaces.
-
-    Raises:
-        OutputError: the plan follows another commit, and is not committed itself.
-    """
-    data, version = _versioned(output_dir, layout.COMMIT)
-    newest = None if data is None else commit_named_by(output_dir, data)
-    if newest is None and plan.rewrites:  # whose files fit no longer: it was set aside first
-        newest = newest_commit(output_dir, name=layout.WAITING_COMMIT)
-    digest = "" if newest is None else newest.digest
+def _refuse_overtaken(state: DatasetState, plan: Plan) -> None:
+    """Raise an OutputError if a plan follows another commit, and is not committed itself."""
+    digest = "" if state.newest is None else state.newest.digest
     if digest not in (plan.previous, plan.digest):
-        raise _overtaken(output_dir)
-    return newest, version
+        raise _overtaken(state.where)
 
 
 def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:

@@ -20,7 +20,8 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.done_records import committed_done
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress
-from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
+from tfrecorder.output.staging import StagedPlan, read_footer, required_plan, rows_plan
+from tfrecorder.output.state import DatasetState
 from tfrecorder.schema.fields import validators_of, with_validators
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.changing import done_before
@@ -147,10 +148,12 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
     """
     out = task.output_dir
     with storage.accessing(task.access), _failure_noted(task), storage.failing_as(OutputError, out):
-        if is_in_place(out, task.commit, task.digest):
-            complete(out)
+        state = DatasetState.read(out)
+        if is_in_place(out, state.newest, task.commit, task.digest):
+            complete(state)
             return
-        commit(staged_plan(out, task.digest), done, out, max_reject_fraction)
+        plan = required_plan(out, state.pending, task.digest)
+        commit(state, plan, done, max_reject_fraction)
 
 
 @contextlib.contextmanager
