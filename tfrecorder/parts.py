@@ -33,7 +33,7 @@ from tfrecorder.options.keywords import Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim
-from tfrecorder.output.done_records import committed_done, read_all_done
+from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.state import DatasetState
@@ -160,9 +160,10 @@ def work(
     number, parts = map(int, part)
     options = ConvertOptions(num_threads=num_threads, progress=progress)
     with _kept(where, f"part {number} of {parts}"):
-        plan = _staged(where)
+        state = DatasetState.read(where)
+        plan = _staged(state)
         mine = plan.shards[number - 1 :: parts]
-        before = _done(where, plan, mine)
+        before = _done(state, plan, mine)
         pending = [shard for shard in mine if shard not in before]
         if pending:
             storage.overwrite(where, layout.PARTS, json.dumps(parts))
@@ -222,7 +223,7 @@ def commit(
             if not state.was_left:
                 if state.pending is None:  # it was abandoned
                     raise _nothing_staged(where)
-                done = _all_done(where, pending)
+                done = _all_done(state, pending)
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
     was_finished = pending is None or staged.is_committed
     result = read_result(where, number)
@@ -239,13 +240,12 @@ def _check_part(part: Any) -> str | None:
     )
 
 
-def _staged(where: str) -> Plan:
+def _staged(state: DatasetState) -> Plan:
     """The plan that is staged; else that of the newest commit."""
-    state = DatasetState.read(where)
     if state.pending is not None:
         return state.pending
     if state.newest is None:
-        raise _nothing_staged(where)
+        raise _nothing_staged(state.where)
     return Plan.of(state.newest.manifest)
 
 
@@ -256,17 +256,19 @@ def _nothing_staged(where: str) -> DatasetError:
     )
 
 
-def _done(where: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
+def _done(state: DatasetState, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
-    with storage.failing_as(OutputError, where):
-        if committed := committed_done(where, plan.digest):
-            return {shard: committed[shard] for shard in shards}
-        records = read_all_done(where, shards, plan.digest)
+    if state.newest is not None and state.newest.digest == plan.digest:
+        committed = state.newest.done
+        return {shard: committed[shard] for shard in shards}
+    with storage.failing_as(OutputError, state.where):
+        records = read_all_done(state.where, shards, plan.digest)
     return {shard: record for shard, record in records.items() if record is not None}
 
 
-def _all_done(where: str, plan: Plan) -> list[DoneRecord]:
-    done = _done(where, plan, plan.shards)
+def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
+    where = state.where
+    done = _done(state, plan, plan.shards)
     missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
     if not missing:
         return list(done.values())

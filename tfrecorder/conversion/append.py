@@ -18,7 +18,7 @@ import numpy as np
 
 from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
 from tfrecorder.conversion.job import run_as_asked
-from tfrecorder.conversion.on_dataset import OnDataset, Opened, checked_beside, own_dataset
+from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import Planned
@@ -129,8 +129,7 @@ class Append(OnDataset):
         adding: AppendOptions,
         given: Mapping[str, Any],
     ) -> None:
-        super().__init__(directory, given)
-        self.source = source
+        super().__init__(source, directory, given)
         self.adding = adding
 
     def prepare(self, state: DatasetState) -> None:
@@ -140,9 +139,10 @@ class Append(OnDataset):
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows that are not in the dataset yet, planned to be added to it."""
-        opened = self.open(state)
-        where, stored, newest, options = opened
-        _, sifted = self.compare(opened, say)
+        where = state.where
+        newest = own_dataset(state)
+        stored, options = self.open(state)
+        _, sifted = self.compare(newest, stored, options, say)
         table = sifted.table
         there = {"rows_there": sifted.known, "removed": sifted.removed}
         if any(there.values()) and not len(table.frame):
@@ -167,13 +167,14 @@ class Append(OnDataset):
             plan = dataclasses.replace(plan, source_rows=0, statistics={})
         return dataclasses.replace(planned, plan=plan)
 
-    def compare(self, opened: Opened, say: Say) -> tuple[Table, Sifted]:
+    def compare(
+        self, newest: Commit, stored: StoredDataset, options: ConvertOptions, say: Say
+    ) -> tuple[Table, Sifted]:
         """The table of the source, and what the dataset does not have of it."""
-        where, stored, newest, options = opened
         say("reading the table")
         table = fit_texts(read_source(self.source, options), stored.fields)
         say("looking for images already there")
-        return table, pass_over_known(table, where, newest, stored.fields, self.adding)
+        return table, pass_over_known(table, self.where, newest, stored.fields, self.adding)
 
 
 def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> ConversionResult:

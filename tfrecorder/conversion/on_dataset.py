@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from tfrecorder import storage
 from tfrecorder.conversion.operation import Operation
@@ -39,8 +39,9 @@ class OnDataset(Operation):
     """What adds to a finished dataset, or changes it.
 
     Args:
-        directory: of the dataset, as the user gave it.
-        given: options by name, as the user gave them.
+        source: as the user gave it, as all of these.
+        directory: of the dataset.
+        given: options by name.
 
     Attributes:
         refused: options that it does not take, each with what to do instead.
@@ -48,18 +49,21 @@ class OnDataset(Operation):
 
     refused: ClassVar[Mapping[str, str]]
 
-    def __init__(self, directory: str | os.PathLike[str], given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, source: Any, directory: str | os.PathLike[str], given: Mapping[str, Any]
+    ) -> None:
         names = (name for name in (*_EARLY, *self.refused) if name in given)
         self.options = ConvertOptions.of({name: given[name] for name in names}, self.refused)
         self.path = output_path(directory, self.options, "directory")
+        self.source = source
         self.given = given
 
     def look(self) -> DatasetState:
         """What is there at its start: a dataset; otherwise the claim would make a directory."""
         return own_state(self.where)
 
-    def open(self, state: DatasetState) -> Opened:
-        """The dataset of a state.
+    def open(self, state: DatasetState) -> tuple[StoredDataset, ConvertOptions]:
+        """The dataset of a state, and the options: those given, for all others what it has.
 
         Raises:
             OptionError: an option does not fit the dataset.
@@ -69,23 +73,7 @@ class OnDataset(Operation):
         dataset = open_own(state.where, newest)
         options = inherited_options(state.where, newest, self.given)
         check_runner(options)
-        return Opened(state.where, dataset, newest, options)
-
-
-class Opened(NamedTuple):
-    """A dataset that an operation adds to or changes.
-
-    Attributes:
-        where: its absolute path.
-        dataset: as readers see it.
-        newest: its newest commit.
-        options: those given, and for all others what the dataset was made with.
-    """
-
-    where: str
-    dataset: StoredDataset
-    newest: Commit
-    options: ConvertOptions
+        return dataset, options
 
 
 def own_state(where: str) -> DatasetState:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import run_as_asked
-from tfrecorder.conversion.on_dataset import OnDataset
+from tfrecorder.conversion.on_dataset import OnDataset, own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import Planned
@@ -93,23 +92,19 @@ def remove(
 
 
 class Removal(OnDataset):
-    """Removes records from a dataset, with every name of them."""
+    """Removes records from a dataset, with every name of them; its source says which."""
 
     verb = "removal"
     refused = NOT_REMOVED
 
-    def __init__(
-        self, chosen: Where, directory: str | os.PathLike[str], given: Mapping[str, Any]
-    ) -> None:
-        super().__init__(directory, given)
-        self.chosen = chosen
-
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows of a dataset without some of them, planned to be written again."""
-        folder, dataset, newest, options = self.open(state)
+        folder = state.where
+        newest = own_dataset(state)
+        dataset, options = self.open(state)
         say("reading the tables")
         stored = stored_rows(folder, newest)
-        chosen, fault = choose(_frame(stored, dataset), self.chosen)
+        chosen, fault = choose(_frame(stored, dataset), self.source)
         if fault is not None:
             if (
                 state.was_left and newest.manifest["kind"] == PlanKind.REMOVAL

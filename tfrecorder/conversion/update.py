@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
 from tfrecorder.conversion.job import run_as_asked
-from tfrecorder.conversion.on_dataset import OnDataset, checked_beside
+from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import (
     Marks,
@@ -145,13 +145,14 @@ class Update(OnDataset):
         updating: UpdateOptions,
         given: Mapping[str, Any],
     ) -> None:
-        super().__init__(directory, given)
-        self.source = source
+        super().__init__(source, directory, given)
         self.updating = updating
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows of a dataset with the values of a table, planned to be written again."""
-        where, dataset, newest, options = self.open(state)
+        where = state.where
+        newest = own_dataset(state)
+        dataset, options = self.open(state)
         say("reading the table")
         table = fit_texts(read_source(self.source, options), dataset.fields)
         if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies

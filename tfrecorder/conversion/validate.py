@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tfrecorder import storage
 from tfrecorder.conversion.append import Append
 from tfrecorder.conversion.existing_rows import known_images
+from tfrecorder.conversion.on_dataset import own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
@@ -102,13 +103,13 @@ def validate(
 
 def _beside(appending: Append, say: Say) -> tuple[Source, Checked, tuple[str, ...]]:
     """A table, what an append would add of it to a dataset, and what else to say."""
-    opened = appending.open(appending.look())
-    table, sifted = appending.compare(opened, say)
-    stored = opened.dataset
+    state = appending.look()
+    stored, options = appending.open(state)
+    table, sifted = appending.compare(own_dataset(state), stored, options, say)
     notes = tuple(left_out_words(sifted.known, sifted.removed))
     if notes and not len(sifted.table.frame):
         return table, Checked(sifted.table.frame, sifted.findings), notes
-    checked = check_source(sifted.table, opened.options.division, stored.fields)
+    checked = check_source(sifted.table, options.division, stored.fields)
     faults = schema_faults(stored.fields, sifted.table)
     if not faults:
         faults = schema_faults(stored.fields, sifted.table, checked.fields)

@@ -331,8 +331,9 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
         newest is None or pending.removed != newest.manifest.get("removed", "")
     ):
         names.add(pending.removed)
-    private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
-    names &= {*storage.names(output_dir), *private}
+    if names:
+        private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
+        names &= {*storage.names(output_dir), *private}
     remove_leftovers(output_dir, names, keep_spool)
 
 
@@ -341,10 +342,14 @@ def remove_leftovers(output_dir: str, names: Iterable[str], keep_spool: bool = F
 
     The plan marks the directory as ours, and the others as its own, if we are interrupted.
     """
-    kept = {layout.SPOOL} if keep_spool else set()
-    leftovers = names_in(output_dir, layout.PRIVATE) & ({*layout.LEFTOVERS, layout.SPOOL} - kept)
-    storage.remove_all(output_dir, {*names, *leftovers})
-    storage.remove(output_dir, layout.PLAN)
+    there = names_in(output_dir, layout.PRIVATE)
+    leftovers = there & {*layout.LEFTOVERS}
+    if not keep_spool:
+        leftovers |= there & {layout.SPOOL}
+    gone = {name for name in names if name != layout.ROWS or name in there}
+    storage.remove_all(output_dir, gone | leftovers)
+    if layout.PLAN in there:
+        storage.remove(output_dir, layout.PLAN)
 
 
 def names_in(output_dir: str, *folders: str) -> set[str]:

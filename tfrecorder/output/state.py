@@ -46,7 +46,7 @@ class DatasetState:
         """
         # The plan first: it goes after its commit.
         pending = read_plan(where)
-        newest, version = newest_versioned(where, known)
+        newest, version = newest_versioned(where, known=known)
         if newest is None and pending is not None and pending.rewrites:
             newest = newest_commit(where, name=layout.WAITING_COMMIT)
         return cls(where, newest, version, pending)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.checks import Whole
@@ -23,8 +23,6 @@ from tfrecorder.format.done_records import DoneRecord, done_of
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,13 @@ def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> 
     Raises:
         DatasetError: its manifest is missing, cannot be read, or is damaged.
     """
-    data = _unless_absent(os.path.join(directory, name), storage.read_bytes)
-    return None if data is None else _named_by(directory, data, plan)
+    return newest_versioned(directory, name, plan)[0]
 
 
-def newest_versioned(directory: str, known: Commit | None = None) -> tuple[Commit | None, str]:
-    """The newest commit of a dataset, and the version of the `dataset_info.json` that names it.
+def newest_versioned(
+    directory: str, name: str = layout.COMMIT, plan: str = "", known: Commit | None = None
+) -> tuple[Commit | None, str]:
+    """The newest commit as `newest_commit` gives it, and the version of the file that names it.
 
     The version is "" if there is no such file.
 
@@ -88,35 +87,24 @@ def newest_versioned(directory: str, known: Commit | None = None) -> tuple[Commi
     Raises:
         DatasetError: as `newest_commit`.
     """
-    path = os.path.join(directory, layout.COMMIT)
-    data, version = _unless_absent(path, storage.read_versioned) or (None, "")
-    return (None if data is None else _named_by(directory, data, known=known)), version
-
-
-def _unless_absent(path: str, read: Callable[[str], T]) -> T | None:
+    path = os.path.join(directory, name)
     try:
-        return read(path)
+        data, version = storage.read_versioned(path)
     except storage.UnreadableError as error:
         if error.code in ("not_found", "bad_name", "not_a_file"):
-            return None
+            return None, ""
         raise DatasetError(f"{path} cannot be read: {error}.") from error
-
-
-def _named_by(
-    directory: str, data: bytes, plan: str = "", known: Commit | None = None
-) -> Commit | None:
-    """The commit that a `dataset_info.json` with these bytes stands for."""
     info = parse_json(data, directory, layout.COMMIT)
     note = parse_commit_note(info)
     if note is None or plan not in ("", note[1]):
-        return None
+        return None, version
     number, digest = note
-    if known is not None and note == (known.number, known.digest):
-        return Commit(number, known.manifest, info)
-    commit = read_commit(directory, number)
+    commit = known
+    if commit is None or note != (commit.number, commit.digest):
+        commit = read_commit(directory, number)
     if commit.digest != digest:
         raise _no_manifest(directory, number, "belongs to another commit")
-    return Commit(number, commit.manifest, info)
+    return Commit(number, commit.manifest, info), version
 
 
 def read_commit(directory: str, number: int) -> Commit:

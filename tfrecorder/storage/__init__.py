@@ -62,6 +62,7 @@ from tfrecorder.storage.writing import (
     keeps_removed,
     link,
     move,
+    move_all,
     overwrite,
     publish,
     publish_all,

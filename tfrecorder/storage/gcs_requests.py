@@ -222,16 +222,17 @@ def list_objects(
             return objects, folders
 
 
-def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> None:
-    """Remove an object, or only the given version of it; nothing if there is none."""
+def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> bool:
+    """Remove an object, or only the given version of it; False if there is none."""
     only = "" if version is None else f"?ifGenerationMatch={version}"
 
-    def delete() -> None:
+    def delete() -> bool:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
             if response.read().lstrip().startswith(b"<"):
                 raise TransientError(_NOT_AN_ANSWER)
+        return True
 
-    unless_missing(delete)
+    return unless_missing(delete) or False
 
 
 def copy_object(

@@ -98,8 +98,13 @@ class StreamedDataset:
         of_images = [theirs.get(name, name) for name in sorted(images)]
         self._marks = read_marks(self.where, self.newest) if self._marks is None else self._marks
         return Batch(
-            *(Spool(self.where), number, named, self.source.base),
-            *(self._marks, of_images, self.readmit),
+            spool=Spool(self.where),
+            number=number,
+            columns=named,
+            base=self.source.base,
+            marks=self._marks,
+            images=of_images,
+            readmit=self.readmit,
         )
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:

@@ -27,7 +27,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import clear, is_whole
-from tfrecorder.output.done_records import list_output, shard_fault
+from tfrecorder.output.done_records import Files, list_output, shard_fault
 from tfrecorder.output.staging import begun_now
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import (
@@ -104,7 +104,7 @@ def commit(
     )
     if plan.kept and plan.kind is PlanKind.UNDO:
         manifest |= {name: base.manifest[name] for name in ("since", "contents")}
-    _check_standing(plan, by_shard, output_dir)
+    files = _check_standing(plan, by_shard, output_dir)
     described: dict[str, bytes] = {}
     narrows = before is not None and plan.rewrites and not covers(manifest, before)
     if narrows and not covers(before or {}, manifest):
@@ -116,10 +116,10 @@ def commit(
         if before is None:  # readers of a dataset with rejects want their list
             described, row_lists = {**described, **row_lists}, {}
         storage.publish_all(output_dir, described, lasting=True)
-    into_place(output_dir, plan)
+    into_place(output_dir, plan, files)
     info = dataset_info_json(plan, by_shard, None if previous is None else previous.info, manifest)
-    files = [file for shard in by_shard for file in shard.files]
-    replace_commit(output_dir, manifest, info, version, [*files, *described])
+    new = [file for shard in by_shard for file in shard.files]
+    replace_commit(output_dir, manifest, info, version, [*new, *described])
     finish(output_dir, plan, manifest, row_lists)
 
 
@@ -263,13 +263,11 @@ def kept_as(update: Commit, old: Shard) -> Shard | None:
     return Shard(old.split, kept.index(old.index), revision)
 
 
-def into_place(output_dir: str, plan: Plan) -> None:
+def into_place(output_dir: str, plan: Plan, listed: Files) -> None:
     """Move the shards of a plan that wait to their final names; those that are there stay."""
     is_local = storage.is_local(output_dir)
     waiting = [shard for shard in plan.shards if plan.unfinished(shard, is_local) != shard.file]
-    storage.each(
-        lambda shard: storage.move(output_dir, shard.waiting, shard.file), waiting, output_dir
-    )
+    storage.move_all(output_dir, {shard.waiting: shard.file for shard in waiting}, listed)
 
 
 def covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
@@ -389,10 +387,13 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
         )
 
 
-def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
+def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> Files:
     """Look once more whether what is in the directory is what was written there.
 
     Shards that are kept have their files under the names of this commit by now.
+
+    Returns:
+        What is there.
     """
     files = list_output(output_dir, done)
     written = {*plan.shards}
@@ -414,6 +415,7 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
             "worker that was given up but kept running. Nothing was committed; run the same "
             "conversion again to write it again."
         )
+    return files
 
 
 def _check_rejects(
