@@ -246,7 +246,7 @@ def _staged(state: DatasetState) -> Plan:
         return state.pending
     if state.newest is None:
         raise _nothing_staged(state.where)
-    return Plan.of(state.newest.manifest)
+    return state.newest.plan
 
 
 def _nothing_staged(where: str) -> DatasetError:

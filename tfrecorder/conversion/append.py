@@ -192,6 +192,6 @@ def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> Conversio
         generation=newest.number,
         rows_there=sifted.known,
         removed=sifted.removed,
-        origins=newest.manifest["history"]["origins"],
-        updates=newest.manifest["history"]["updates"],
+        origins=dict(newest.dataset.history.origins),
+        updates=newest.dataset.history.updates,
     )

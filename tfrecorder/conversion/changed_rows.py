@@ -150,7 +150,7 @@ def _missing(
     for field in fields:
         counts = Counter[str]()
         for commit in every:
-            of_split = commit.manifest["statistics"].get(field.column, {})
+            of_split = commit.plan.statistics.get(field.column, {})
             counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
         if counts.total():
             key, default = default_of(field)
@@ -228,7 +228,7 @@ def changed_plan(
     everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
     digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())
-    positions = stored.newest.manifest["positions"]
+    positions = stored.newest.dataset.positions
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(

@@ -24,7 +24,7 @@ from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
-from tfrecorder.format.plan import PlanKind
+from tfrecorder.format.plan import History, PlanKind
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
@@ -155,7 +155,7 @@ class Compaction(Operation):
         last = own_dataset(state if in_place else own_state(where))
         newest = commit_at(where, last, self.at)
         dataset = open_own(where, last, self.at)
-        history = newest.manifest["history"]
+        history = newest.dataset.history
         kept = _large(dataset, options) if in_place and not drop else {}
         shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
         taken = _options(newest, options, elsewhere=not in_place)
@@ -171,7 +171,7 @@ class Compaction(Operation):
             statistics = stored.statistics(dataset.fields, left.rows, left.splits)
         else:
             every = commits(where, newest)
-            statistics = merged(commit.manifest["statistics"] for commit in every)
+            statistics = merged(commit.plan.statistics for commit in every)
         plan, rows, rewritten = changed_plan(
             stored,
             gone=np.ones(len(stays), bool),
@@ -203,9 +203,9 @@ class Compaction(Operation):
                 plan,
                 options=taken,
                 kept=kept,
-                carried=history if in_place else {"origins": history["origins"]},
+                carried=history if in_place else History(history.origins),
                 summary=said,
-                losses=lasting(last.manifest.get("losses", {})),
+                losses=lasting(last.plan.losses),
             ),
             rows=rows,
             options=options,
@@ -230,9 +230,9 @@ def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int
 
 def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:
     """True if nothing was added since a compaction with the same options."""
-    manifest = newest.manifest
-    last = manifest["kind"] == PlanKind.COMPACTION and manifest["since"] == newest.number
-    return last and manifest["options"] == options
+    plan = newest.plan
+    is_last = plan.kind is PlanKind.COMPACTION and newest.dataset.since == newest.number
+    return is_last and plan.options == options
 
 
 #: What a plan says of a name that was given.
@@ -244,7 +244,7 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     now = options.content_options()
     # A new dataset elsewhere has the name that was given for it, or none.
     left = _OF_NAME if elsewhere else ()
-    taken = {n: value for n, value in newest.manifest["options"].items() if n not in left}
+    taken = {n: value for n, value in newest.plan.options.items() if n not in left}
     return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
 
 

@@ -18,7 +18,7 @@ from tfrecorder.format.losses import Loss
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes
-from tfrecorder.output.directory import refuse_links, refuse_nested, refuse_strange
+from tfrecorder.output.directory import begun_plan, refuse_links, refuse_nested, refuse_strange
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.state import DatasetState
@@ -144,7 +144,7 @@ class Conversion(Operation):
         # An overwrite that was killed may have set it aside: what was removed stays out.
         newest = state.newest if state.version or options.overwrite else None
         marks = read_marks(self.where, newest)
-        begun = None if newest is None else newest.manifest["history"]["begun_by"]["source_rows"]
+        begun = None if newest is None else begun_plan(newest).source_rows
         # Whole if it began the dataset, before some of its rows were removed: the same call again.
         is_whole = anew or (not options.overwrite and begun == len(table.frame))
         stays, _ = (Marks() if is_whole else marks).sift(table)
@@ -157,8 +157,12 @@ class Conversion(Operation):
             words = f"begun anew: the marks of {count} are dropped, which may come in again"
             report.notes += (words,)
         losses: dict[str, list[str]] = {}
-        if newest is not None and Loss.MARKS.is_in(newest.manifest) and options.overwrite is True:
-            losses[Loss.MARKS.value] = newest.manifest["losses"][Loss.MARKS.value]
+        if (
+            newest is not None
+            and Loss.MARKS.is_in(newest.plan.losses)
+            and options.overwrite is True
+        ):
+            losses[Loss.MARKS.value] = newest.plan.losses[Loss.MARKS.value]
             report.notes += ("which rows were removed before is lost: they may come in again",)
         removed = int((~stays).sum())
         planned = planned_rows(self.where, table, checked, report, options, removed=removed)

@@ -106,9 +106,7 @@ class Removal(OnDataset):
         stored = stored_rows(folder, newest)
         chosen, fault = choose(_frame(stored, dataset), self.source)
         if fault is not None:
-            if (
-                state.was_left and newest.manifest["kind"] == PlanKind.REMOVAL
-            ):  # by this call, killed
+            if state.was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
                 return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
             words = f"{fault.remedy} Nothing was removed."
             raise OptionError.of(fault.name, fault.value, words)

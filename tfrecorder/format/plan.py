@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import Shard, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
     Field,
@@ -64,6 +64,25 @@ class PlanKind(str, enum.Enum):
 
 
 @dataclass(frozen=True)
+class History:
+    """How a dataset came to hold what it holds.
+
+    Attributes:
+        origins: its records by where they came from; their sum is all that it has.
+        updates: how many updates corrected it.
+        begun_by: values of the plan that began it, which tell whether a call is the same again.
+    """
+
+    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    updates: int = 0
+    begun_by: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """It as JSON values; what goes on elsewhere takes over the origins alone."""
+        return dict(vars(self)) if self.begun_by else {"origins": self.origins}
+
+
+@dataclass(frozen=True)
 class Plan:
     """A conversion, once decided.
 
@@ -86,8 +105,7 @@ class Plan:
             the state before that one, "undoes", its commit, and "version", what is stated then.
             None for what begins or replaces a dataset.
         starts: the number of the first new shard of a split, where it is not 0.
-        carried: the history of the dataset that it goes on from; see `history_after`.  Empty for
-            what begins one.
+        carried: the history of the dataset that it goes on from; empty for what begins one.
         kept: for what replaces a dataset, the number of the shard of each split that stays as it
             is, for each of the first names of the next revision; -1 for one that is written again.
         rewritten: the rows of each shard of a split that is written again.
@@ -126,7 +144,7 @@ class Plan:
     previous: str = ""
     follows: dict[str, Any] | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
-    carried: dict[str, Any] = dataclasses.field(default_factory=dict)
+    carried: History = History()
     kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     renumbers: bool = True
@@ -172,8 +190,8 @@ class Plan:
         return {split: rows - again[split] for split, rows in self.split_rows.items()}
 
     @cached_property
-    def own(self) -> dict[str, list[int]]:
-        """The shards of its commit, kept or new: split -> [revision, first shard, shards]."""
+    def own(self) -> dict[str, ShardRange]:
+        """The shards of its commit by split, kept or new."""
         own = {}
         for split in SPLITS:
             kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
@@ -181,7 +199,7 @@ class Plan:
                 # An addition that `repair` made again has kept shards alone, from its first on.
                 start = self.starts.get(split, 0)
                 first = start - kept if new else start if self.follows is not None else 0
-                own[split] = [self.revisions.get(split, 1), first, kept + new]
+                own[split] = ShardRange(self.revisions.get(split, 1), first, kept + new)
         return own
 
     @property
@@ -259,7 +277,10 @@ class Plan:
         }
         own = {name: getattr(self, name) for name in usual}
         values = {name: value for name, value in own.items() if value != usual[name]}
-        values |= {"summary": asdict(self.summary)} if "summary" in values else {}
+        if "summary" in values:
+            values["summary"] = asdict(self.summary)
+        if "carried" in values:
+            values["carried"] = self.carried.values()
         return {**values, "fields": fields_to_json(self.fields)}
 
     @classmethod
@@ -291,6 +312,8 @@ class Plan:
             }
             if "summary" in own:
                 own["summary"] = Summary.of(own["summary"])
+            if "carried" in own:
+                own["carried"] = History(**own["carried"])
             plan = cls(**{**own, "fields": fields, "kind": kind})
         except (KeyError, TypeError):
             raise ValueError("it is another document than a plan") from None

@@ -131,9 +131,9 @@ def public_names(state: DatasetState) -> set[str]:
     """The names outside our private folder that a dataset and the operation under way may have."""
     names: set[str] = set()
     if state.newest is not None:
-        manifest = state.newest.manifest
-        gone = (manifest.get("replaced", {}), manifest["abandoned"])
-        names |= _public_names(Plan.of(manifest), manifest["splits"], *gone)
+        newest = state.newest
+        gone = (newest.manifest.commit.replaced or {}, newest.dataset.abandoned)
+        names |= _public_names(newest.plan, newest.dataset.splits, *gone)
     if state.pending is not None:
         names |= _public_names(state.pending, state.pending.own)
     return names
@@ -172,7 +172,7 @@ def is_in_place(output_dir: str, newest: Commit | None, commit: int, digest: str
 
 def begun_plan(newest: Commit) -> Plan:
     """The plan that began a dataset, as far as that of a call is compared with it."""
-    return Plan.of({**newest.manifest, **newest.manifest["history"]["begun_by"]})
+    return Plan.of({**newest.plan.values(), **newest.dataset.history.begun_by})
 
 
 def is_whole(plan: Plan, output_dir: str) -> bool:
@@ -202,11 +202,11 @@ def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | C
     differences: list[str] = []
     if newest is not None and begins:
         differences = describe_difference(begun_plan(newest), wanted)
-        is_its_own = state.was_left and newest.manifest["kind"] == wanted.kind.value
+        is_its_own = state.was_left and newest.plan.kind is wanted.kind
         if not differences and pending is None and (is_its_own or not options.overwrite):
             return newest
-    is_lost = newest is not None and Loss.HISTORY.is_in(newest.manifest)
-    if newest is not None and (is_lost or grown(newest.manifest["history"]["origins"])):
+    is_lost = newest is not None and Loss.HISTORY.is_in(newest.plan.losses)
+    if newest is not None and (is_lost or grown(newest.dataset.history.origins)):
         if begins and options.overwrite is True:
             lost = ", and nobody knows any more whether rows were appended" if is_lost else ""
             raise OutputError(
@@ -322,14 +322,12 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
     newest = state.newest
     shards = set() if pending is None else {*layout.shards_of(pending.own)}
     if newest is not None:
-        shards |= {*layout.shards_of(newest.manifest["abandoned"])}
+        shards |= {*layout.shards_of(newest.dataset.abandoned)}
         shards -= {*newest.shards}
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
         names |= {*_public_names(pending), layout.manifest(pending.commit)}
-    if pending is not None and (
-        newest is None or pending.removed != newest.manifest.get("removed", "")
-    ):
+    if pending is not None and (newest is None or pending.removed != newest.plan.removed):
         names.add(pending.removed)
     if names:
         private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)

@@ -216,7 +216,7 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
         reject_counts(output_dir) if any(split.rejects for split in splits.values()) else {},
         None,
         damage=tuple(shard_faults(storage.sizes(output_dir), written)),
-        streams=newest.manifest["positions"],
+        streams=newest.dataset.positions,
         **holdings(newest.manifest),
     )
 

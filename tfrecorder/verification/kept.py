@@ -16,9 +16,9 @@ from tfrecorder.writing.commit import moved_by
 
 def is_kept(newest: Commit) -> bool:
     """True if the newest commit is an update that can be taken back."""
-    manifest = newest.manifest
-    is_correction = manifest["kind"] == PlanKind.UPDATE and not manifest.get("renumbers", True)
-    return is_correction and not Loss.KEPT.is_in(manifest)
+    plan = newest.plan
+    is_correction = plan.kind is PlanKind.UPDATE and not plan.renumbers
+    return is_correction and not Loss.KEPT.is_in(plan.losses)
 
 
 def kept_faults(directory: str, newest: Commit) -> list[Fault]:
@@ -31,7 +31,7 @@ def kept_faults(directory: str, newest: Commit) -> list[Fault]:
         return faults
     chain = [read_commit_or_fault(directory, n, faults) for n in chain_before(before)]
     done = all_done([*filter(None, chain), before])
-    for shard, names in moved_by(newest, before.manifest["splits"]).items():
+    for shard, names in moved_by(newest, before.dataset.splits).items():
         if shard not in done or os.path.dirname(names[0]) != layout.BEFORE:
             continue
         of = done[shard]

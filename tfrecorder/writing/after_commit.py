@@ -6,12 +6,12 @@ Whoever finds a committed plan does all of it again; what is done already is pas
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import done_of
+from tfrecorder.format.layout import SplitState
+from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.output.done_records import Files, list_folders
@@ -27,7 +27,7 @@ FEW_FILES = 40
 def finish(
     output_dir: str,
     plan: Plan,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     row_lists: Mapping[str, bytes] | None = None,
 ) -> None:
     """What follows the commit of a plan: the lists, and everything that is not needed any more.
@@ -36,25 +36,27 @@ def finish(
         row_lists: those still to be written; None gathers them again.
     """
     undoes = plan.kind is PlanKind.UNDO
+    commit = manifest.commit
+    dataset = manifest.dataset
     if row_lists is None:
-        done = done_of(manifest)
-        row_lists = (
-            lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
-        )
+        if undoes:
+            row_lists = lists_as_of(manifest, output_dir)
+        else:
+            row_lists = lists_of(plan, commit.done, output_dir)
     files, gone = dict(row_lists), set[str]()
     if plan.rewrites or undoes:
-        files |= descriptions(plan, manifest)
+        files |= descriptions(plan, dataset)
         gone = outdated(output_dir, plan)
     if plan.rewrites:
-        gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
+        gone |= {*_files(commit.replaced or {}, dataset.splits), layout.ROWS}
     elif undoes:
-        taken = map(layout.manifest, manifest["skips"])
-        gone |= _files(manifest["abandoned"], manifest["splits"]) | {layout.ROWS, *taken}
+        taken = map(layout.manifest, dataset.skips)
+        gone |= _files(dataset.abandoned, dataset.splits) | {layout.ROWS, *taken}
     if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
-        kept = _keep_for_undo(output_dir, plan, manifest)
+        kept = _keep_for_undo(output_dir, plan, commit.replaced or {})
         gone -= kept.keys()
         gone |= names_in(output_dir, layout.BEFORE) - {*kept.values()}  # of an update before it
-    elif plan.rewrites or manifest["ends_undo"]:
+    elif plan.rewrites or dataset.ends_undo:
         gone |= _before(output_dir, manifest, plan.rewrites)
     storage.publish_all(output_dir, files, lasting=True)
     if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
@@ -63,24 +65,27 @@ def finish(
     remove_leftovers(output_dir, gone)
 
 
-def _files(gone: Mapping[str, Any], stays: Mapping[str, Any]) -> set[str]:
+def _files(gone: Mapping[str, Sequence[int]], stays: Mapping[str, SplitState]) -> set[str]:
     """The files of some shards, but for those that stay; both as `layout.shards_of` takes them."""
     shards = {*layout.shards_of(gone)} - {*layout.shards_of(stays)}
     return {file for shard in shards for file in shard.files}
 
 
-def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> dict[str, str]:
+def _keep_for_undo(
+    output_dir: str, plan: Plan, replaced: Mapping[str, SplitState]
+) -> dict[str, str]:
     """Put the shards that an update wrote again where nobody reads them, until the next commit.
+
+    Args:
+        replaced: the shards of before the update.
 
     Returns:
         The names that their files have there, by those that they had.
     """
     names: dict[str, str] = {}
-    for split, (revision, count) in manifest["replaced"].items():
-        kept = {*plan.kept.get(split, ())}
-        for shard in layout.shards_of({split: (revision, count)}):
-            if shard.index not in kept:
-                names |= {name: layout.before(name) for name in shard.files}
+    for shard in layout.shards_of(replaced):
+        if shard.index not in plan.kept.get(shard.split, ()):
+            names |= {name: layout.before(name) for name in shard.files}
     listed: Files = {}
     if len(names) > FEW_FILES and not storage.is_local(output_dir):
         listed = list_folders(output_dir, ("", layout.INDEX, layout.TABLES))
@@ -91,19 +96,19 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
 def not_kept(output_dir: str, newest: Commit) -> set[str]:
     """What is left of before the newest commit's chain, which only `undo` of an update needs."""
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    chain = newest.manifest["chain"]
+    chain = newest.dataset.chain
     old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
     return old | names_in(output_dir, layout.BEFORE)
 
 
-def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
+def _before(output_dir: str, manifest: Manifest, rewrites: bool) -> set[str]:
     """What is needed no more to take back the commit before one, or to read as of it.
 
     The marks of what was removed before an addition are those from then on, if it is taken back.
     """
-    old = not_kept(output_dir, Commit(manifest["commit"], manifest))
+    old = not_kept(output_dir, Commit(manifest.plan.commit, manifest))
     if rewrites:
-        old |= names_in(output_dir, layout.REMOVED) - {manifest.get("removed")}
+        old |= names_in(output_dir, layout.REMOVED) - {manifest.plan.removed}
     return old
 
 
