@@ -61,7 +61,7 @@ def test_a_conversion_looks_three_times(gcs: Gcs, dataset: pd.DataFrame) -> None
     # One look more than others: without a claim on a bucket, planning may take hours.
     assert gcs.count("download", COMMIT) <= LOOKS + 1
     # Of each shard: its rows, four uploads, its table when copies are counted, its done-record.
-    assert asked(gcs) <= 7 * SHARDS + 50
+    assert asked(gcs) <= 7 * SHARDS + 60
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -73,7 +73,7 @@ def test_an_update_of_many_shards(gcs: Gcs, dataset: pd.DataFrame) -> None:
     assert gcs.count("download", COMMIT) <= LOOKS
     # Of each shard: its table, its bytes and the plan's rows, four uploads, the move to its place,
     # three moves out of the way, its done-record.
-    assert asked(gcs) <= 16 * SHARDS + 50
+    assert asked(gcs) <= 16 * SHARDS + 70
     assert tfrecorder.verify(OUT, progress=False).ok
     assert set(tfrecorder.to_frame(OUT)["label"]) == {"b"}
 
@@ -83,7 +83,7 @@ def test_an_append(gcs: Gcs, dataset: pd.DataFrame) -> None:
     gcs.forget_requests()
     assert tfrecorder.append(rows(48, 6), OUT, duplicates="keep", progress=False).records == 6
     assert gcs.count("download", COMMIT) <= LOOKS
-    assert asked(gcs) <= SHARDS + 60  # of each old shard its table, to count copies
+    assert asked(gcs) <= SHARDS + 70  # of each old shard its table, to count copies
 
 
 def test_each_batch_of_a_stream(gcs: Gcs, dataset: pd.DataFrame) -> None:
@@ -96,4 +96,4 @@ def test_each_batch_of_a_stream(gcs: Gcs, dataset: pd.DataFrame) -> None:
         counts.append(asked(gcs))
     one_look, one, three_looks, three = counts
     assert (three_looks - one_look) / 2 <= LOOKS - 1
-    assert (three - one) / 2 <= 90
+    assert (three - one) / 2 <= 95

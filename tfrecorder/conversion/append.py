@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -112,25 +112,18 @@ def append(
     given: dict[str, Any] = {"runner": runner, **options}
     adding = AppendOptions.out_of(given)
     return run_as_asked(
-        Append(source, directory, adding, given), is_staged=stage_only, is_tried=dry_run
+        Append(source, directory, given, adding), is_staged=stage_only, is_tried=dry_run
     )
 
 
+@dataclass
 class Append(OnDataset):
     """Adds the rows of a source that a dataset does not have."""
 
     verb = "append"
     refused = NOT_APPENDED
 
-    def __init__(
-        self,
-        source: Any,
-        directory: str | os.PathLike[str],
-        adding: AppendOptions,
-        given: Mapping[str, Any],
-    ) -> None:
-        super().__init__(source, directory, given)
-        self.adding = adding
+    adding: AppendOptions
 
     def prepare(self, state: DatasetState) -> None:
         """Merge the tables that are searched, if many are not merged yet."""

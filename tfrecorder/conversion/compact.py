@@ -105,6 +105,7 @@ class Compaction(Operation):
     """
 
     verb = "compaction"
+    source = None
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tfrecorder import storage
@@ -98,18 +99,19 @@ def convert(
     return run_as_asked(conversion, is_staged=False, is_tried=dry_run)
 
 
+@dataclass
 class Conversion(Operation):
     """Writes a source as a dataset, but for the rows that were removed there."""
 
     verb = "conversion"
     adds = False
 
-    def __init__(
-        self, source: Any, output_dir: str | os.PathLike[str], options: ConvertOptions
-    ) -> None:
-        self.source = source
-        self.path = output_path(output_dir, options)
-        self.options = options
+    source: Any
+    output_dir: str | os.PathLike[str]
+    options: ConvertOptions
+
+    def __post_init__(self) -> None:
+        self.path = output_path(self.output_dir, self.options)
 
     def look(self) -> DatasetState:
         """What is there at its start.

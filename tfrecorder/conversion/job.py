@@ -120,6 +120,8 @@ def _stage(
     warn_of_source(planned, operation.source, where)
     if not operation.adds:
         state = complete(claimed.enter_context(claim(where)))
+    elif not storage.is_local(where):
+        state = complete(state.unless_claimed())
     with stage_line(shown) as say:
         say("planning")
         return stage(planned, state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tfrecorder import storage
@@ -35,28 +36,27 @@ from tfrecorder.validation.rules import Checked
 _EARLY = ("runner_options", "progress", "private_hosts")
 
 
+@dataclass
 class OnDataset(Operation):
     """What adds to a finished dataset, or changes it.
 
-    Args:
-        source: as the user gave it, as all of these.
-        directory: of the dataset.
-        given: options by name.
-
     Attributes:
         refused: options that it does not take, each with what to do instead.
+        source, directory: as the user gave them.
+        given: options by name, as the user gave them.
     """
 
     refused: ClassVar[Mapping[str, str]]
 
-    def __init__(
-        self, source: Any, directory: str | os.PathLike[str], given: Mapping[str, Any]
-    ) -> None:
+    source: Any
+    directory: str | os.PathLike[str]
+    given: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        given = self.given
         names = (name for name in (*_EARLY, *self.refused) if name in given)
         self.options = ConvertOptions.of({name: given[name] for name in names}, self.refused)
-        self.path = output_path(directory, self.options, "directory")
-        self.source = source
-        self.given = given
+        self.path = output_path(self.directory, self.options, "directory")
 
     def look(self) -> DatasetState:
         """What is there at its start: a dataset; otherwise the claim would make a directory."""

@@ -35,7 +35,7 @@ class Operation(ABC):
     adds: bool = True
     path: str
     options: ConvertOptions
-    source: Any = None
+    source: Any
 
     @property
     def where(self) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -128,25 +129,18 @@ def update(
     given: dict[str, Any] = {"runner": runner, **options}
     updating = UpdateOptions.out_of(given)
     return run_as_asked(
-        Update(source, directory, updating, given), is_staged=stage_only, is_tried=dry_run
+        Update(source, directory, given, updating), is_staged=stage_only, is_tried=dry_run
     )
 
 
+@dataclass
 class Update(OnDataset):
     """Gives the rows of a dataset the values that a source has for them, and adds the others."""
 
     verb = "update"
     refused = NOT_UPDATED
 
-    def __init__(
-        self,
-        source: Any,
-        directory: str | os.PathLike[str],
-        updating: UpdateOptions,
-        given: Mapping[str, Any],
-    ) -> None:
-        super().__init__(source, directory, given)
-        self.updating = updating
+    updating: UpdateOptions
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows of a dataset with the values of a table, planned to be written again."""

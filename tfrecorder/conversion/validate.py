@@ -82,7 +82,7 @@ def validate(
                 begin("checking the table")
                 checked, notes = check_source(table, chosen.division), tuple[str, ...]()
             else:
-                appending = Append(source, against, AppendOptions(), options)
+                appending = Append(source, against, options, AppendOptions())
                 table, checked, notes = _beside(appending, begin)
         known = None
         if check_images and against is not None:

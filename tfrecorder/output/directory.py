@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -304,7 +304,8 @@ def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -
     """
     private, done = names_in(output_dir, layout.PRIVATE), names_in(output_dir, layout.DONE)
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
-    storage.remove_all(output_dir, leftovers | (done & {shard.done for shard in shards}))
+    _remove_leftovers(output_dir, leftovers)
+    storage.remove_files(output_dir, done & {shard.done for shard in shards})
     if pending.base != base:
         pending = dataclasses.replace(pending, base=base)
         storage.publish_bytes(output_dir, layout.PLAN, pending.to_json())
@@ -345,9 +346,15 @@ def remove_leftovers(output_dir: str, names: Iterable[str], keep_spool: bool = F
     if not keep_spool:
         leftovers |= there & {layout.SPOOL}
     gone = {name for name in names if name != layout.ROWS or name in there}
-    storage.remove_all(output_dir, gone | leftovers)
+    storage.remove_files(output_dir, gone)
+    _remove_leftovers(output_dir, leftovers)
     if layout.PLAN in there:
-        storage.remove(output_dir, layout.PLAN)
+        storage.remove_files(output_dir, [layout.PLAN])
+
+
+def _remove_leftovers(output_dir: str, names: Collection[str]) -> None:
+    """Remove files, and folders with all in them."""
+    storage.each(lambda name: storage.remove(output_dir, name), names, output_dir)
 
 
 def names_in(output_dir: str, *folders: str) -> set[str]:

@@ -27,7 +27,7 @@ from tfrecorder.schema.keys import SOURCE_ID
 
 #: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
 #: in a bucket, where nothing is locked, each may leave one of the two files.
-PLAN_OF_ROWS = "tfrecorder.format.plan"
+PLAN_OF_ROWS = "tfrecorder.plan.plan"
 
 #: The key under which `plan.parquet` names the column of the uris that rejects are listed with.
 URI_OF_ROWS = "tfrecorder.plan.uri"

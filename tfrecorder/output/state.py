@@ -55,6 +55,16 @@ class DatasetState:
         """Look once more at the same directory."""
         return DatasetState.read(self.where, self.newest)
 
+    def unless_claimed(self) -> DatasetState:
+        """It, or what is there now if another plan is pending by now.
+
+        On a bucket nothing is locked while an operation is planned, and what its clearing removes
+        may be what another one has begun meanwhile.
+        """
+        pending = read_plan(self.where)
+        before = None if self.pending is None else self.pending.digest
+        return self if (pending and pending.digest) == before else self.again()
+
     @property
     def is_empty(self) -> bool:
         """True if nothing was begun there."""

@@ -71,7 +71,7 @@ from tfrecorder.storage.writing import (
     publish_new,
     publish_over,
     remove,
-    remove_all,
+    remove_files,
     replaces_conditionally,
     sync,
     write_all,

@@ -133,11 +133,13 @@ class BucketStore(Store):
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-        if gcs_requests.delete_object(*self._at(path)):
-            return  # it was no folder
+        self.remove_file(folder, name)
         ask, bucket, prefix = self._at(_below(path))
         below = gcs_requests.list_objects(ask, bucket, prefix)[0]
         map_at_once(lambda name: gcs_requests.delete_object(ask, bucket, name), below, REMOVALS)
+
+    def remove_file(self, folder: str, name: str) -> None:
+        gcs_requests.delete_object(*self._at(f"{folder}/{name}"))
 
     def link(self, folder: str, name: str, new: str) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}")

@@ -222,17 +222,16 @@ def list_objects(
             return objects, folders
 
 
-def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> bool:
-    """Remove an object, or only the given version of it; False if there is none."""
+def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> None:
+    """Remove an object, or only the given version of it; nothing if there is none."""
     only = "" if version is None else f"?ifGenerationMatch={version}"
 
-    def delete() -> bool:
+    def delete() -> None:
         with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
             if response.read().lstrip().startswith(b"<"):
                 raise TransientError(_NOT_AN_ANSWER)
-        return True
 
-    return unless_missing(delete) or False
+    unless_missing(delete)
 
 
 def copy_object(

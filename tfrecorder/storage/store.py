@@ -341,6 +341,10 @@ class Store(Protocol):
     def remove(self, folder: str, name: str) -> None:
         """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
 
+    def remove_file(self, folder: str, name: str) -> None:
+        """Remove a file below a folder; where a folder may have its name too, that may stay."""
+        self.remove(folder, name)
+
     def sync(self, folder: str, names: Collection[str]) -> None:
         """See `storage.sync`; nothing where what the service has answered for is kept."""
         return

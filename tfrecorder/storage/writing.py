@@ -230,9 +230,15 @@ def move_all(folder: str, names: Mapping[str, str], listed: Mapping[str, Descrip
     each(rename, names, folder)
 
 
-def remove_all(folder: str, unwanted: Collection[str]) -> None:
-    """`remove` many names below a folder, in any order."""
-    each(lambda name: remove(folder, name), unwanted, folder)
+def remove_files(folder: str, unwanted: Collection[str]) -> None:
+    """Remove files below a folder, in any order; as `remove`, but none of them is a folder."""
+
+    def remove_file(name: str) -> None:
+        with _writing():
+            store = store_of(folder)
+            retried(lambda: store.remove_file(folder, name), os.path.join(folder, name))
+
+    each(remove_file, unwanted, folder)
 
 
 def write_all(file: BinaryIO, *parts: bytes) -> None:

@@ -151,7 +151,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         under_way = layout.shards_of(expected.pending.own) if expected.pending else ()
         late = {*layout.shards_of(expected.last.dataset.abandoned)}
         late -= {*expected.shards, *under_way}
-        storage.remove_all(directory, [shard.file for shard in late])
+        storage.remove_files(directory, [shard.file for shard in late])
         with contextlib.suppress(DatasetError):  # of what is damaged: it is done at the end
             complete(DatasetState.read(directory))
         if expected.pending is not None:
@@ -165,7 +165,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     made = _remade(expected, findings, faults)
     lost += made.lost
     written = _publish(directory, made.files)
-    storage.remove_all(directory, made.marks)
+    storage.remove_files(directory, made.marks)
     expected = read_expectation(directory)
     damaged = [f.shard for f in findings if not f.sound]
     hopeless = {shard.index_file for shard in damaged if shard.table in faulty}
@@ -200,7 +200,7 @@ def _remove_not_kept(expected: Expectation) -> None:
     """Remove what an update replaced, if it cannot be taken back any more."""
     newest = expected.commits[expected.note[0]]
     if expected.pending is None and not is_kept(newest):
-        storage.remove_all(expected.directory, not_kept(expected.directory, newest))
+        storage.remove_files(expected.directory, not_kept(expected.directory, newest))
 
 
 def _no_access(directory: str, fault: Fault) -> DatasetError:

@@ -60,7 +60,7 @@ def finish(
         gone |= _before(output_dir, manifest, plan.rewrites)
     storage.publish_all(output_dir, files, lasting=True)
     if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
-        storage.remove_all(output_dir, card.files)  # which show and name records that may be gone
+        storage.remove_files(output_dir, card.files)  # which show and name records that may be gone
         gone.add(layout.CARD)  # until then it says that these files are ours
     remove_leftovers(output_dir, gone)
 

@@ -317,7 +317,7 @@ def abandon(state: DatasetState) -> DatasetState:
         if pending.rewrites:
             described = descriptions(previous.plan, previous.dataset)
             storage.publish_all(output_dir, described, lasting=True)
-            storage.remove_all(output_dir, outdated(output_dir, previous.plan))
+            storage.remove_files(output_dir, outdated(output_dir, previous.plan))
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
         lists = previous.dataset.lists

@@ -146,7 +146,7 @@ class Worker:
                     raise
                 return committed[shard]
             if noted:
-                storage.remove(task.output_dir, shard.progress)
+                storage.remove_files(task.output_dir, [shard.progress])
             return done
 
     def _look_at_plan(self) -> None:
