@@ -20,6 +20,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
 from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
+from tfrecorder.output.path import given_directory
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
@@ -82,7 +83,9 @@ def validate(
                 begin("checking the table")
                 checked, notes = check_source(table, chosen.division), tuple[str, ...]()
             else:
-                appending = Append(source, against, options, AppendOptions())
+                appending = Append(
+                    source, given_directory("against", against), options, AppendOptions()
+                )
                 table, checked, notes = _beside(appending, begin)
         known = None
         if check_images and against is not None:
