@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -116,5 +115,5 @@ def _beside(
     if not faults:
         faults = schema_faults(stored.fields, sifted.table, checked.fields)
     others = Finding("other_columns", [None] * len(faults), "", [None] * len(faults), faults)
-    findings = (*checked.findings, others, *sifted.beside(stored.fields, adding, checked))
-    return table, dataclasses.replace(checked, findings=findings), notes
+    checked = checked.with_findings([others])
+    return table, sifted.beside(stored.fields, adding, checked), notes
