@@ -329,7 +329,7 @@ MISTAKES: dict[str, tuple[Callable[[list[str]], Any], str]] = {
     ),
     "a negative weight": (
         lambda both: batches(both[0], "TRAIN", balance=[-1] * 100, **OPTIONS),
-        "`balance`: weights must be finite numbers from 0, and not all 0.",
+        "`balance`: give finite numbers from 0, not all 0.",
     ),
     "no weights": (
         lambda both: batches(both[0], "TRAIN", balance=5, **OPTIONS),

@@ -45,11 +45,15 @@ def _flags() -> dict[str, str]:
     return flags
 
 
-def error_in_shell_words(error: TfrecorderError) -> str:
-    """An error in one line; the option that it is about, and its value, as they are typed."""
-    if isinstance(error, OptionError) and (flag := _flags().get(error.name or "")):
-        return f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
-    return in_shell_words(one_line(str(error)))
+def error_in_shell_words(error: TfrecorderError | str) -> str:
+    """An error in one line, or one a fault; options that are wrong, and their values, as typed."""
+    if not isinstance(error, OptionError):
+        return in_shell_words(one_line(str(error)))
+    words, *faults = error.args
+    shown = in_shell_words(one_line(words))
+    if flag := _flags().get(error.name or ""):
+        shown = f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
+    return "\n- ".join([shown, *map(error_in_shell_words, faults)])
 
 
 def coloured(words: str) -> str:

@@ -84,7 +84,7 @@ def remove(
         if ROW not in where:
             columns = ", ".join(map(repr, where))
             words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
-            raise OptionError(f"`where`: a table with the columns {columns}; {words}")
+            raise OptionError.of("where", ..., f"a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
     rows = partial(_rows, where)
     return run_on("removal", directory, options, rows, stage_only=stage_only, dry_run=dry_run)
@@ -99,8 +99,7 @@ def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionRes
     if fault is not None:
         if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
             return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
-        words = f"{fault.remedy} Nothing was removed."
-        raise OptionError.of(fault.name, fault.value, words)
+        raise OptionError.of("where", fault.value, f"{fault.remedy} Nothing was removed.")
     chosen &= stored.is_newest
     gone = stored.all_of(chosen)
     stays = stored.is_newest & ~gone

@@ -68,7 +68,7 @@ class Options:
 def refuse(options: Any, faults: Iterator[Fault]) -> None:
     """Raise the first of these faults as an OptionError."""
     for name, remedy in faults:
-        raise OptionError.of(name, None if name is None else getattr(options, name), remedy)
+        raise OptionError.of(name, getattr(options, name), remedy)
 
 
 def require(check: Check, **named: Any) -> None:
