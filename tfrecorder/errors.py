@@ -78,11 +78,11 @@ class ValidationError(TfrecorderError, ValueError):
     """
 
     def __init__(self, message: str, report: ValidationReport) -> None:
-        super().__init__(message)
+        super().__init__(message, report)
         self.report = report
 
-    def __reduce__(self) -> tuple[type, tuple[str, ValidationReport]]:
-        return type(self), (str(self), self.report)
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class OutputError(TfrecorderError):

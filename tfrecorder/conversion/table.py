@@ -171,7 +171,7 @@ def check_table(
 def _sound_report(checked: Checked, table: Source, options: ConvertOptions) -> ValidationReport:
     report = checked.report(table, options.warnings)
     if has_errors(report):
-        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+        raise ValidationError("the source has faults; nothing was written.", report)
     return report
 
 

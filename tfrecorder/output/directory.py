@@ -16,7 +16,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
-from tfrecorder.plan.differences import describe_difference
+from tfrecorder.plan.differences import OptionDiffers, describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
 from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
@@ -276,7 +276,7 @@ def _remedies(wanted: Plan, differences: Sequence[str]) -> str:
     """What to do instead of replacing a dataset."""
     if wanted.kind is not PlanKind.CONVERSION:
         return "Give another `output_dir`"
-    if differences and all(words.startswith("`") for words in differences):  # options alone
+    if differences and all(isinstance(differs, OptionDiffers) for differs in differences):
         return "Give these as they were to get its result, another `output_dir` for another dataset"
     return (
         "`tfrecorder.update` corrects it after this table, and `tfrecorder.append` adds rows that "
