@@ -169,7 +169,7 @@ def batch(images: str, dataset: str, number: int) -> Timed:
 
 def make_wide(images: str, folder: Path) -> str:
     """A dataset of one record in each of 99,999 shards, all but the first of which are holes."""
-    from tfrecorder.format.documents import parse_manifest, seal
+    from tfrecorder.format.documents import seal, unseal
 
     info_file, manifest_file = "dataset_info.json", "_tfrecorder/commits/00000.json"
     if (folder / info_file).exists():
@@ -179,7 +179,7 @@ def make_wide(images: str, folder: Path) -> str:
     (split,) = info["splits"]
     size = int(split["numBytes"])
     split |= {"shardLengths": ["1"] * SHARDS, "numBytes": str(size * SHARDS)}
-    manifest = parse_manifest((made / manifest_file).read_bytes(), "manifest")
+    manifest = unseal((made / manifest_file).read_bytes())
     manifest["splits"]["TRAIN"][1] = SHARDS
     shard = (made / "train-00000.tfrecord").stat().st_size
     for number in range(1, SHARDS):

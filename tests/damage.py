@@ -19,10 +19,11 @@ from support import PHOTOS, SAMPLES, examples, serialized
 
 import tfrecorder
 from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import encode_parts
+from tfrecorder.format.manifest import FileSums
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.tfrecord import frame
-from tfrecorder.plan.plan import Plan, PlannedRow
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.writing.manifest import manifest_of
@@ -143,9 +144,11 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
             done[one] = dataclasses.replace(
                 found, bytes=len(data), crc32c=crc, beside=beside, beside_bytes=beside_bytes
             )
-    manifest = manifest_of(plan, done, None, values["lists"])
-    (out / MANIFEST).write_bytes(seal(manifest))
-    (out / "dataset_info.json").write_bytes(dataset_info_json(plan, done, None, manifest))
+    lists = {name: FileSums(**sums) for name, sums in values["lists"].items()}
+    manifest = manifest_of(plan, done, None, lists)
+    (out / MANIFEST).write_bytes(manifest.to_json())
+    info = dataset_info_json(plan, done, None, manifest.dataset)
+    (out / "dataset_info.json").write_bytes(info)
 
 
 def edit_done(out: Path, change: Callable[[dict[str, Any]], None]) -> None:

@@ -36,11 +36,11 @@ import tfrecorder
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.plan import Plan
 from tfrecorder.output import done_records
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.staging import StagedPlan, read_plan
-from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.writing import commit as commit_module, pipeline
 from tfrecorder.writing.attempt import Attempt, settled

@@ -27,8 +27,8 @@ from support import run
 
 import tfrecorder
 from tfrecorder.errors import RunnerError
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import Plan
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.launcher import Settings
 from tfrecorder.runners.dataflow.wheels import stage_wheels

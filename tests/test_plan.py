@@ -20,12 +20,12 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.loading.order import slices
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
 from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.make_plan import fingerprint, make_plan, sample_rows, shuffled
-from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.plan.row_numbers import refuse_taken_numbers
 from tfrecorder.plan.shard_counts import shard_count, shard_counts
 from tfrecorder.reading.dataset import ShardFile

@@ -502,3 +502,28 @@ def test_the_merged_rows_are_only_a_copy(rows: Rows) -> None:
         assert append_all(rows).rows_there == FIRST
     assert names[0] in {Path(name).name for name in names_in(rows)}
     assert json.loads((rows.out / "dataset_info.json").read_text())
+
+
+def test_a_table_is_made_again_without_its_only_row(tmp_path: Path) -> None:
+    """Its only row was a reject, which was won later, and then corrected."""
+    rows = Rows(tmp_path)
+    rows.draw(FIRST + 4)
+    rows.convert()
+    image = tmp_path / "images" / rows.name(11)
+    whole = image.read_bytes()
+    image.write_bytes(b"no image")
+    rows.append()
+    image.write_bytes(whole)
+    rows.append(retry_rejects=True)
+    table = rows.frame(0, FIRST + 4)
+    table.loc[11, "label"] = "ant"
+    tfrecorder.update(rows.table(table), rows.out, **QUIET)
+    public = public_files(rows.out)
+    lost = rows.out / "_tfrecorder" / "tables" / "test-r2-00001.parquet"
+    lost.unlink()
+    (words,) = tfrecorder.repair(rows.out, progress=False).lost
+    assert "the values of rejected rows" in words
+    assert losses_of(rows.out) == {"rejects": ["_tfrecorder/tables/test-r2-00001.parquet"]}
+    assert pq.read_metadata(lost).num_rows == 0
+    assert tfrecorder.verify(rows.out, progress=False).ok
+    assert public_files(rows.out) == public

@@ -14,7 +14,7 @@ from support import error_of, invoke
 
 import tfrecorder
 from tfrecorder.errors import OutputError
-from tfrecorder.plan.summary import Changes
+from tfrecorder.format.summary import Changes
 
 OPTIONS = {"num_shards": 2, **QUIET}
 

@@ -19,15 +19,14 @@ from support import PHOTOS, SAMPLES, filenames, public_files, rejects, shorten_p
 import tfrecorder
 from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
 from tfrecorder.output import result
 from tfrecorder.output.done_records import list_output, read_done, shard_fault
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading import merged_rows
 from tfrecorder.reading.commits import newest_commit
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.shard_tables import read_tables
-from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID
 from tfrecorder.verification.sources import other_sources
 from tfrecorder.writing.row_lists import lists_of
@@ -174,9 +173,13 @@ def test_lists_are_the_same_however_often_they_are_made() -> None:
     pd.concat([frame, more]).to_csv("photos/all.csv", index=False)
     tfrecorder.append("photos/all.csv", "out", **ALL)
     newest = newest_commit("out")
-    plan = Plan.of(newest.manifest)
+    plan = newest.plan
     done = dict(
-        zip(plan.shards, [DoneRecord(**values) for values in newest.manifest["done"]], strict=True)
+        zip(
+            plan.shards,
+            [DoneRecord(**values) for values in newest.manifest.commit.done_values],
+            strict=True,
+        )
     )
     assert lists_of(plan, done, "out") == {layout.REJECTS: Path("out", layout.REJECTS).read_bytes()}
 
@@ -186,8 +189,8 @@ def test_a_batch_without_rejects_reads_no_list() -> None:
     tfrecorder.convert(table(0, 3), "out", **QUIET)
     tfrecorder.append(table(3, 3), "out", **QUIET)
     newest = newest_commit("out")
-    plan = dataclasses.replace(Plan.of(newest.manifest), kind=PlanKind.BATCH)
-    done = {plan.shards[0]: DoneRecord(**newest.manifest["done"][0])}
+    plan = dataclasses.replace(newest.plan, kind=PlanKind.BATCH)
+    done = {plan.shards[0]: newest.done[plan.shards[0]]}
     Path("out", layout.REJECTS).unlink()
     Path("out", plan.shards[0].table).unlink()
     assert lists_of(plan, done, "out") == {}
@@ -329,7 +332,7 @@ def test_the_rows_whose_files_changed_are_named_for_an_update() -> None:
     tfrecorder.convert("photos/all.csv", "out", num_shards=2, **ALL)
     shutil.copy(PHOTOS[20], "photos/3.jpg")
     newest = newest_commit("out")
-    ((file, fault),) = other_sources("out", newest.shards, from_json(newest.manifest["fields"]))
+    ((file, fault),) = other_sources("out", newest.shards, newest.plan.fields)
     assert (file.row, file.key, file.uri) == (3, "image", "3.jpg")
     assert fault.code == "source_changed"
     assert (file.shard.file, fault.record) in [
@@ -345,7 +348,7 @@ def test_a_disk_that_goes_away_meanwhile_is_an_error(monkeypatch) -> None:
     images = drawn("disk", 1200, (1, 1), "L")
     tfrecorder.convert(pd.DataFrame({"split": "TRAIN", "image_uri": images}), "out", **QUIET)
     newest = newest_commit("out")
-    fields = from_json(newest.manifest["fields"])
+    fields = newest.plan.fields
 
     def unmount(files: int) -> None:
         if Path("disk").exists():
@@ -382,7 +385,8 @@ def test_the_table_of_another_shard_is_noticed() -> None:
 def test_a_shard_that_waits_is_done() -> None:
     tfrecorder.convert(table(0, 3), "out", **QUIET)
     newest = newest_commit("out")
-    shard, done = newest.shards[0], DoneRecord(**newest.manifest["done"][0])
+    shard = newest.shards[0]
+    done = newest.done[shard]
     Path("out", shard.done).parent.mkdir(exist_ok=True)
     Path("out", shard.done).write_bytes(done.to_json())
     assert read_done("out", shard, newest.digest) == done

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from growing_cases import manifest
 from second_day_cases import QUIET, as_wanted, check, rows, without_beam
+from torture.losses import FIRST, MORE, Rows, newest_of
 
 import tfrecorder
+from tfrecorder.errors import DatasetError
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +49,40 @@ def test_an_update_that_only_adds_rows_is_made_again_from_its_shards(split: str)
     more = pd.concat([table, rows(5, 2)], ignore_index=True)
     tfrecorder.append(more[5:], "out", **QUIET)
     check("out", as_wanted(more))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"{}")])
+def test_marks_that_were_lost_are_not_named_by_an_undo(tmp_path: Path, damage: Any) -> None:
+    """The manifest of before the update names them still."""
+    made = _with_a_removal(tmp_path)
+    made.update()
+    (marks,) = made.out.glob("_tfrecorder/removed/*")
+    damage(marks)
+    tfrecorder.repair(made.out, progress=False)
+    tfrecorder.undo(made.out)
+    assert "removed" not in newest_of(made.out)
+    assert "marks" in newest_of(made.out)["losses"]
+    assert tfrecorder.verify(made.out, progress=False).ok
+    with pytest.raises(DatasetError, match="readmit=True"):
+        made.append()
+
+
+def test_without_the_marks_of_before_an_update_is_not_taken_back(tmp_path: Path) -> None:
+    made = _with_a_removal(tmp_path)
+    (marks,) = made.out.glob("_tfrecorder/removed/*")
+    made.update(readmit=True)
+    marks.unlink()
+    report = tfrecorder.verify(made.out, progress=False)
+    assert [fault.file for fault in report.found] == [f"_tfrecorder/removed/{marks.name}"]
+    assert tfrecorder.repair(made.out, progress=False).lost
+    assert tfrecorder.verify(made.out, progress=False).ok
+    with pytest.raises(DatasetError, match="what it replaced was lost"):
+        tfrecorder.undo(made.out)
+
+
+def _with_a_removal(tmp_path: Path) -> Rows:
+    made = Rows(tmp_path)
+    made.draw(FIRST + MORE)
+    made.convert()
+    made.remove(0, 2)
+    return made

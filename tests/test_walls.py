@@ -161,10 +161,10 @@ TORCH = "PyTorch is imported in torch.py alone"
 @pytest.mark.parametrize(
     ("file", "crossing", "contracts"),
     [
-        ("storage/retry.py", "from tfrecorder.plan.plan import Plan", [FLOORS]),
+        ("storage/retry.py", "from tfrecorder.format.plan import Plan", [FLOORS]),
         ("sources/source.py", "def late():\n    from tfrecorder.reading import open", [FLOORS]),
         ("newcomer.py", "", [FLOORS]),
-        ("plan/plan.py", "from tfrecorder.plan import preflight", [CIRCLES]),
+        ("plan/make_plan.py", "from tfrecorder.plan import preflight", [CIRCLES]),
         ("conversion/convert.py", "def late():\n    import tensorflow as tf", [TENSORFLOW_WALL]),
         ("accessor.py", "from apache_beam import io", [BEAM_WALL]),
         ("writing/rows.py", "from tfrecorder.loading import decoding", [WORKERS]),

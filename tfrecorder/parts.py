@@ -24,7 +24,9 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
 from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes
@@ -35,8 +37,6 @@ from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import read_plan
 from tfrecorder.output.status import ConversionStatus
-from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.runners import local_workers
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
@@ -244,7 +244,7 @@ def _staged(where: str) -> Plan:
         return standing.pending
     if standing.newest is None:
         raise _nothing_staged(where)
-    return Plan.of(standing.newest.manifest)
+    return standing.newest.plan
 
 
 def _nothing_staged(where: str) -> DatasetError:

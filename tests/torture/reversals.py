@@ -80,8 +80,8 @@ REVERSALS = {
         (
             Edit(
                 "reading/row_numbers.py",
-                "return int(stated)",
-                "return counted_rows(newest.manifest)",
+                "return newest.plan.next_row",
+                "return counted_rows(newest.plan)",
             ),
         ),
     ),

@@ -20,6 +20,7 @@ from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, look_for_copies, planned_rows
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
@@ -27,7 +28,6 @@ from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described
-from tfrecorder.plan.plan import PlanKind
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import merge_rows
@@ -156,6 +156,6 @@ def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> Conversio
         generation=newest.number,
         rows_there=sifted.known,
         removed=sifted.removed,
-        origins=newest.manifest["history"]["origins"],
-        updates=newest.manifest["history"]["updates"],
+        origins=dict(newest.dataset.history.origins),
+        updates=newest.dataset.history.updates,
     )

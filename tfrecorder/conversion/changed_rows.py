@@ -23,13 +23,13 @@ from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
+from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import fingerprint, order_of
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.row_numbers import refuse_doubles
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, commits
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repeated
@@ -150,7 +150,7 @@ def _missing(
     for field in fields:
         counts = Counter[str]()
         for commit in every:
-            of_split = commit.manifest["statistics"].get(field.column, {})
+            of_split = commit.plan.statistics.get(field.column, {})
             counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
         if counts.total():
             key, default = default_of(field)
@@ -228,7 +228,7 @@ def changed_plan(
     everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
     digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())
-    positions = stored.newest.manifest["positions"]
+    positions = stored.newest.dataset.positions
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(

@@ -25,7 +25,10 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
+from tfrecorder.format.losses import lasting
+from tfrecorder.format.plan import History, PlanKind
 from tfrecorder.format.plan_columns import SAME
+from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords, Unpack
 from tfrecorder.options.option import require, takes
@@ -33,12 +36,9 @@ from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
-from tfrecorder.plan.summary import Changes, Summary
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.losses import lasting
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field, primary_file
@@ -134,7 +134,7 @@ def _rows(
         refuse_nested(target, options)
     say("reading the tables")
     newest, in_place = commit_at(where, own_dataset(where), at), where == target
-    dataset, history = open_dataset(where, at), newest.manifest["history"]
+    dataset, history = open_dataset(where, at), newest.dataset.history
     kept = _large(dataset, options) if in_place and not drop else {}
     shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
     taken = _options(newest, options, elsewhere=not in_place)
@@ -150,7 +150,7 @@ def _rows(
         statistics = stored.statistics(dataset.fields, left.rows, left.splits)
     else:
         every = commits(where, newest)
-        statistics = merged(commit.manifest["statistics"] for commit in every)
+        statistics = merged(commit.plan.statistics for commit in every)
     every_row, change = np.ones(len(stays), bool), np.full(len(stays), SAME)
     kind = PlanKind.COMPACTION
     plan, planned, rewritten = changed_plan(
@@ -171,11 +171,11 @@ def _rows(
             plan,
             options=taken,
             kept=kept,
-            carried=history if in_place else {"origins": history["origins"]},
+            carried=history if in_place else History(history.origins),
             summary=Summary(
                 notes=tuple(filter(None, notes)), changes=changes if in_place or gone else None
             ),
-            losses=lasting(own_dataset(where).manifest.get("losses", {})),
+            losses=lasting(own_dataset(where).plan.losses),
         ),
         planned=planned,
         options=options,
@@ -200,9 +200,9 @@ def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int
 
 def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:
     """True if nothing was added since a compaction with the same options."""
-    manifest = newest.manifest
-    last = manifest["kind"] == PlanKind.COMPACTION and manifest["since"] == newest.number
-    return last and manifest["options"] == options
+    plan = newest.plan
+    is_last = plan.kind is PlanKind.COMPACTION and newest.dataset.since == newest.number
+    return is_last and plan.options == options
 
 
 #: What a plan says of a name that was given.
@@ -214,7 +214,7 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     now = options.content_options()
     # A new dataset elsewhere has the name that was given for it, or none.
     left = _OF_NAME if elsewhere else ()
-    taken = {n: value for n, value in newest.manifest["options"].items() if n not in left}
+    taken = {n: value for n, value in newest.plan.options.items() if n not in left}
     return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
 
 

@@ -24,11 +24,11 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.errors import OutputError
+from tfrecorder.format.plan import Plan
+from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.output.directory import find, refuse_foreign, standing_of
 from tfrecorder.output.result import ConversionResult
-from tfrecorder.plan.plan import Plan
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
-from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems

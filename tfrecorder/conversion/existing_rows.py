@@ -172,7 +172,7 @@ def _known(
         return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
     key = joined_texts(keys)
     of_keys = names_of_keys(files)
-    types = types_of(directory, newest.manifest["splits"])
+    types = types_of(directory, newest.dataset.splits)
     columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types]
     of_rows = partial(keys_of, files=files, values=values, directory=directory)
     columns = [*dict.fromkeys(columns)]

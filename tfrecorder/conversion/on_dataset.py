@@ -182,9 +182,9 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
     Raises:
         OptionError: an option does not fit the dataset.
     """
-    options, chain = newest.manifest["options"], newest.manifest["chain"]
+    options, chain = newest.plan.options, newest.dataset.chain
     first = newest if chain == newest.number else read_commit(directory, chain)
-    recorded = first.manifest["options"] | {n: options[n] for n in _OF_COLUMNS if n in options}
+    recorded = first.plan.options | {n: options[n] for n in _OF_COLUMNS if n in options}
     if not given.keys().isdisjoint(_OF_COLUMNS):  # they exclude each other
         recorded = {name: recorded[name] for name in recorded.keys() - {*_OF_COLUMNS}}
     names = {item.name for item in dataclasses.fields(ConvertOptions) if item.metadata["content"]}

@@ -36,9 +36,9 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
-from tfrecorder.plan.plan import Plan
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.losses import Loss
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
@@ -154,7 +154,7 @@ def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
     Raises:
         DatasetError: they are not, and nobody knows which they are.
     """
-    if Loss.MARKS.is_in(newest.manifest) and not readmit:
+    if Loss.MARKS.is_in(newest.plan.losses) and not readmit:
         raise DatasetError(
             f"{where}: nobody knows any more which rows were removed from it, because the file "
             "that told them was lost. Give `readmit=True` to let in every row, also those that "
@@ -196,7 +196,7 @@ def read_marks(where: str, newest: Commit | None) -> Marks:
     Raises:
         DatasetError: they cannot be read, or are damaged.
     """
-    name = "" if newest is None else newest.manifest.get("removed", "")
+    name = "" if newest is None else newest.plan.removed
     if not name:
         return Marks()
     path = os.path.join(where, name)

@@ -18,13 +18,13 @@ from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say
 from tfrecorder.errors import OptionError
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import SAME
+from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.plan.plan import PlanKind
-from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of
@@ -97,7 +97,7 @@ def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionRes
     stored = stored_rows(folder, newest)
     chosen, fault = choose(_frame(stored, dataset), where)
     if fault is not None:
-        if was_left and newest.manifest["kind"] == PlanKind.REMOVAL:  # by this call, killed
+        if was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
             return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
         raise OptionError.of("where", fault.value, f"{fault.remedy} Nothing was removed.")
     chosen &= stored.is_newest

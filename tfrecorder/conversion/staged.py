@@ -18,6 +18,8 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import (
     Standing,
@@ -34,10 +36,8 @@ from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.staging import begun_now, restage_rows
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.row_numbers import refuse_taken_numbers
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, newest_commit
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_numbers import next_row_of

@@ -15,8 +15,12 @@ from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError, OptionError, OutputError, ValidationError
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import PlanKind
+from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import (
+    begun_plan,
     refuse_foreign,
     refuse_links,
     refuse_nested,
@@ -24,11 +28,8 @@ from tfrecorder.output.directory import (
 )
 from tfrecorder.output.spool import spool_images
 from tfrecorder.plan.make_plan import make_plan
-from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, in_files, open_some, sizes_of_some
-from tfrecorder.plan.summary import Summary
 from tfrecorder.reading.commits import newest_commit
-from tfrecorder.reading.losses import Loss
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.source import read_source
@@ -73,7 +74,7 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
         denied = getattr(error.__cause__, "code", "not_found") != "not_found"
         raise (OutputError(str(error)) if denied else error) from error.__cause__
     marks = read_marks(where, newest)
-    begun = None if newest is None else newest.manifest["history"]["begun_by"]["source_rows"]
+    begun = None if newest is None else begun_plan(newest).source_rows
     # Whole if it began the dataset, before some of its rows were removed: the same call again.
     is_whole = anew or (not options.overwrite and begun == len(table.frame))
     stays, _ = (Marks() if is_whole else marks).sift(table)
@@ -85,8 +86,8 @@ def rows_of_source(source: Any, where: str, options: ConvertOptions, say: Say) -
         count = counted(max(len(marks.places), len(marks.contents)), "removed row")
         report.notes += (f"begun anew: the marks of {count} are dropped, which may come in again",)
     losses: dict[str, list[str]] = {}
-    if newest is not None and Loss.MARKS.is_in(newest.manifest) and options.overwrite is True:
-        losses[Loss.MARKS.value] = newest.manifest["losses"][Loss.MARKS.value]
+    if newest is not None and Loss.MARKS.is_in(newest.plan.losses) and options.overwrite is True:
+        losses[Loss.MARKS.value] = newest.plan.losses[Loss.MARKS.value]
         report.notes += ("which rows were removed before is lost: they may come in again",)
     removed = int((~stays).sum())
     rows = planned_rows(where, table, checked, report, options, removed=removed)

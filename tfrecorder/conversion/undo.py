@@ -12,6 +12,8 @@ from tfrecorder import storage
 from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.option import require
 from tfrecorder.output.directory import (
     Standing,
@@ -22,13 +24,9 @@ from tfrecorder.output.directory import (
     standing_of,
 )
 from tfrecorder.output.staging import begun_now
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import entry_of
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.row_numbers import next_row_of
-from tfrecorder.schema.fields import from_json
 from tfrecorder.verification.kept import kept_faults
 from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by, taken_number
@@ -137,7 +135,7 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         if standing.undoes:  # of a call that was killed
             complete(where)
         elif pending is None and newest is not None:
-            if newest.manifest["kind"] == PlanKind.UPDATE:
+            if newest.plan.kind is PlanKind.UPDATE:
                 every = commits(where, read_commit(where, newest.number - 1))
                 plan = plan_back(newest, every, next_row_of(where, newest))
             else:
@@ -175,22 +173,23 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
     """
     commit = newest
     for number in reversed(chain_before(newest)):
-        if commit.manifest["own"]:
+        if commit.manifest.commit.own:
             break
         commit = read_commit(where, number)
-    if commit is newest and commit.manifest["kind"] == PlanKind.UPDATE:
-        if Loss.KEPT.is_in(commit.manifest):
+    if commit is newest and commit.plan.kind is PlanKind.UPDATE:
+        if Loss.KEPT.is_in(commit.plan.losses):
             raise _not_kept(where, commit, "what it replaced was lost")
         if faults := kept_faults(where, commit):
             words = f"{faults[0].file}, which it replaced, is not as it was ({faults[0]})"
             raise _not_kept(where, commit, words)
-        if not commit.manifest.get("renumbers", True):
+        if not commit.plan.renumbers:
             return commit, read_commit(where, commit.number - 1)
         raise _not_kept(where, commit, "it removed rows or moved some to another split")
-    before, kind = chain_before(commit), commit.manifest["kind"]
+    before = chain_before(commit)
+    kind = commit.plan.kind
     if not before or kind not in (PlanKind.APPEND, PlanKind.BATCH):
-        since = f"nothing was added since generation {commit.number} ({kind}), which"
-        if kind == PlanKind.UNDO:  # of an update: it holds all that came before
+        since = f"nothing was added since generation {commit.number} ({kind.value}), which"
+        if kind is PlanKind.UNDO:  # of an update: it holds all that came before
             since = f"generation {commit.number} took an update back; what was added before that"
         raise DatasetError(
             f"{where}: {since} is not taken back. `tfrecorder.update` corrects and adds rows, and "
@@ -219,7 +218,7 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
     assert newest is not None
     if pending is not None and standing.is_committed:
         # Of a call that was killed; what it took back may be gone already.
-        kind = entry_of(newest.manifest).undone or PlanKind.APPEND.value
+        kind = newest.manifest.commit.entry.undone or PlanKind.APPEND.value
         return UndoResult(
             output_dir=given,
             kind=kind,
@@ -229,20 +228,20 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
             taken_back=taken_number(pending),
         )
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
-    manifest = taken.manifest
-    fields = zip(from_json(manifest["fields"]), from_json(before.manifest["fields"]), strict=True)
+    plan = taken.plan
+    fields = zip(plan.fields, before.plan.fields, strict=True)
     names = [(now.class_names or (), len(was.class_names or ())) for now, was in fields]
     return UndoResult(
         output_dir=given,
-        kind=manifest["kind"],
-        rows=manifest["rows"],
-        shards=len(Plan.of(manifest).shards),
+        kind=plan.kind.value,
+        rows=plan.rows,
+        shards=len(plan.shards),
         generation=pending.commit if pending else newest.number + 1,
         taken_back=taken.number,
         classes=tuple(name for all_names, first in names for name in all_names[first:]),
         streams={
             name: stream["from"]
-            for name, stream in manifest.get("streams", {}).items()
+            for name, stream in (plan.streams or {}).items()
             if "from" in stream
         },
         dry_run=dry_run,

@@ -32,6 +32,7 @@ from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
 from tfrecorder.conversion.staged import PlannedRows
 from tfrecorder.conversion.table import Say, summary_of
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.inspection.near_copies import OF_COPIES
 from tfrecorder.options.append import UpdateOptions
@@ -42,7 +43,6 @@ from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.spool import spool_images
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described, spooled_images
-from tfrecorder.plan.plan import PlanKind
 from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, joined, repeated

@@ -12,12 +12,12 @@ from tfrecorder.conversion.on_dataset import opened
 from tfrecorder.conversion.same_schema import fit_texts, schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.format.summary import left_out_words
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
 from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
-from tfrecorder.plan.summary import left_out_words
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source

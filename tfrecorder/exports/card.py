@@ -127,7 +127,7 @@ def _write(
     listed[layout.RECORDS] = len(records), hashlib.sha256(records).hexdigest()
     own, folder = str(newest.info["name"]), os.path.basename(storage.absolute(where).rstrip("/"))
     name = fields.name or (own if own != DATASET_NAME else folder)
-    provenance = made_by(newest.number, newest.manifest["kind"], newest.digest)
+    provenance = made_by(newest.number, newest.plan.kind.value, newest.digest)
     stated = {"version": newest.info["version"], "prov:wasGeneratedBy": provenance}
     document = croissant(gathered.info, fields, name, rows.schema, listed, stated)
     findings = ["".join(text for text, _ in remark.parts) for remark in find(gathered)]

@@ -13,15 +13,8 @@ from typing import Any
 
 import google_crc32c
 
-from tfrecorder.errors import DatasetError
-
-#: The form numbers of a plan's files and of a manifest; another number is another form.
+#: The form number of a plan's files; another number is another form.
 PLAN_VERSION = 4
-MANIFEST_VERSION = 5
-
-#: The forms of manifests that are read.  Form 4 states neither the next row's number nor what was
-#: done and when, nor sizes of the files beside a shard.
-READABLE_MANIFESTS = (4, MANIFEST_VERSION)
 
 _NOTE = re.compile(r"commit ([0-9]{1,15}), plan ([0-9a-f]{64})")
 
@@ -70,25 +63,6 @@ def unseal(data: bytes) -> dict[str, Any]:
         raise ValueError("it does not end with its own CRC32C: it has changed since it was written")
     values.popitem()
     return values
-
-
-def parse_manifest(data: bytes, path: str) -> dict[str, Any]:
-    """The values of a commit's manifest, at a path.
-
-    Raises:
-        ValueError: it is damaged, or another document.
-        DatasetError: another version of the package wrote it.
-    """
-    manifest = unseal(data)
-    if manifest.get("version") not in READABLE_MANIFESTS:
-        raise DatasetError(
-            f"{path} was made by another version of tfrecorder: its form is number "
-            f"{manifest.get('version')!r}, and this version reads numbers "
-            f"{' and '.join(map(str, READABLE_MANIFESTS))}. Use that version, or convert again."
-        )
-    if "splits" not in manifest:
-        raise ValueError("it is another document than a manifest")
-    return manifest
 
 
 def commit_note(commit: int, digest: str) -> str:

@@ -37,6 +37,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tfrecorder.storage import folders, local
 
@@ -161,6 +162,21 @@ def template(revision: int) -> str:
     ('{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}', '{SPLIT}-r2-{SHARD_INDEX}.{FILEFORMAT}')
     """
     return f"{{SPLIT}}-{'' if revision == 1 else f'r{revision}-'}{{SHARD_INDEX}}.{{FILEFORMAT}}"
+
+
+class SplitState(NamedTuple):
+    """The shards of a split of the whole dataset, numbered from 0."""
+
+    revision: int
+    shards: int
+
+
+class ShardRange(NamedTuple):
+    """Shards of a split that follow one another."""
+
+    revision: int
+    first: int
+    shards: int
 
 
 def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:

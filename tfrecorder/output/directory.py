@@ -14,13 +14,13 @@ from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.plan.differences import OptionDiffers, describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
-from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.storage import folders
 
@@ -144,9 +144,9 @@ def public_names(standing: Standing) -> set[str]:
     """The names outside our private folder that a dataset and the operation under way may have."""
     names: set[str] = set()
     if standing.newest is not None:
-        manifest = standing.newest.manifest
-        gone = (manifest.get("replaced", {}), manifest["abandoned"])
-        names |= _public_names(Plan.of(manifest), manifest["splits"], *gone)
+        newest = standing.newest
+        gone = (newest.manifest.commit.replaced or {}, newest.dataset.abandoned)
+        names |= _public_names(newest.plan, newest.dataset.splits, *gone)
     if standing.pending is not None:
         names |= _public_names(standing.pending, standing.pending.own)
     return names
@@ -186,7 +186,7 @@ def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
 
 def begun_plan(newest: Commit) -> Plan:
     """The plan that began a dataset, as far as that of a call is compared with it."""
-    return Plan.of({**newest.manifest, **newest.manifest["history"]["begun_by"]})
+    return Plan.of({**newest.plan.values(), **newest.dataset.history.begun_by})
 
 
 def is_whole(plan: Plan, output_dir: str) -> bool:
@@ -221,11 +221,11 @@ def find(
     differences: list[str] = []
     if newest is not None and begins:
         differences = describe_difference(begun_plan(newest), wanted)
-        is_own = is_completed and newest.manifest["kind"] == wanted.kind.value
+        is_own = is_completed and newest.plan.kind is wanted.kind
         if not differences and pending is None and (is_own or not options.overwrite):
             return newest
-    is_lost = newest is not None and Loss.HISTORY.is_in(newest.manifest)
-    if newest is not None and (is_lost or grown(newest.manifest["history"]["origins"])):
+    is_lost = newest is not None and Loss.HISTORY.is_in(newest.plan.losses)
+    if newest is not None and (is_lost or grown(newest.dataset.history.origins)):
         if begins and options.overwrite is True:
             lost = ", and nobody knows any more whether rows were appended" if is_lost else ""
             raise OutputError(
@@ -327,14 +327,12 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
     pending, newest = standing.pending, standing.newest
     shards = set() if pending is None else {*layout.shards_of(pending.own)}
     if newest is not None:
-        shards |= {*layout.shards_of(newest.manifest["abandoned"])}
+        shards |= {*layout.shards_of(newest.dataset.abandoned)}
         shards -= {*newest.shards}
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
         names |= {*_public_names(pending), layout.manifest(pending.commit)}
-    if pending is not None and (
-        newest is None or pending.removed != newest.manifest.get("removed", "")
-    ):
+    if pending is not None and (newest is None or pending.removed != newest.plan.removed):
         names.add(pending.removed)
     private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
     names &= {*storage.names(output_dir), *private}

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.reading.commits import newest_commit
-from tfrecorder.reading.done_records import DoneRecord
 
 #: Shards and the files next to them, by their names below an output directory.
 Files = Mapping[str, storage.Description]

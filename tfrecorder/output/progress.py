@@ -16,7 +16,7 @@ from tfrecorder.display.bars import STARTING, bar_class, instead_of_the_log, wat
 from tfrecorder.errors import UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.plan.plan import Plan
+from tfrecorder.format.plan import Plan
 
 POLL_SECONDS = 0.25
 REMOTE_POLL_SECONDS = 5

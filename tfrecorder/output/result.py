@@ -18,13 +18,13 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import PlanKind
+from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.plan.summary import Summary, left_out_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
-from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.likely_copies import LikelyCopies, likely_copies
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.fields import class_field, primary_image
@@ -259,9 +259,9 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         every = commits(output_dir, newest)
     else:
         every = [newest := read_commit(output_dir, commit)]
-    done, plan = all_done(every), Plan.of(newest.manifest)
+    done, plan = all_done(every), newest.plan
     totals, labels = add_up(done.values()), class_field(plan.fields)
-    history = newest.manifest["history"]
+    history = newest.dataset.history
     summary = Summary() if commit is None else plan.summary
     image = primary_image(plan.fields)
     copies = LikelyCopies(0, 0, 0)
@@ -269,7 +269,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
     if adds_a_table and image is not None:
         copies = LikelyCopies(None, None, None)
-        first = 0 if plan.follows is None else plan.follows["rows"]
+        first = 0 if plan.follows is None else plan.follows.rows
         if first + plan.source_rows <= MOST_COMPARED:
             copies = likely_copies(output_dir, newest, image, first)
         if plan.options.get("group_copies"):  # images were compared, of which this is a guess
@@ -280,13 +280,13 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         rejects=reject_counts(output_dir) if commit is None and totals.rejects else totals.reasons,
         suspects=totals.suspects,
         oriented=totals.oriented,
-        reduced=reduced_of(totals.reduced, newest.manifest["image_shapes"].values()),
+        reduced=reduced_of(totals.reduced, newest.dataset.image_shapes.values()),
         retries=totals.retries,
         input_bytes=totals.input_bytes,
         class_names=labels.class_names if labels else None,
         generation=newest.number,
-        origins=history["origins"],
-        updates=history["updates"],
+        origins=dict(history.origins),
+        updates=history.updates,
         copies=copies.images,
         leaks=copies.leaks,
         copied_records=copies.records,

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.plan_columns import parquet_options
-from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import SOURCE_ID
 

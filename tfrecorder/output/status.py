@@ -14,7 +14,10 @@ from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.summary import Changes
 from tfrecorder.output.directory import standing_of
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.failure import read_failure
@@ -22,12 +25,9 @@ from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.plan.summary import Changes
 from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.done_records import DoneRecord, add_up
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.schema.splits import SPLITS
 
@@ -216,7 +216,7 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
         reject_counts(output_dir) if any(split.rejects for split in splits.values()) else {},
         None,
         damage=tuple(shard_faults(storage.sizes(output_dir), written)),
-        streams=newest.manifest["positions"],
+        streams=newest.dataset.positions,
         **holdings(newest.manifest),
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tfrecorder.display.tables import counted
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import DEFAULT_VERSION
-from tfrecorder.plan.plan import Plan, PlanKind
 
 #: Options that decide on the splits and values of rows: if one differs, it is what changed them.
 _OF_VALUES = frozenset(("columns", "schema", "seed", "splits", "stratify", "split_by"))

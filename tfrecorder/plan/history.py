@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.display.tables import counted
-from tfrecorder.plan.plan import Plan, PlanKind
+from tfrecorder.format.manifest import Manifest
+from tfrecorder.format.plan import History, Plan, PlanKind
 
 #: What a history counts beside streams, under their names: records that a conversion wrote, that
 #: appends added, and, below 0, those that are gone.
@@ -21,18 +22,14 @@ _FROM_SOURCES = (PlanKind.BATCH, PlanKind.APPEND, PlanKind.CONVERSION)
 _OF_BEGINNING = ("rows", "source_rows", "fingerprint", "options", "base")
 
 
-def history_after(plan: Plan, records: int) -> dict[str, Any]:
+def history_after(plan: Plan, records: int) -> History:
     """The history of a dataset whose newest commit is of a plan.
-
-    "origins" are its records by where they came from, whose sum is all that it has; "updates"
-    counts what corrected it; "begun_by" are values of the plan that began it, which tell whether a
-    call is the same again.
 
     Args:
         records: that this commit added or wrote.
     """
     before, kind = plan.carried, plan.kind
-    origins = before.get("origins", {})
+    origins = dict(before.origins)
     added = records - (0 if plan.follows is not None else sum(origins.values()))
     if added < 0:
         name = GONE
@@ -42,21 +39,23 @@ def history_after(plan: Plan, records: int) -> dict[str, Any]:
         name = APPENDED if origins else CONVERTED
     own = {value: getattr(plan, value) for value in _OF_BEGINNING}
     own |= {"kind": kind.value, "streams": dict.fromkeys(plan.streams or ())}
-    return {
-        "origins": {**origins, name: origins.get(name, 0) + added} if added else origins,
-        "updates": before.get("updates", 0) + (kind is PlanKind.UPDATE),
-        "begun_by": before.get("begun_by", own),
-    }
+    if added:
+        origins[name] = origins.get(name, 0) + added
+    updates = before.updates + (1 if kind is PlanKind.UPDATE else 0)
+    return History(origins, updates, before.begun_by or own)
 
 
-def holdings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def holdings(manifest: Manifest) -> dict[str, Any]:
     """What the dataset of a manifest holds, as `holdings_words` takes it.
 
     Its generations are its commits, without those that were taken back.
     """
-    generations = manifest["commit"] - manifest["since"] + 1 - len(manifest["skips"])
-    told = {name: manifest["history"][name] for name in ("origins", "updates")}
-    return {**told, "generations": generations}
+    dataset = manifest.dataset
+    return {
+        "origins": dataset.history.origins,
+        "updates": dataset.history.updates,
+        "generations": manifest.plan.commit - dataset.since + 1 - len(dataset.skips),
+    }
 
 
 def grown(origins: Mapping[str, int]) -> dict[str, int]:

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS

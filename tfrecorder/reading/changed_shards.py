@@ -56,7 +56,7 @@ def change_of(shard: ShardFile, *, may_be_gone: bool = False) -> DatasetError | 
     directory, change = os.path.dirname(shard.path), ""
     with contextlib.suppress(DatasetError):  # its manifest may be about to go too
         if (newest := newest_commit(directory)) is not None:
-            change = f"; by now it is at generation {newest.number} ({newest.manifest['kind']})"
+            change = f"; by now it is at generation {newest.number} ({newest.plan.kind.value})"
     verb = "replaced" if standing else "removed"
     return DatasetError(
         f"{shard.path} was {verb} since {directory} was opened{change}. Open it again."

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfrecorder import storage
@@ -17,11 +16,13 @@ from tfrecorder.core.checks import Whole
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse_commit_note, parse_manifest
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.documents import parse_commit_note
+from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.layout import Shard, ShardRange, SplitState
+from tfrecorder.format.manifest import DatasetRecord, Manifest
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
-from tfrecorder.reading.done_records import DoneRecord, done_of
 
 
 @dataclass(frozen=True)
@@ -30,33 +31,42 @@ class Commit:
 
     Attributes:
         number: from 0.
-        manifest: the values of its manifest, as `writing/manifest.py` makes them.
+        manifest: as it is stored.
         info: those of `dataset_info.json`, for the newest commit; else empty.
     """
 
     number: int
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
         """Of its plan."""
-        return str(self.manifest["plan"])
+        return self.manifest.commit.digest
 
-    @cached_property
+    @property
+    def plan(self) -> Plan:
+        return self.manifest.plan
+
+    @property
+    def dataset(self) -> DatasetRecord:
+        """What is so of the whole dataset as of it."""
+        return self.manifest.dataset
+
+    @property
     def done(self) -> dict[Shard, DoneRecord]:
         """The done-records of the shards that it added or rewrote."""
-        return done_of(self.manifest)
+        return self.manifest.commit.done
 
     @property
     def shards(self) -> list[Shard]:
         """All shards of the dataset as of this commit."""
-        return layout.shards_of(self.manifest["splits"])
+        return layout.shards_of(self.dataset.splits)
 
     @property
     def own_shards(self) -> list[Shard]:
         """The shards that it added or rewrote."""
-        return layout.shards_of(self.manifest["own"])
+        return layout.shards_of(self.manifest.commit.own)
 
 
 def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> Commit | None:
@@ -105,7 +115,7 @@ def read_commit(directory: str, number: int) -> Commit:
     """
     path = os.path.join(directory, layout.manifest(number))
     try:
-        manifest = parse_manifest(storage.read_bytes(path), path)
+        manifest = Manifest.from_json(storage.read_bytes(path), path)
     except storage.UnreadableError as error:
         raise _no_manifest(directory, number, error) from error
     except ValueError as error:
@@ -136,13 +146,13 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         require(Whole(0), at=at)
     if at is None or at == newest.number:
         return newest
-    numbers, chain = _readable(directory, newest), newest.manifest["chain"]
+    numbers, chain = _readable(directory, newest), newest.dataset.chain
     if at not in numbers:
         first, last = numbers[0], newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
         why = f" Generation {at} was taken back by `tfrecorder.undo`." if first < at < last else ""
         if at < first:
-            kind = f" ({read_commit(directory, first).manifest['kind']})" if first == chain else ""
+            kind = f" ({read_commit(directory, first).plan.kind.value})" if first == chain else ""
             why = f" Generation {first} replaced what was there before it{kind}."
         raise DatasetError(f"`at={at}`: {directory} has {has}.{why}")
     return read_commit(directory, at) if at >= chain else _earlier(directory, chain, at)
@@ -162,11 +172,11 @@ def opened_commit(directory: str, number: int) -> Commit:
 
 def _readable(directory: str, newest: Commit) -> list[int]:
     """The numbers of the generations of a dataset, oldest first."""
-    manifest = newest.manifest
     numbers = [*chain_before(newest), newest.number]
-    if manifest["since"] == manifest["chain"]:
+    chain = newest.dataset.chain
+    if newest.dataset.since == chain:
         return numbers
-    return sorted(map(int, read_commit(directory, manifest["chain"]).manifest["earlier"])) + numbers
+    return sorted(read_commit(directory, chain).dataset.earlier) + numbers
 
 
 def _earlier(directory: str, chain: int, number: int) -> Commit:
@@ -176,23 +186,23 @@ def _earlier(directory: str, chain: int, number: int) -> Commit:
         chain: the number of the correction, whose manifest has the done-records of all its shards.
     """
     whole = read_commit(directory, chain)
-    then = whole.manifest["earlier"][str(number)]
-    own = {split: [whole.manifest["splits"][split][0], 0, n] for split, n in then["splits"].items()}
-    written = dict(zip(whole.own_shards, whole.manifest["done"], strict=True))
-    values = {
-        "splits": {split: [revision, n] for split, (revision, _, n) in own.items()},
-        "contents": then["contents"],
-        "own": own,
-        "done": [written[shard] for shard in layout.shards_of(own)],
-        "chain": number,
-    }
-    return Commit(number, {**whole.manifest, **values})
+    then = whole.dataset.earlier[number]
+    splits = {}
+    own = {}
+    for split, count in then.splits.items():
+        revision = whole.dataset.splits[split].revision
+        splits[split] = SplitState(revision, count)
+        own[split] = ShardRange(revision, 0, count)
+    done = [whole.done[shard].values() for shard in layout.shards_of(own)]
+    dataset = replace(whole.dataset, splits=splits, contents=then.contents, chain=number)
+    commit = replace(whole.manifest.commit, own=own, done_values=done)
+    return Commit(number, replace(whole.manifest, commit=commit, dataset=dataset))
 
 
 def chain_before(upto: Commit) -> list[int]:
     """The numbers of the commits before one that the records then come from, oldest first."""
-    numbers = range(upto.manifest["chain"], upto.number)
-    return [number for number in numbers if number not in upto.manifest["skips"]]
+    numbers = range(upto.dataset.chain, upto.number)
+    return [number for number in numbers if number not in upto.dataset.skips]
 
 
 def commits(directory: str, upto: Commit) -> list[Commit]:

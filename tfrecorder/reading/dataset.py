@@ -14,12 +14,10 @@ import numpy as np
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
+from tfrecorder.format.plan import Shape
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import split_meant
-
-#: (height, width, channels) of images, None where they differ.
-Shape = tuple[int | None, int | None, int]
 
 
 def image_shape(extremes: Iterable[Sequence[int | None]]) -> Shape:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tfrecorder.errors import OptionError
+from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import as_whole, place_boxes
 from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.columns import chosen_columns, refuse_empty
-from tfrecorder.reading.dataset import Shape, StoredDataset
+from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field, image_of, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import FILES, Boxes, Image, Label, Labels, Mask, Number

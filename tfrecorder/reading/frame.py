@@ -244,7 +244,7 @@ def record_rows(
     """
     if stored.commit is None:
         return None
-    options = opened_commit(stored.directory, stored.commit).manifest["options"]
+    options = opened_commit(stored.directory, stored.commit).plan.options
     if "image_format" in options and any(field.of_boxes for field in fields):
         return None  # images were transformed, and their boxes with them
     shards = [parse_shard(os.path.basename(file.path)) for file in stored.splits[split]]

@@ -54,7 +54,7 @@ def frame_of(
     """
     options = {}
     if stored.commit is not None:
-        options = opened_commit(stored.directory, stored.commit).manifest["options"]
+        options = opened_commit(stored.directory, stored.commit).plan.options
     columns: dict[str, pd.Series] = {}
     schema = options.get("schema") or {}
     splits_of = (name for name, kind in schema.items() if kind_of(name, kind).word == "split")

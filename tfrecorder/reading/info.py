@@ -14,12 +14,12 @@ from tfrecorder.display.tables import Report, Table, class_words, counted, one_l
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import add_up
+from tfrecorder.format.plan import Shape
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
-from tfrecorder.reading.dataset import Shape
-from tfrecorder.reading.done_records import add_up
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.stored_card import stored_card
@@ -311,7 +311,7 @@ def info(
         rejects = totals.reasons
         if at is None and rejects:  # a later commit may have won what an earlier one rejected
             rejects = reject_counts(where)
-    options = every[0].manifest["options"] if every else {}
+    options = every[0].plan.options if every else {}
     labels = class_field(stored.fields)
     return DatasetInfo(
         directory=stored.directory,
@@ -332,7 +332,7 @@ def info(
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
         options=options,
-        statistics=merged(commit.manifest["statistics"] for commit in every),
+        statistics=merged(commit.plan.statistics for commit in every),
         columns=columns_of(stored),
         generations={
             commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)

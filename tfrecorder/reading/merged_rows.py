@@ -36,7 +36,7 @@ from tfrecorder.reading.shard_tables import (
     those_of,
     types_of,
 )
-from tfrecorder.schema.fields import file_fields, from_json
+from tfrecorder.schema.fields import file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 
 #: So many tables are read one by one.
@@ -129,9 +129,9 @@ def merge_rows(directory: str, newest: Commit) -> None:
         merged = _shards_in(file, directory, newest)
     if len(newest.shards) - len(merged) <= MOST_TABLES:
         return
-    fields = from_json(newest.manifest["fields"])
+    fields = newest.plan.fields
     files = file_fields(fields)
-    types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.manifest["splits"])}
+    types = {SOURCE_ID: pa.int64(), **types_of(directory, newest.dataset.splits)}
     texts = [BASE, SHARD_SPLIT, REJECT_OF.reason, *POSITION_OF]
     texts += [field.spool_key for field in files]
     types |= dict.fromkeys(texts, pa.large_string())
@@ -167,8 +167,8 @@ def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozense
     note, types = (about.get(key, b"").decode(errors="replace") for key in (_UPTO, _SCHEMA))
     first = note.partition(" ")[0]
     number = int(first) if first.isdecimal() and types == str(schema) else -1
-    manifest = newest.manifest
-    if not manifest["chain"] <= number <= newest.number or number in manifest["skips"]:
+    dataset = newest.dataset
+    if not dataset.chain <= number <= newest.number or number in dataset.skips:
         return frozenset()
     upto = newest if number == newest.number else read_commit(directory, number)
     return frozenset(upto.shards) if note == _note(upto) else frozenset()

@@ -21,7 +21,7 @@ from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, all_done, commit_at, commits, newest_commit
 from tfrecorder.reading.dataset import Shards, StoredDataset, check_shards, damaged
 from tfrecorder.reading.dataset_files import files_in, has_private_folder, matching
-from tfrecorder.schema.fields import from_json, record_features
+from tfrecorder.schema.fields import record_features
 from tfrecorder.schema.splits import SPLITS
 
 
@@ -105,11 +105,13 @@ def _open_own(
     Args:
         files: what the store says about the files in the directory, by name.
     """
-    manifest, splits, is_whole = commit.manifest, {}, True
+    then = commit.dataset
+    splits = {}
+    is_whole = True
     folder = os.path.join(directory, "")
     with foreign.in_tfds_form(directory):
         infos = {split["name"]: split for split in newest.info["splits"]}
-        for split, (revision, count) in newest.manifest["splits"].items():
+        for split, (revision, count) in newest.dataset.splits.items():
             info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
             names = layout.files_of({split: (revision, count)})
             shards = [
@@ -118,28 +120,27 @@ def _open_own(
                 for file in (files.data.get(name),)
             ]
             is_whole = is_whole and sum(shard[2] for shard in shards) == int(info["numBytes"])
-            if split in manifest["splits"]:
-                splits[split] = Shards(shards[: manifest["splits"][split][1]])
+            if split in then.splits:
+                splits[split] = Shards(shards[: then.splits[split].shards])
     if not is_whole:
         _refuse_damaged(directory, newest, files)
     for path, count, size, *_ in chain(*(shards.data for shards in splits.values())):
         if not 0 <= count * HEADER_BYTES <= size:
             raise damaged(directory, layout.COMMIT, f"{path} cannot hold {count} records")
-    fields = from_json(manifest["fields"])
-    shorter, longer = manifest["image_sides"] or ((), ())
+    fields = commit.plan.fields
     return StoredDataset(
         directory=directory,
         form="tfrecorder",
         splits={split: splits[split] for split in sorted(splits, key=SPLITS.index)},
         fields=fields,
         record=record_features(fields),
-        shapes={key: tuple(shape) for key, shape in manifest["image_shapes"].items()},
-        sides=(tuple(shorter), tuple(longer)) if longer else None,
-        raw=manifest["options"].get("image_format") == "raw",
+        shapes=dict(then.image_shapes),
+        sides=(then.image_sides[0], then.image_sides[1]) if then.image_sides else None,
+        raw=commit.plan.options.get("image_format") == "raw",
         commit=commit.number,
         note=commit_note(newest.number, newest.digest),
-        since=manifest["since"],
-        contents=manifest["contents"],
+        since=then.since,
+        contents=then.contents,
     )
 
 

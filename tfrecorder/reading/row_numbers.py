@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pyarrow.compute as pc
 
+from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import known_rows
 from tfrecorder.schema.keys import SOURCE_ID
@@ -24,20 +22,19 @@ def next_row_of(directory: str, newest: Commit | None) -> int:
     """
     if newest is None:
         return 0
-    stated = newest.manifest.get("next_row")
-    if stated is not None:
-        return int(stated)
-    highest = counted_rows(newest.manifest) - 1
+    if newest.plan.next_row:
+        return newest.plan.next_row
+    highest = counted_rows(newest.plan) - 1
     for rows in known_rows(directory, newest, [SOURCE_ID]):
         of_some = pc.max(rows.column(SOURCE_ID)).as_py()
         highest = max(highest, -1 if of_some is None else of_some)
     return highest + 1
 
 
-def counted_rows(manifest: Mapping[str, Any]) -> int:
+def counted_rows(plan: Plan) -> int:
     """The rows of all sources, counted: what form 4 took for the next number.
 
     It is too small where an overwrite left rows out that were removed before.
     """
-    before = manifest.get("follows") or {"rows": 0}
-    return int(before["rows"] + manifest["source_rows"])
+    before = 0 if plan.follows is None else plan.follows.rows
+    return before + plan.source_rows

@@ -25,7 +25,7 @@ def position_of(newest: Commit | None, source: str) -> Any:
     Raises:
         DatasetError: it was lost with the table that held it.
     """
-    positions = {} if newest is None else newest.manifest["positions"]
+    positions = {} if newest is None else newest.dataset.positions
     if positions.get(source, positions.get("", "")) is None:  # as a repair notes it
         raise _lost(source)
     return positions.get(source)

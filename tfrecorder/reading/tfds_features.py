@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfrecorder.reading.dataset import Shape
+from tfrecorder.format.plan import Shape
 from tfrecorder.schema.keys import Feature
 
 #: The name of a feature's class, without its module.

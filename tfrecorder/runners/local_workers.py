@@ -20,11 +20,11 @@ from tfrecorder import storage
 from tfrecorder.core.limits import address_space_left
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.errors import RunnerError
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.progress import progress_bar
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.shards import default_threads
 from tfrecorder.writing.worker import Task, Worker, finish

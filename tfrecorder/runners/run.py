@@ -10,12 +10,12 @@ from tfrecorder import storage
 from tfrecorder.core.limits import address_space_left
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, is_installed
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import Failure, read_failure
 from tfrecorder.output.progress import progress_bar
-from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
 from tfrecorder.writing.limit_errors import limit_reached

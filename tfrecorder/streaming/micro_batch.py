@@ -19,10 +19,10 @@ from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.core.checks import is_text, is_whole
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import POSITION_OF, REJECT_OF
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import make_plan
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN

@@ -23,6 +23,7 @@ from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError, SourceError, UnreachableError
+from tfrecorder.format.summary import left_out_words
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords, Unpack
 from tfrecorder.options.option import takes
@@ -30,7 +31,6 @@ from tfrecorder.options.stream import StreamOptions
 from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
-from tfrecorder.plan.summary import left_out_words
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource

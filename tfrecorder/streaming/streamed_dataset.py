@@ -16,18 +16,17 @@ from tfrecorder.conversion.staged import checked_next_commit
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import Counts, add_up
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen, stage_next, standing_of
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, newest_commit
-from tfrecorder.reading.done_records import Counts, add_up
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
 from tfrecorder.runners import local_workers
-from tfrecorder.schema.fields import from_json
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import Target, plan_batch
@@ -222,9 +221,8 @@ class StreamedDataset:
         target = Target(self.where, self.source.name, self.options)
         if self.newest is None:
             return target
-        manifest = self.newest.manifest
-        self._types = self._types or types_of(self.where, manifest["splits"])
-        fields = from_json(manifest["fields"])
+        self._types = self._types or types_of(self.where, self.newest.dataset.splits)
+        fields = self.newest.plan.fields
         first = next_row_of(self.where, self.newest)
         return target._replace(fields=fields, types=self._types, rows=first)
 

@@ -6,7 +6,6 @@ done-records in it prove the shards with their indexes and tables.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,13 +16,14 @@ from typing import Any, TypeVar
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse, parse_commit_note, parse_manifest
+from tfrecorder.format.documents import parse, parse_commit_note
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.manifest import DatasetRecord, Manifest
+from tfrecorder.format.plan import Plan
 from tfrecorder.output.done_records import list_folders
-from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
@@ -80,17 +80,24 @@ class Expectation:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         """The columns of the dataset; none if the newest manifest is lost."""
-        return Plan.of(self.last.manifest).fields if self.last else ()
+        return self.last.plan.fields if self.last else ()
 
-    def before(self, number: int) -> Mapping[str, Any] | None:
-        """The manifest before that of a commit, or what is known of it where it was replaced."""
-        if (last := self.number_before(number)) in self.commits:
-            return self.commits[last].manifest
-        manifest = self.commits[number].manifest if number in self.commits else {}
-        if "replaced" not in manifest:
+    def before(self, number: int) -> Manifest | None:
+        """The manifest before that of a commit, if it is sound and was not replaced."""
+        commit = self.commits.get(self.number_before(number))
+        return None if commit is None else commit.manifest
+
+    def dataset_before(self, number: int) -> DatasetRecord | None:
+        """The dataset before a commit, or what is known of it where it was replaced."""
+        if (before := self.before(number)) is not None:
+            return before.dataset
+        commit = self.commits.get(number)
+        if commit is None or commit.manifest.commit.replaced is None:
             return None
-        major = int(manifest["stated"].partition(".")[0])
-        return {"splits": manifest["replaced"], "stated": f"{major - 1}.0.0"}
+        major = int(commit.dataset.stated.partition(".")[0])
+        return DatasetRecord(
+            splits=commit.manifest.commit.replaced, stated=f"{major - 1}.0.0", commit=number - 1
+        )
 
     def number_before(self, number: int) -> int:
         """The commit that another follows, which was not taken back; -1 for the first."""
@@ -254,7 +261,7 @@ def _is_rewrite(before: Commit, info: Mapping[str, Any], shards: Collection[Shar
     does, but leaves no further shard.
     """
     major, minor, _ = map(int, info["version"].split("."))
-    raises_major = major > int(before.manifest["stated"].partition(".")[0])
+    raises_major = major > int(before.dataset.stated.partition(".")[0])
     return raises_major and not minor and not {*shards} <= {*before.shards}
 
 
@@ -263,10 +270,10 @@ def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Co
     file = layout.manifest(number)
 
     def parsed(data: bytes) -> Commit:
-        manifest = parse_manifest(data, os.path.join(directory, file))
-        plan, commit = Plan.of(manifest), Commit(number, manifest)
-        is_whole = 0 <= manifest["since"] <= manifest["chain"] <= number == plan.commit
-        if not is_whole or plan.digest != commit.digest:
+        commit = Commit(number, Manifest.from_json(data, os.path.join(directory, file)))
+        dataset = commit.dataset
+        is_whole = 0 <= dataset.since <= dataset.chain <= number == commit.plan.commit
+        if not is_whole or commit.plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
         assert commit.done is not None  # raises if these are no done-records
         return commit
@@ -277,7 +284,8 @@ def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Co
 def _differing(expected: Expectation) -> Iterator[Fault]:
     """Find manifests that do not follow from their plans, done-records and the one before."""
     for number, commit in expected.commits.items():
-        file, manifest, plan = layout.manifest(number), commit.manifest, Plan.of(commit.manifest)
+        file = layout.manifest(number)
+        plan = commit.plan
         done = commit.done
         for shard, record in done.items():
             kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
@@ -290,28 +298,41 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
                 yield Fault(file, "rows_lost", words)
             if (record.plan, record.shard) != (plan.digest, shard.name):
                 yield Fault(file, "damaged", f"what it says of {shard.file} is of another")
-        before = expected.before(number)
         last = expected.number_before(number)
         if last in expected.lost:
             continue
-        previous = (before or {}).get("plan", plan.previous)
-        if last in (-1, number - 1) and plan.previous != previous:
+        before = expected.before(number)
+        if before is not None and last == number - 1 and plan.previous != before.commit.digest:
             yield Fault(file, "differs", "it follows another commit than the one before it")
-        made = json.loads(json.dumps(manifest_of(plan, done, before, manifest["lists"])))
-        made |= {name: manifest[name] for name in said_by_commit(plan) if name in manifest}
-        for name in ("version", "stated_by_card"):
-            made.pop(name, None)
-        # A manifest of form 4 does not have all of them.
-        differing = [key for key in made if manifest.get(key, made[key]) != made[key]]
-        for key in differing:
+        made = manifest_of(plan, done, expected.dataset_before(number), commit.dataset.lists)
+        made = with_said_of(made.as_read(), commit.manifest)
+        for key in commit.manifest.differing(made):
             words = f"its {key!r} is not what follows from its plan and done-records"
             yield Fault(file, "differs", words)
 
 
-def said_by_commit(plan: Plan) -> tuple[str, ...]:
-    """What a manifest alone says: it follows from other commits, of which some may be gone."""
-    numbering = () if plan.renumbers else ("since", "contents")
-    return ("abandoned", "ends_undo", "log", *numbering)
+def with_said_of(made: Manifest, said: Manifest) -> Manifest:
+    """A manifest with what another one of its commit alone says.
+
+    That follows from other commits, of which some may be gone, or from the card.
+    """
+    then = said.dataset
+    dataset = replace(
+        made.dataset,
+        abandoned=then.abandoned,
+        ends_undo=then.ends_undo,
+        earlier=then.earlier,
+        stated_by_card=then.stated_by_card,
+    )
+    if not made.plan.renumbers:
+        dataset = replace(dataset, since=then.since, contents=then.contents)
+    commit = replace(
+        made.commit,
+        log=said.commit.log,
+        log_before=said.commit.log_before,
+        log_undone=said.commit.log_undone,
+    )
+    return replace(made, commit=commit, dataset=dataset)
 
 
 def common_files(expected: Expectation) -> dict[str, bytes]:
@@ -322,12 +343,12 @@ def common_files(expected: Expectation) -> dict[str, bytes]:
     last = expected.last
     if last is None:
         return {}
-    plan = Plan.of(last.manifest)
+    plan = last.plan
     done = {shard: expected.done[shard] for shard in last.own_shards}
-    files = descriptions(plan, last.manifest)
+    files = descriptions(plan, last.dataset)
     if not expected.lost:
         before = _info_before(expected)
-        files[layout.COMMIT] = dataset_info_json(plan, done, before, last.manifest)
+        files[layout.COMMIT] = dataset_info_json(plan, done, before, last.dataset)
     return files
 
 
@@ -338,7 +359,7 @@ def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
         return None
     own = {*expected.commits[number].own_shards}
     others = {shard: done for shard, done in sorted(expected.done.items()) if shard not in own}
-    return {"version": before["stated"], "splits": [*with_shards((), others).values()]}
+    return {"version": before.dataset.stated, "splits": [*with_shards((), others).values()]}
 
 
 def refuse(directory: str) -> None:

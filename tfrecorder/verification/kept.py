@@ -6,19 +6,25 @@ import os
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.plan.plan import PlanKind
+from tfrecorder.format.documents import unseal
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import PlanKind
 from tfrecorder.reading.commits import Commit, all_done, chain_before
-from tfrecorder.reading.losses import Loss
-from tfrecorder.verification.expectation import other_sums, read_commit_or_fault, unread
+from tfrecorder.verification.expectation import (
+    other_sums,
+    read_commit_or_fault,
+    read_or_fault,
+    unread,
+)
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.commit import moved_by
 
 
 def is_kept(newest: Commit) -> bool:
     """True if the newest commit is an update that can be taken back."""
-    manifest = newest.manifest
-    is_correction = manifest["kind"] == PlanKind.UPDATE and not manifest.get("renumbers", True)
-    return is_correction and not Loss.KEPT.is_in(manifest)
+    plan = newest.plan
+    is_correction = plan.kind is PlanKind.UPDATE and not plan.renumbers
+    return is_correction and not Loss.KEPT.is_in(plan.losses)
 
 
 def kept_faults(directory: str, newest: Commit) -> list[Fault]:
@@ -29,9 +35,12 @@ def kept_faults(directory: str, newest: Commit) -> list[Fault]:
     before = read_commit_or_fault(directory, newest.number - 1, faults)
     if before is None:
         return faults
+    marks = before.plan.removed
+    if marks not in ("", newest.plan.removed, *newest.plan.losses.get(Loss.MARKS.value, ())):
+        read_or_fault(directory, marks, unseal, faults)
     chain = [read_commit_or_fault(directory, n, faults) for n in chain_before(before)]
     done = all_done([*filter(None, chain), before])
-    for shard, names in moved_by(newest, before.manifest["splits"]).items():
+    for shard, names in moved_by(newest, before.dataset.splits).items():
         if shard not in done or os.path.dirname(names[0]) != layout.BEFORE:
             continue
         of = done[shard]

@@ -12,7 +12,6 @@ from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.documents import parse
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import Plan
 from tfrecorder.reading.tfds_features import tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, fields_of
@@ -26,20 +25,20 @@ _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
     """The columns of the dataset, and the options of a commit that lost its own."""
-    newest = max(expected.commits, default=-1)
-    manifest = expected.commits[newest].manifest if newest >= 0 else {}
-    if newest == expected.note[0]:
-        return Plan.of(manifest).fields, manifest["options"]
+    number = max(expected.commits, default=-1)
+    plan = expected.commits[number].plan if number >= 0 else None
+    if plan is not None and number == expected.note[0]:
+        return plan.fields, plan.options
     document = parse(expected.read_whole(layout.FEATURES))
     fields = _fields(document, layout.LABEL_MAP_CSV in storage.names(expected.directory))
-    if not manifest:
+    if plan is None:
         return fields, _options(document, expected.info or {})
     counts = {field.label_key: field.num_classes for field in fields}
     known_fields = (
         replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
-        for field in Plan.of(manifest).fields
+        for field in plan.fields
     )
-    return tuple(known_fields), manifest["options"]
+    return tuple(known_fields), plan.options
 
 
 def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:

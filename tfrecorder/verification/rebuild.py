@@ -8,12 +8,11 @@ What nobody knows any more is noted in the newest manifest.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -22,16 +21,17 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.commit_log import LogEntry
+from tfrecorder.format.documents import unseal
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import WORDS, Loss, both, lasting
+from tfrecorder.format.manifest import FileSums, Manifest
+from tfrecorder.format.plan import Plan, PlanKind, TakesBack
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import LogEntry, entries_before
 from tfrecorder.reading.commits import Commit, commits, read_commit
-from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.reading.losses import WORDS, Loss, both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.stream_positions import position_after
 from tfrecorder.schema.keys import SOURCE_ID
@@ -41,7 +41,7 @@ from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
     common_files,
-    said_by_commit,
+    with_said_of,
 )
 from tfrecorder.verification.public_fields import (
     arrow_type,
@@ -50,7 +50,7 @@ from tfrecorder.verification.public_fields import (
     with_names,
 )
 from tfrecorder.verification.remade_tables import Row, Tables
-from tfrecorder.writing.manifest import manifest_of, sums_of
+from tfrecorder.writing.manifest import entries_of, manifest_of
 from tfrecorder.writing.shards import Tally
 
 _LOST_ALL = (
@@ -107,29 +107,32 @@ def remake(
     tables.fields, made.options = fields_and_options(expected)
     if damaged or other or expected.lost:
         tables.read(expected.shards)
-    spooled = (commit.manifest.get("spooled") for commit in expected.commits.values())
+    spooled = (commit.plan.spooled for commit in expected.commits.values())
     tables.came_as_bytes |= any(spooled)
     for name in kept:
         tables.note(Loss.KEPT, name)
     left = [shard for shard in expected.shards if shard not in expected.done]
     for number in expected.numbers:
-        before, commit = made.expected.before(number), expected.commits.get(number)
+        before = made.expected.dataset_before(number)
+        commit = expected.commits.get(number)
         if commit is None:
             shards = _shards_of_lost(made, number, left)
             left = [shard for shard in left if shard not in shards]
-            plan, done, begins = _plan_and_done(made, number, shards)
-            sums = {file: sums_of(expected.read_whole(file)) for file in LISTS}
-            manifest = _as_json(manifest_of(plan, done, before, sums))
-            manifest |= _as_json(begins)
+            plan, done, log = _plan_and_done(made, number, shards)
+            sums = {file: FileSums.of(expected.read_whole(file)) for file in LISTS}
+            manifest = manifest_of(plan, done, before, sums, log_before=log.before)
+            record = replace(manifest.commit, log=log.entry)
+            manifest = replace(manifest, commit=record).as_read()
             tables.note(Loss.OPTIONS, layout.manifest(number))
         else:
-            plan, sums = _plan_of(made, commit), commit.manifest["lists"]
+            plan = _plan_of(made, commit)
+            sums = dict(commit.dataset.lists)
             done = {shard: expected.done[shard] for shard in commit.own_shards}
             for shard in done:
                 if shard in tables.damaged or shard in tables.other:
                     rows, tally = tables.tallied(shard, done[shard].rejects, plan)
                     done[shard] = tables.bound(plan, shard, rows, tally, done[shard])
-            manifest = _made_again(commit, plan, manifest_of(plan, done, before, sums))
+            manifest = _made_again(commit.manifest, manifest_of(plan, done, before, sums))
         _take(made, Commit(number, manifest), done)
     _note_in_newest(made)
     # What is lost is noted first: after a kill in between the files would no longer tell.
@@ -142,13 +145,9 @@ def remake(
     return made
 
 
-def _as_json(values: Any) -> Any:
-    return json.loads(json.dumps(values))
-
-
 def _plan_of(made: Remade, commit: Commit) -> Plan:
     """The plan of a sound manifest; without the marks that it names if these are lost."""
-    plan = Plan.of(commit.manifest)
+    plan = commit.plan
     if plan.removed not in made.marks:
         return plan
     lost = {Loss.MARKS.value: [plan.removed]}
@@ -161,23 +160,19 @@ def _plan_of(made: Remade, commit: Commit) -> Plan:
     return replace(plan, removed="")
 
 
-def _made_again(commit: Commit, plan: Plan, made: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a sound manifest after what it follows from was made again."""
-    old = commit.manifest
-    new = _as_json(made)
-    said = (*said_by_commit(plan), "stated_by_card")
-    new = {name: value for name, value in new.items() if name not in said}
-    kept = {name: value for name, value in old.items() if name != "removed"}
-    values = {**kept, **new}
-    is_same = {**values, "version": old["version"]} == old
-    return dict(old) if is_same else values
+def _made_again(old: Manifest, made: Manifest) -> Manifest:
+    """A sound manifest after what it follows from was made again."""
+    new = with_said_of(made.as_read(), old)
+    if new.commit.replaced is None:  # nothing says any more what it replaced
+        new = replace(new, commit=replace(new.commit, replaced=old.commit.replaced))
+    return old if replace(new, form=old.form) == old else new
 
 
 def _take(made: Remade, commit: Commit, done: Mapping[Shard, DoneRecord]) -> None:
     """Take a manifest for that of its commit, and its done-records."""
     expected = made.expected
-    if commit.manifest != getattr(expected.commits.get(commit.number), "manifest", None):
-        made.files[layout.manifest(commit.number)] = seal(commit.manifest)
+    if commit != expected.commits.get(commit.number):
+        made.files[layout.manifest(commit.number)] = commit.manifest.to_json()
     made.expected = replace(
         expected,
         commits=dict(sorted({**expected.commits, commit.number: commit}.items())),
@@ -190,8 +185,8 @@ def _note_in_newest(made: Remade) -> None:
     noted = made.tables.noted
     newest = made.expected.commits[made.expected.note[0]]
     if noted:
-        losses = both(newest.manifest.get("losses", {}), noted)
-        _take(made, Commit(newest.number, {**newest.manifest, "losses": losses}), {})
+        losses = both(newest.plan.losses, noted)
+        _take(made, Commit(newest.number, newest.manifest.with_plan(losses=losses)), {})
     words = []
     for loss in Loss:
         if names := noted.get(loss.value):
@@ -215,25 +210,34 @@ def _shards_of_lost(made: Remade, number: int, left: Sequence[Shard]) -> list[Sh
         left: those of no commit before it, and of none whose manifest is sound.
     """
     after = _after(made.expected, number)
-    ends = {split: count for split, (_, count) in after.get("splits", {}).items()}
-    ends |= {split: first for split, (_, first, _) in after.get("own", {}).items()}
+    ends: dict[str, int] = {}
+    if after is not None:
+        ends |= {split: state.shards for split, state in after.dataset.splits.items()}
+        ends |= {split: own.first for split, own in after.commit.own.items()}
     return [
         shard
         for shard in left
-        if shard.index < ends.get(shard.split, 0 if after else math.inf)
+        if shard.index < ends.get(shard.split, math.inf if after is None else 0)
         and made.tables.said.get(shard, 0) <= number
     ]
 
 
-def _after(expected: Expectation, number: int) -> Mapping[str, Any]:
-    """The next manifest that is sound; empty if there is none."""
+def _after(expected: Expectation, number: int) -> Manifest | None:
+    """The next manifest that is sound; None if there is none."""
     later = (commit.manifest for n, commit in expected.commits.items() if n > number)
-    return next(later, {})
+    return next(later, None)
+
+
+class Log(NamedTuple):
+    """What the log of a manifest says."""
+
+    entry: LogEntry
+    before: tuple[LogEntry, ...] = ()
 
 
 def _plan_and_done(
     made: Remade, number: int, shards: Sequence[Shard]
-) -> tuple[Plan, dict[Shard, DoneRecord], dict[str, Any]]:
+) -> tuple[Plan, dict[Shard, DoneRecord], Log]:
     """The plan of a commit whose manifest is lost, its done-records, and its log, from its shards.
 
     It keeps the shards as they are: nothing says what was planned for each.
@@ -251,16 +255,20 @@ def _plan_and_done(
     }
     splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
     digest = expected.note[1] if number == expected.note[0] else ""
-    digest = after["previous"] if after.get("commit") == number + 1 else digest
-    first = 0 if before is None else before.get("next_row", counted_rows(before))
+    if after is not None and after.plan.commit == number + 1:
+        digest = after.plan.previous
+    first = 0 if before is None else before.plan.next_row or counted_rows(before.plan)
     bases = {row.get(BASE, "") for _, row in rows}
-    options = dict((before or after or {"options": made.options})["options"])
+    known = before or after
+    options = dict(made.options if known is None else known.plan.options)
     if before is None:
-        stated = after["stated"] if after else (expected.info or {})["version"]
-        major, minor, _ = map(int, stated.split("."))
+        major, minor, _ = map(int, _stated_after(expected, after).split("."))
         left = (tables.said.get(s, 0) for s in expected.shards if s not in expected.done)
-        between = {said for said in left if number < said < after.get("commit", math.inf)}
-        options["version"] = f"{major}.{minor - bool(after.get('own')) - len(between)}.0"
+        end = math.inf if after is None else after.plan.commit
+        additions = len({said for said in left if number < said < end})
+        if after is not None and after.commit.own:
+            additions += 1
+        options["version"] = f"{major}.{minor - additions}.0"
     kind = PlanKind.CONVERSION if before is None else PlanKind.APPEND
     plan = Plan(
         rows=len(rows),
@@ -279,13 +287,13 @@ def _plan_and_done(
         next_row=_next_row(made, number),
     )
     plan = as_next_commit(plan, before, first, adds=True)
-    if before is not None and number - before["commit"] > 1:  # it took back what came between
-        stated = (after or {"stated": (expected.info or {})["version"]})["stated"]
-        version = f"{stated.partition('.')[0]}.0.0"
-        plan = replace(plan, follows={**(plan.follows or {}), "version": version})
-    log: dict[str, Any] = {}
+    if before is not None and number - before.plan.commit > 1:  # it took back what came between
+        version = f"{_stated_after(expected, after).partition('.')[0]}.0.0"
+        assert plan.follows is not None
+        plan = replace(plan, follows=TakesBack(**vars(plan.follows), version=version))
+    log_before: tuple[LogEntry, ...] = ()
     if before is None:
-        plan, log = _begun(made, plan, number)
+        plan, log_before = _begun(made, plan, number)
     indexes: dict[str, list[int]] = {}
     for shard in shards:
         indexes.setdefault(shard.split, []).append(shard.index)
@@ -302,7 +310,14 @@ def _plan_and_done(
         record = tally.done_record(plan.digest, shard)
         done[shard] = tables.bound(plan, shard, of_shard, tally, record)
     made.lost += _LOST_ALL if not expected.commits else ()
-    return plan, done, log | {"log": _log_of(plan, done, number)}
+    return plan, done, Log(_log_of(plan, done, number), log_before)
+
+
+def _stated_after(expected: Expectation, after: Manifest | None) -> str:
+    """The version as of a manifest; without one, that of the dataset."""
+    if after is not None:
+        return after.dataset.stated
+    return str((expected.info or {})["version"])
 
 
 def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[Row], Tally]]:
@@ -326,14 +341,14 @@ def _next_row(made: Remade, number: int) -> int:
     """The number that the next new row gets after a commit whose manifest is lost."""
     expected = made.expected
     after = _after(expected, number)
-    if "next_row" in after and after["follows"]:
-        return int(after["follows"]["rows"])
+    if after is not None and after.plan.next_row and after.plan.follows:
+        return after.plan.follows.rows
     stated = [made.tables.next_row]
     for name in names_in(expected.directory, layout.COMMITS):
         with contextlib.suppress(DatasetError, ValueError):
             of_name = layout.commit_of(name.rpartition("/")[2])
             if of_name is not None and of_name < number:
-                stated.append(read_commit(expected.directory, of_name).manifest.get("next_row", 0))
+                stated.append(read_commit(expected.directory, of_name).plan.next_row)
     highest = max(stated)
     follows_it = expected.number_before(number) == number - 1 >= 0
     if follows_it or _only_added(expected, number):
@@ -346,7 +361,7 @@ def _next_row(made: Remade, number: int) -> int:
 _BEYOND = 10**9
 
 
-def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, dict[str, Any]]:
+def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry, ...]]:
     """The plan of a commit that begins a chain, with what is known of what was before it.
 
     Returns:
@@ -363,21 +378,21 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, dict[str, Any]]
             plan = replace(plan, removed=marks[-1])
         except (storage.UnreadableError, ValueError):
             tables.note(Loss.MARKS, marks[-1])
-    elif not after and number and _had_marks(made, number):
+    elif after is None and number and _had_marks(made, number):
         tables.note(Loss.MARKS, layout.REMOVED)
+    log_before: tuple[LogEntry, ...] = ()
     if not number:
-        return plan, {}
-    log: dict[str, Any] = {}
+        return plan, log_before
     with contextlib.suppress(DatasetError):  # an update keeps what came before it
         last = read_commit(expected.directory, number - 1)
         every = commits(expected.directory, last)
-        losses = lasting(last.manifest.get("losses", {}))
-        plan = replace(plan, carried=last.manifest["history"], losses=losses)
-        log["log_before"] = entries_before([commit.manifest for commit in every])
+        losses = lasting(last.plan.losses)
+        plan = replace(plan, carried=last.dataset.history, losses=losses)
+        log_before = entries_of(every)
         tables.note(Loss.KEPT, layout.BEFORE)
-    if not log and not after:
+    if not log_before and after is None:
         tables.note(Loss.HISTORY, layout.manifest(number))
-    return plan, log
+    return plan, log_before
 
 
 def _had_marks(made: Remade, number: int) -> bool:
@@ -398,10 +413,10 @@ def _only_added(expected: Expectation, number: int) -> bool:
     return int(expected.info["version"].split(".")[1]) >= number
 
 
-def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> dict[str, Any]:
+def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> LogEntry:
     """The entry of a commit whose manifest is lost, as far as anybody knows."""
     if plan.follows is None and number:  # it replaced what was there
-        return LogEntry(commit=number, first=number, kind="").values()
+        return LogEntry(commit=number, first=number, kind="")
     is_batch = plan.streams and plan.kind is not PlanKind.UNDO
     return LogEntry(
         commit=number,
@@ -409,7 +424,7 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> dict[s
         kind=PlanKind.BATCH.value if is_batch else plan.kind.value,
         added=sum(record.records for record in done.values()),
         rejected=sum(record.rejects for record in done.values()),
-    ).values()
+    )
 
 
 def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
@@ -418,8 +433,8 @@ def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
     None if no sound manifest says it.
     """
     if after := _after(made.expected, number):
-        positions = dict(after["positions"])
-        for name, stream in (after.get("streams") or {}).items():
+        positions = dict(after.dataset.positions)
+        for name, stream in (after.plan.streams or {}).items():
             if "from" in stream:
                 positions[name] = stream["from"]
             if name and positions.get(name, "") is None:
@@ -427,7 +442,7 @@ def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
         return positions
     if made.expected.before(number) is None and number:
         with contextlib.suppress(DatasetError):  # an update keeps what came before it
-            return dict(read_commit(made.expected.directory, number - 1).manifest["positions"])
+            return dict(read_commit(made.expected.directory, number - 1).dataset.positions)
     return None
 
 
@@ -445,7 +460,7 @@ def _streams(
     before = made.expected.before(number)
     stated = _stated_positions(made, number)
     if stated is not None:
-        then = (before or {}).get("positions", {})
+        then = {} if before is None else before.dataset.positions
         moved = {name: {"to": to} for name, to in stated.items() if then.get(name, "") != to}
         return moved or None
     if before is None and number > 0 and not _only_added(made.expected, number):

@@ -20,8 +20,11 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.losses import Loss
+from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.format.plan_columns import (
     BASE,
     NOWHERE,
@@ -38,9 +41,6 @@ from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.images.check import CheckedImage, check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.history import grown
-from tfrecorder.plan.plan import Plan, PlanKind, PlannedRow
-from tfrecorder.reading.done_records import DoneRecord
-from tfrecorder.reading.losses import Loss
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import opened_rows, read_columns
 from tfrecorder.schema import kinds
@@ -212,7 +212,7 @@ class Tables:
         crcs = {"index": google_crc32c.value(index), "table": google_crc32c.value(table)}
         sizes = {"index": len(index), "table": len(table)} if has_sums else {}
         if shard in self.damaged and crcs["table"] != done.beside.get("table"):
-            self._note_lost(plan, shard, columns, bool(tally.reasons))
+            self._note_lost(plan, shard, columns, done.rejects > 0)
         return replace(done, beside=crcs, beside_bytes=sizes)
 
     def _stored_rows(self, shard: Shard) -> list[Row]:
@@ -262,6 +262,10 @@ class Tables:
         Args:
             rejects: it has rejected rows.
         """
+        if rejects:
+            self.note(Loss.REJECTS, shard.table)
+        if not len(columns):
+            return  # the only row was a reject that was won later, which no list has any more
         files = file_fields(self.fields)
         has = columns.column_names
         bases = columns.column(BASE).combine_chunks()
@@ -274,8 +278,6 @@ class Tables:
                 break
         if files:
             self.note(Loss.SUMS, shard.table)
-        if rejects:
-            self.note(Loss.REJECTS, shard.table)
         if plan.streams:
             self.note(Loss.POSITIONS, shard.table)
 
@@ -346,9 +348,9 @@ def _keeps_files(plan: Plan | None) -> bool:
     every = [plan.options]
     if plan.kind not in OF_A_SOURCE:  # rows of others, each with its own options
         before = plan.carried
-        begun = before.get("begun_by", {})
+        begun = before.begun_by
         is_known = begun.get("kind") == PlanKind.CONVERSION.value and begun.get("fingerprint")
-        if not is_known or grown(before["origins"]) or before["updates"]:
+        if not is_known or grown(before.origins) or before.updates:
             return False
         every.append(begun["options"])
     return not any(

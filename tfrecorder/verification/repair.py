@@ -23,12 +23,12 @@ from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import seal
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.manifest import FileSums
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
 from tfrecorder.output.directory import claim, refuse_foreign
 from tfrecorder.output.staging import restage_rows
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.shard_tables import read_columns
 from tfrecorder.schema.fields import file_fields, primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
@@ -49,7 +49,6 @@ from tfrecorder.verification.verify import byte_bar, check_all, verify
 from tfrecorder.writing.after_commit import not_kept
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import complete, replace_commit
-from tfrecorder.writing.manifest import sums_of
 from tfrecorder.writing.row_lists import whole_lists
 from tfrecorder.writing.shards import Pool, write_shard
 
@@ -149,7 +148,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     if expected.last is not None and expected.info is not None and not expected.lost:
         _refuse_foreign(directory)
         under_way = layout.shards_of(expected.pending.own) if expected.pending else ()
-        late = {*layout.shards_of(expected.last.manifest["abandoned"])}
+        late = {*layout.shards_of(expected.last.dataset.abandoned)}
         late -= {*expected.shards, *under_way}
         storage.remove_all(directory, [shard.file for shard in late])
         with contextlib.suppress(DatasetError):  # of what is damaged: it is done at the end
@@ -230,10 +229,10 @@ def _remade(
         for shard in sound
         if shard.table not in damaged and contradicted & {shard.table, shard.index_file}
     ]
-    marks = {commit.manifest.get("removed", "") for commit in expected.commits.values()} & damaged
+    marks = {commit.plan.removed for commit in expected.commits.values()} & damaged
     older = {layout.manifest(number) for number in expected.numbers}
-    folders = (layout.BEFORE, layout.COMMITS)
-    kept = {file for file in damaged - older if os.path.dirname(file) in folders}
+    folders = (layout.BEFORE, layout.COMMITS, layout.REMOVED)
+    kept = {file for file in damaged - older - marks if os.path.dirname(file) in folders}
     for fault in faults:
         if fault.code == "unreadable" and fault.file in marks | kept:  # which is no loss
             raise _no_access(expected.directory, fault)
@@ -298,7 +297,7 @@ def _write_shards(
             try:
                 if shard.table in faulty:
                     raise SourceError("its table is damaged too, which says what its rows were")
-                plan, rows = _plan_aside(expected, owners[shard].manifest, shard, base)
+                plan, rows = _plan_aside(expected, owners[shard].plan, shard, base)
                 restage_rows(plan, rows, folder)
                 new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
                 if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
@@ -313,7 +312,7 @@ def _write_shards(
 
 
 def _plan_aside(
-    expected: Expectation, manifest: Mapping[str, Any], shard: Shard, base: str | None
+    expected: Expectation, owner: Plan, shard: Shard, base: str | None
 ) -> tuple[Plan, pa.Table]:
     """A plan of one shard, and its rows as they were planned; what was a reject stays one.
 
@@ -324,11 +323,11 @@ def _plan_aside(
     if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
         raise SourceError("its images came as bytes, which were kept only until the commit")
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
-    if "" in bases and _is_nowhere(table, Plan.of(manifest)):
+    if "" in bases and _is_nowhere(table, owner):
         raise SourceError("nobody knows in which folder its images were: give it as `base`")
     rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
-        for field in Plan.of(manifest).fields:
+        for field in owner.fields:
             if isinstance(field.kind, FILES):
                 uris = table.column(field.uri_key).to_pylist()
                 paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
@@ -337,7 +336,7 @@ def _plan_aside(
     place |= {"stands_for": ""}
     place |= {"split_rows": {shard.split: len(rows)}, "split_shards": {shard.split: 1}}
     place |= {"starts": {shard.split: shard.index}, "base": bases[0], "kind": PlanKind.BATCH}
-    plan = Plan.of({**manifest, **place})
+    plan = Plan.of({**owner.values(), **place})
     # What passed the validator has the same bytes, which are compared, or is refused.
     return replace(plan, fields=with_validators(plan.fields)), rows
 
@@ -368,14 +367,16 @@ def _copy(path: str, directory: str, name: str) -> None:
 
 def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:
     """Write the files that a dataset has once, where they are not as they must be."""
-    directory, manifest = expected.directory, {**expected.commits[expected.note[0]].manifest}
+    directory = expected.directory
+    manifest = expected.commits[expected.note[0]].manifest
     files = {file: data for file, data in common_files(expected).items() if file in faulty}
     info = files.pop(layout.COMMIT, None)
     if not faulty.isdisjoint(LISTS):
-        rows = whole_lists(Plan.of(manifest), expected.shards, directory)
+        rows = whole_lists(manifest.plan, expected.shards, directory)
         files |= rows
-        manifest["lists"] = {file: sums_of(data) for file, data in rows.items()}
-        files[layout.manifest(manifest["commit"])] = seal(manifest)
+        lists = {file: FileSums.of(data) for file, data in rows.items()}
+        manifest = manifest.with_dataset(lists=lists)
+        files[layout.manifest(manifest.plan.commit)] = manifest.to_json()
     written = _publish(directory, files)
     if info is not None:
         path = expected.path(layout.COMMIT)

@@ -17,10 +17,10 @@ import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.display.bars import Advance
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import Place, walk
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.kinds import Image
 from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread

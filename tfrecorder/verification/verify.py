@@ -150,7 +150,7 @@ def _check_common(expected: Expectation) -> list[Fault]:
     """Find files that a dataset has once and that are not what they must be."""
     if expected.last is None:
         return []
-    faults, manifest = list[Fault](), expected.last.manifest
+    faults: list[Fault] = []
     reported = {fault.file for fault in expected.faults}
     for file, wanted in common_files(expected).items():
         if file not in reported:
@@ -158,13 +158,14 @@ def _check_common(expected: Expectation) -> list[Fault]:
             if data is not None and data != wanted:
                 faults.append(Fault(file, "differs", _first_difference(data, wanted)))
     for file in LISTS:
-        written = manifest["lists"][file]["bytes"], manifest["lists"][file]["crc32c"]
+        sums = expected.last.dataset.lists[file]
+        written = sums.bytes, sums.crc32c
         try:
             fault = other_sums(file, storage.sums(expected.path(file)), written)
         except (storage.UnreadableError, OSError) as error:
             fault = unread(file, error)
         faults += [fault] if fault else []
-    marks = {commit.manifest.get("removed", "") for commit in expected.commits.values()}
+    marks = {commit.plan.removed for commit in expected.commits.values()}
     for file in sorted(filter(None, marks)):
         read_or_fault(expected.directory, file, unseal, faults)
     if expected.pending is None:  # otherwise what an update replaced may not be kept yet

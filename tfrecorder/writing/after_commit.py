@@ -6,15 +6,15 @@ Whoever finds a committed plan does all of it again; what is done already is pas
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tfrecorder import storage
 from tfrecorder.format import layout
+from tfrecorder.format.layout import SplitState
+from tfrecorder.format.manifest import Manifest
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.done_records import done_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, descriptions
@@ -23,7 +23,7 @@ from tfrecorder.writing.tfds import class_files, descriptions
 def finish(
     output_dir: str,
     plan: Plan,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     row_lists: Mapping[str, bytes] | None = None,
 ) -> None:
     """What follows the commit of a plan: the lists, and everything that is not needed any more.
@@ -32,23 +32,25 @@ def finish(
         row_lists: those still to be written; None gathers them again.
     """
     undoes = plan.kind is PlanKind.UNDO
+    commit = manifest.commit
+    dataset = manifest.dataset
     if row_lists is None:
-        done = done_of(manifest)
-        row_lists = (
-            lists_as_of(manifest, output_dir) if undoes else lists_of(plan, done, output_dir)
-        )
+        if undoes:
+            row_lists = lists_as_of(manifest, output_dir)
+        else:
+            row_lists = lists_of(plan, commit.done, output_dir)
     files, gone = dict(row_lists), set[str]()
     if plan.rewrites or undoes:
-        files |= descriptions(plan, manifest)
+        files |= descriptions(plan, dataset)
         gone = outdated(output_dir, plan)
     if plan.rewrites:
-        gone |= {*_files(manifest["replaced"], manifest["splits"]), layout.ROWS}
+        gone |= {*_files(commit.replaced or {}, dataset.splits), layout.ROWS}
     elif undoes:
-        taken = map(layout.manifest, manifest["skips"])
-        gone |= _files(manifest["abandoned"], manifest["splits"]) | {layout.ROWS, *taken}
+        taken = map(layout.manifest, dataset.skips)
+        gone |= _files(dataset.abandoned, dataset.splits) | {layout.ROWS, *taken}
     if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
-        gone |= _keep_for_undo(output_dir, plan, manifest)
-    elif plan.rewrites or manifest["ends_undo"]:
+        gone |= _keep_for_undo(output_dir, plan, commit.replaced or {})
+    elif plan.rewrites or dataset.ends_undo:
         gone |= _before(output_dir, manifest, plan.rewrites)
     storage.publish_all(output_dir, files, lasting=True)
     if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
@@ -57,24 +59,25 @@ def finish(
     remove_leftovers(output_dir, gone)
 
 
-def _files(gone: Mapping[str, Any], stays: Mapping[str, Any]) -> set[str]:
+def _files(gone: Mapping[str, Sequence[int]], stays: Mapping[str, SplitState]) -> set[str]:
     """The files of some shards, but for those that stay; both as `layout.shards_of` takes them."""
     shards = {*layout.shards_of(gone)} - {*layout.shards_of(stays)}
     return {file for shard in shards for file in shard.files}
 
 
-def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> set[str]:
+def _keep_for_undo(output_dir: str, plan: Plan, replaced: Mapping[str, SplitState]) -> set[str]:
     """Put the shards that an update wrote again where nobody reads them, until the next commit.
+
+    Args:
+        replaced: the shards of before the update.
 
     Returns:
         What an update before it has left there.
     """
     names: dict[str, str] = {}
-    for split, (revision, count) in manifest["replaced"].items():
-        kept = {*plan.kept.get(split, ())}
-        for shard in layout.shards_of({split: (revision, count)}):
-            if shard.index not in kept:
-                names |= {name: layout.before(name) for name in shard.files}
+    for shard in layout.shards_of(replaced):
+        if shard.index not in plan.kept.get(shard.split, ()):
+            names |= {name: layout.before(name) for name in shard.files}
     storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
     return names_in(output_dir, layout.BEFORE) - {*names.values()}
 
@@ -82,19 +85,19 @@ def _keep_for_undo(output_dir: str, plan: Plan, manifest: Mapping[str, Any]) -> 
 def not_kept(output_dir: str, newest: Commit) -> set[str]:
     """What is left of before the newest commit's chain, which only `undo` of an update needs."""
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    chain = newest.manifest["chain"]
+    chain = newest.dataset.chain
     old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
     return old | names_in(output_dir, layout.BEFORE)
 
 
-def _before(output_dir: str, manifest: Mapping[str, Any], rewrites: bool) -> set[str]:
+def _before(output_dir: str, manifest: Manifest, rewrites: bool) -> set[str]:
     """What is needed no more to take back the commit before one, or to read as of it.
 
     The marks of what was removed before an addition are those from then on, if it is taken back.
     """
-    old = not_kept(output_dir, Commit(manifest["commit"], manifest))
+    old = not_kept(output_dir, Commit(manifest.plan.commit, manifest))
     if rewrites:
-        old |= names_in(output_dir, layout.REMOVED) - {manifest.get("removed")}
+        old |= names_in(output_dir, layout.REMOVED) - {manifest.plan.removed}
     return old
 
 

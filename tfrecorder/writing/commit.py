@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import google_crc32c
 
@@ -20,13 +19,14 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import seal
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecord, add_up
+from tfrecorder.format.layout import Shard, SplitState
+from tfrecorder.format.losses import both, lasting
+from tfrecorder.format.manifest import FileSums, Generation, Manifest
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import Standing, clear, is_whole, standing_of
 from tfrecorder.output.done_records import list_output, shard_fault
 from tfrecorder.output.staging import begun_now
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.commit_log import entries_before, entry_of
 from tfrecorder.reading.commits import (
     Commit,
     all_done,
@@ -35,12 +35,10 @@ from tfrecorder.reading.commits import (
     newest_commit,
     read_commit,
 )
-from tfrecorder.reading.done_records import DoneRecord, add_up
-from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows, next_row_of
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.after_commit import finish, outdated
-from tfrecorder.writing.manifest import earlier_of, manifest_of, sums_of
+from tfrecorder.writing.manifest import earlier_of, entries_of, manifest_of
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import dataset_info_json, descriptions
 from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
@@ -63,15 +61,15 @@ def commit(
         complete(output_dir)
         return
     if not plan.next_row:  # an earlier version staged it
-        rows = counted_rows(plan.values())
-        next_row = max(rows, next_row_of(output_dir, previous))
+        next_row = max(counted_rows(plan), next_row_of(output_dir, previous))
         plan = dataclasses.replace(plan, next_row=next_row)
     plan = _with_losses(plan, previous, output_dir)
     _check_conservation(plan, by_shard)
     # A batch may have no good image.  Rejects that are tried again were accepted as such before.
     if plan.kind is not PlanKind.BATCH and plan.source_rows:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
-    before, earlier = None if previous is None else previous.manifest, None
+    before = None if previous is None else previous.dataset
+    earlier: Mapping[int, Generation] = {}
     # What it replaces, oldest first.
     replaced = commits(output_dir, previous) if previous is not None and plan.rewrites else []
     if plan.kept:
@@ -82,10 +80,12 @@ def commit(
             base = read_commit(output_dir, previous.number - 1)
             every = commits(output_dir, base)
         by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
-        earlier = None if plan.renumbers else earlier_of(every)
+        earlier = {} if plan.renumbers else earlier_of(every)
     row_lists = lists_of(plan, by_shard, output_dir)
-    sums = before["lists"] if before is not None and (plan.follows or plan.kept) else {}
-    sums = sums | {file: sums_of(data) for file, data in row_lists.items()}
+    sums: dict[str, FileSums] = {}
+    if before is not None and (plan.follows or plan.kept):
+        sums |= before.lists
+    sums |= {file: FileSums.of(data) for file, data in row_lists.items()}
     card = None if before is None else stored_card(output_dir)
     manifest = manifest_of(
         plan,
@@ -94,25 +94,29 @@ def commit(
         sums,
         earlier=earlier,
         stated=None if card is None else card.stated,
-        log_before=entries_before([commit.manifest for commit in replaced]),
+        log_before=entries_of(replaced),
         undone=PlanKind.UPDATE.value if plan.kind is PlanKind.UNDO else "",
     )
     if plan.kept and plan.kind is PlanKind.UNDO:
-        manifest |= {name: base.manifest[name] for name in ("since", "contents")}
+        then = base.dataset
+        manifest = manifest.with_dataset(since=then.since, contents=then.contents)
     _check_standing(plan, by_shard, output_dir)
     described: dict[str, bytes] = {}
-    narrows = before is not None and plan.rewrites and not covers(manifest, before)
-    if narrows and not covers(before or {}, manifest):
+    narrows = False
+    if previous is not None and plan.rewrites:
+        narrows = not covers(manifest, previous.manifest)
+    if previous is not None and narrows and not covers(previous.manifest, manifest):
         # No file of features or labels fits both.  Better no dataset than a wrong one.
         storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
         version, narrows = "", False
     if not narrows:  # otherwise the old files fit both, and are replaced after the commit
-        described = descriptions(plan, manifest)
+        described = descriptions(plan, manifest.dataset)
         if before is None:  # readers of a dataset with rejects want their list
             described, row_lists = {**described, **row_lists}, {}
         storage.publish_all(output_dir, described, lasting=True)
     into_place(output_dir, plan)
-    info = dataset_info_json(plan, by_shard, None if previous is None else previous.info, manifest)
+    info_before = None if previous is None else previous.info
+    info = dataset_info_json(plan, by_shard, info_before, manifest.dataset)
     files = [file for shard in by_shard for file in shard.files]
     replace_commit(output_dir, manifest, info, version, [*files, *described])
     finish(output_dir, plan, manifest, row_lists)
@@ -122,13 +126,13 @@ def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
     """A plan with what a repair noted as lost after it was staged."""
     if previous is None or is_whole(plan, output_dir):
         return plan
-    noted = lasting(previous.manifest.get("losses", {}))
+    noted = lasting(previous.plan.losses)
     return dataclasses.replace(plan, losses=both(plan.losses, noted))
 
 
 def replace_commit(
     output_dir: str,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     info: bytes,
     version: str,
     files: Iterable[str] = (),
@@ -145,7 +149,7 @@ def replace_commit(
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    name, own = layout.manifest(manifest["commit"]), seal(manifest)
+    name, own = layout.manifest(manifest.plan.commit), manifest.to_json()
     try:
         other, standing = _versioned(output_dir, name)
         is_other = other not in (None, own)
@@ -209,7 +213,7 @@ def _with_kept(
         newest: the last of these, or the update after it that is taken back.
     """
     written = all_done(every)
-    splits = every[-1].manifest["splits"]
+    splits = every[-1].dataset.splits
     moved: Mapping[Shard, list[str]] = {}
     if newest is not every[-1]:
         moved = moved_by(newest, splits)
@@ -223,7 +227,7 @@ def _with_kept(
         if shard in done:
             whole[shard] = done[shard]
             continue
-        old = Shard(shard.split, plan.kept[shard.split][shard.index], splits[shard.split][0])
+        old = Shard(shard.split, plan.kept[shard.split][shard.index], splits[shard.split].revision)
         if old != shard:
             names |= dict(zip(moved.get(old, old.files), shard.files, strict=True))
         whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
@@ -231,7 +235,7 @@ def _with_kept(
     return whole
 
 
-def moved_by(update: Commit, splits: Mapping[str, Any]) -> dict[Shard, list[str]]:
+def moved_by(update: Commit, splits: Mapping[str, SplitState]) -> dict[Shard, list[str]]:
     """Where the files of shards are since an update, where they have other names.
 
     Args:
@@ -249,10 +253,10 @@ def moved_by(update: Commit, splits: Mapping[str, Any]) -> dict[Shard, list[str]
 
 def kept_as(update: Commit, old: Shard) -> Shard | None:
     """The shard of an update that is a shard from before it, as it was; None if it is another."""
-    kept = update.manifest["kept"][old.split]
+    kept = update.plan.kept[old.split]
     if old.index not in kept:
         return None
-    revision = update.manifest["splits"][old.split][0]
+    revision = update.dataset.splits[old.split].revision
     return Shard(old.split, kept.index(old.index), revision)
 
 
@@ -265,9 +269,9 @@ def into_place(output_dir: str, plan: Plan) -> None:
     )
 
 
-def covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
+def covers(wide: Manifest, narrow: Manifest) -> bool:
     """True if what one manifest says of features and classes holds for the records of another."""
-    a, b = Plan.of(wide), Plan.of(narrow)
+    a, b = wide.plan, narrow.plan
     if a.features != b.features or a.options.get("image_format") != b.options.get("image_format"):
         return False
     if [field.for_tfds for field in a.fields] != [field.for_tfds for field in b.fields]:
@@ -277,8 +281,11 @@ def covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
             return False
         if a.classes[key] < b.classes[key]:
             return False
-    pairs = ((wide["image_shapes"][key], shape) for key, shape in narrow["image_shapes"].items())
-    return all(w is None or w == n for of in pairs for w, n in zip(*of, strict=True))
+    for key, shape in narrow.dataset.image_shapes.items():
+        for side, of_narrow in zip(wide.dataset.image_shapes[key], shape, strict=True):
+            if side not in (None, of_narrow):
+                return False
+    return True
 
 
 def abandon(output_dir: str, standing: Standing) -> None:
@@ -296,19 +303,19 @@ def abandon(output_dir: str, standing: Standing) -> None:
     if previous is not None and previous.digest == pending.digest:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
-        before = Plan.of(previous.manifest)
         if pending.rewrites:
-            storage.publish_all(output_dir, descriptions(before, previous.manifest), lasting=True)
-            storage.remove_all(output_dir, outdated(output_dir, before))
+            described = descriptions(previous.plan, previous.dataset)
+            storage.publish_all(output_dir, described, lasting=True)
+            storage.remove_all(output_dir, outdated(output_dir, previous.plan))
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
-        lists = previous.manifest["lists"]
+        lists = previous.dataset.lists
         kind = pending.kind.value
-        manifest = manifest_of(plan, {}, previous.manifest, lists, undone=kind)
-        manifest["abandoned"] = pending.own
-        info = dataset_info_json(plan, {}, previous.info, manifest)
+        manifest = manifest_of(plan, {}, previous.dataset, lists, undone=kind)
+        manifest = manifest.with_dataset(abandoned=pending.own)
+        info = dataset_info_json(plan, {}, previous.info, manifest.dataset)
         replace_commit(output_dir, manifest, info, version)
-        storage.publish_all(output_dir, descriptions(plan, manifest), lasting=True)
+        storage.publish_all(output_dir, descriptions(plan, manifest.dataset), lasting=True)
     clear(output_dir, standing)
 
 
@@ -329,11 +336,14 @@ def take_back(output_dir: str, plan: Plan) -> None:
     plan = _with_losses(plan, newest, output_dir)
     taken, before = taken_by(output_dir, plan)
     row_lists = lists_as_of(before.manifest, output_dir)
-    sums = before.manifest["lists"] | {file: sums_of(data) for file, data in row_lists.items()}
-    manifest = manifest_of(plan, {}, before.manifest, sums, undone=taken.manifest["kind"])
-    manifest["abandoned"] = given_up(newest, taken)
-    manifest["log_undone"] = entry_of(taken.manifest).values()
-    info = dataset_info_json(plan, {}, info_without(newest.info, taken, before), manifest)
+    sums = dict(before.dataset.lists)
+    sums |= {file: FileSums.of(data) for file, data in row_lists.items()}
+    manifest = manifest_of(plan, {}, before.dataset, sums, undone=taken.plan.kind.value)
+    manifest = manifest.with_dataset(abandoned=given_up(newest, taken))
+    record = dataclasses.replace(manifest.commit, log_undone=taken.manifest.commit.entry)
+    manifest = dataclasses.replace(manifest, commit=record)
+    info_before = info_without(newest.info, taken, before)
+    info = dataset_info_json(plan, {}, info_before, manifest.dataset)
     replace_commit(output_dir, manifest, info, version)
     finish(output_dir, plan, manifest, row_lists)
 

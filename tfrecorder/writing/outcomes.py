@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tfrecorder.errors import OutputError
+from tfrecorder.format.plan import Plan
 from tfrecorder.format.plan_columns import (
     BASE,
     CHANGE,
@@ -23,7 +24,6 @@ from tfrecorder.format.plan_columns import (
     source_of,
 )
 from tfrecorder.images.fingerprint import UNKNOWN, Look, fingerprints_of
-from tfrecorder.plan.plan import Plan
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 

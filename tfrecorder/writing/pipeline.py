@@ -15,7 +15,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.utils.shared import Shared
 
-from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.writing.worker import Task, Worker, finish
 
 #: What is counted from each shard's done-record, for the runner to add up.

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.manifest import Manifest
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import RECORD_OF, REJECT_OF
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.reading.row_lists import read_row_list
 from tfrecorder.reading.shard_tables import read_tables
 from tfrecorder.schema.fields import primary_file
@@ -50,7 +51,7 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     if plan.kept or (plan.follows is not None and streams and not listed):
         return {}
     added = _rows(plan, listed, output_dir)
-    first: int = (plan.follows or {"rows": 0})["rows"]  # the number of the first new row
+    first: int = 0 if plan.follows is None else plan.follows.rows  # the number of the first new row
     old: dict[str, Sequence[Row]] = dict.fromkeys(added, ())
     retried: set[int] = set()
     if plan.follows is not None:
@@ -86,20 +87,22 @@ def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[st
     return lists
 
 
-def lists_as_of(manifest: Mapping[str, Any], output_dir: str) -> dict[str, bytes]:
+def lists_as_of(manifest: Manifest, output_dir: str) -> dict[str, bytes]:
     """The lists of rows that are not as a commit had them, from the tables of its shards.
 
     Raises:
         DatasetError: a table cannot be read.
     """
 
-    def is_other(name: str) -> bool:
-        wanted = manifest["lists"][name]
-        return storage.sums(os.path.join(output_dir, name)) != (wanted["bytes"], wanted["crc32c"])
-
-    if not (others := [*filter(is_other, manifest["lists"])]):
+    others = [
+        name
+        for name, wanted in manifest.dataset.lists.items()
+        if storage.sums(os.path.join(output_dir, name)) != (wanted.bytes, wanted.crc32c)
+    ]
+    if not others:
         return {}
-    whole = whole_lists(Plan.of(manifest), layout.shards_of(manifest["splits"]), output_dir)
+    shards = layout.shards_of(manifest.dataset.splits)
+    whole = whole_lists(manifest.plan, shards, output_dir)
     return {name: whole[name] for name in others}
 
 

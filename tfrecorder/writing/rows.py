@@ -12,6 +12,7 @@ import numpy as np
 
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.plan_columns import REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
@@ -21,7 +22,6 @@ from tfrecorder.images.memory import Room
 from tfrecorder.images.metadata import without_metadata
 from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import transform_image, transform_of
-from tfrecorder.plan.plan import Plan, PlannedRow
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_file
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask

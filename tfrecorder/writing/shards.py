@@ -21,15 +21,15 @@ from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.crc32c import joined
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import COPY_OF
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.files import read_image
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.rejects import Reject
 from tfrecorder.output.staging import read_row_group, row_blocks
-from tfrecorder.plan.plan import Plan, PlanKind
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import File, Label

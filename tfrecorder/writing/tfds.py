@@ -7,16 +7,17 @@ core/proto/dataset_info.proto).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
+from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
-from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.dataset import Shape, image_shape
-from tfrecorder.reading.done_records import DoneRecord
+from tfrecorder.format.manifest import DatasetRecord, Shape
+from tfrecorder.format.plan import Plan, TakesBack
+from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
 from tfrecorder.schema.labels import to_label_map_csv, to_label_map_pbtxt, to_labels_file
@@ -29,7 +30,7 @@ DATASET_VERSION = "1.0.0"
 _TFDS = "tensorflow_datasets.core.features"
 
 
-def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int]]:
+def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]:
     """[smallest, largest] of the shorter and of the longer sides of all images.
 
     Of the whole dataset as of the plan.  From these a reader can tell, before it looks at an image,
@@ -37,13 +38,14 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> Sequence[Sequence[int
     """
     extremes = [sides for record in done for sides in record.sides]
     if plan.follows is not None:
-        extremes += [list(ends) for ends in zip(*plan.follows["image_sides"], strict=True)]
-    return [[min(axis), max(axis)] for axis in zip(*extremes, strict=True)]
+        extremes += [list(ends) for ends in zip(*plan.follows.image_sides, strict=True)]
+    return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
 
 def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
-    done, before = list(done), (plan.follows or {}).get("image_shapes", {})
+    done = list(done)
+    before = {} if plan.follows is None else plan.follows.image_shapes
     shapes = {}
     for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
@@ -52,10 +54,9 @@ def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     return shapes
 
 
-def descriptions(plan: Plan, manifest: Mapping[str, Any]) -> dict[str, bytes]:
+def descriptions(plan: Plan, dataset: DatasetRecord) -> dict[str, bytes]:
     """The public files that say what records hold, as of the commit of a plan."""
-    shapes = manifest["image_shapes"]
-    return {layout.FEATURES: _features_json(plan, shapes), **class_files(plan)}
+    return {layout.FEATURES: _features_json(plan, dataset.image_shapes), **class_files(plan)}
 
 
 def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
@@ -130,17 +131,17 @@ def dataset_info_json(
     plan: Plan,
     done: Mapping[Shard, DoneRecord],
     previous: Mapping[str, Any] | None,
-    manifest: Mapping[str, Any],
+    dataset: DatasetRecord,
 ) -> bytes:
     """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form.
 
     Args:
         previous: what stands there, if anything does.
-        manifest: of the commit.
+        dataset: as of the commit.
     """
     before = (previous or {"splits": ()})["splits"] if plan.follows is not None else ()
     splits = with_shards(before, done)
-    version = manifest["stated"]
+    version = dataset.stated
     document: dict[str, Any] = {
         "name": plan.options.get("name") or DATASET_NAME,
         "version": version,
@@ -153,7 +154,7 @@ def dataset_info_json(
             for name in map(str.lower, SPLITS)
             if name in splits and any(map(int, splits[name]["shardLengths"]))
         ],
-        **manifest.get("stated_by_card", {}),
+        **dataset.stated_by_card,
     }
     if target := _target(plan):
         keys = [{"featureKey": ENCODED}, {"featureKey": target}]
@@ -187,8 +188,8 @@ def stated_version(plan: Plan, previous: str | None) -> str:
     Args:
         previous: the version before it; None for the first.
     """
-    if version := (plan.follows or {}).get("version"):
-        return str(version)
+    if isinstance(plan.follows, TakesBack):
+        return plan.follows.version
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
     if plan.follows is not None and not plan.own:

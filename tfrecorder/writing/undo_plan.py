@@ -10,22 +10,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfrecorder.format.layout import ShardRange, SplitState
+from tfrecorder.format.losses import Loss, both, lasting
+from tfrecorder.format.manifest import Manifest
+from tfrecorder.format.plan import Plan, PlanKind, TakesBack
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.plan.plan import Plan, PlanKind
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
-from tfrecorder.reading.losses import both, lasting
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.schema.statistics import merged
 
 
-def nothing_after(manifest: Mapping[str, Any], undone: str, next_row: int) -> Plan:
+def nothing_after(manifest: Manifest, undone: str, next_row: int) -> Plan:
     """The plan of a commit that follows one and adds nothing to it.
 
     Args:
         undone: the digest of the plan that is given up or taken back.
         next_row: the number that the next new row gets: none gets one of what is taken back.
     """
-    before = Plan.of(manifest)
+    before = manifest.plan
     nothing = Plan(
         rows=0,
         source_rows=0,
@@ -38,13 +40,13 @@ def nothing_after(manifest: Mapping[str, Any], undone: str, next_row: int) -> Pl
         options=before.options,
         kind=PlanKind.UNDO,
     )
-    plan = as_next_commit(nothing, manifest, _next_row_then(manifest), adds=True)
+    plan = as_next_commit(nothing, manifest, _next_row_then(before), adds=True)
     return dataclasses.replace(plan, next_row=next_row)
 
 
-def _next_row_then(manifest: Mapping[str, Any]) -> int:
-    """The next row's number as of a commit."""
-    return int(manifest.get("next_row", counted_rows(manifest)))
+def _next_row_then(plan: Plan) -> int:
+    """The next row's number as of the commit of a plan."""
+    return plan.next_row or counted_rows(plan)
 
 
 def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -> Plan:
@@ -57,14 +59,16 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
         next_row: as for `nothing_after`.
     """
     plan = nothing_after(before.manifest, taken.digest, next_row)
-    major = int(newest.manifest["stated"].partition(".")[0])
-    follows = {**(plan.follows or {}), "version": f"{major + 1}.0.0", "undoes": taken.number}
+    major = int(newest.dataset.stated.partition(".")[0])
+    assert plan.follows is not None
+    version = f"{major + 1}.0.0"
+    follows = TakesBack(**vars(plan.follows), version=version, undoes=taken.number)
     return dataclasses.replace(
         plan,
         commit=newest.number + 1,
         previous=newest.digest,
         follows=follows,
-        losses=_losses(newest, plan),
+        **_left_after(newest, plan),
     )
 
 
@@ -76,38 +80,44 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
         every: the commits of the dataset before it.
         next_row: as for `nothing_after`.
     """
-    before = every[-1].manifest
-    now = {split: revision for split, (revision, _) in newest.manifest["splits"].items()}
-    same = {split for split, (revision, _) in before["splits"].items() if revision == now[split]}
-    known = newest.manifest.get("revisions", {}) | now
-    other = before["splits"].keys() - same
+    before = every[-1]
+    splits = before.dataset.splits
+    now = {split: state.revision for split, state in newest.dataset.splits.items()}
+    known = newest.plan.revisions | now
+    other = {split for split, state in splits.items() if state.revision != now[split]}
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
-    nothing = nothing_after(before, newest.digest, next_row)
+    nothing = nothing_after(before.manifest, newest.digest, next_row)
     return dataclasses.replace(
         nothing,
-        source_rows=_next_row_then(before),
-        statistics=merged(commit.manifest["statistics"] for commit in every),
-        kept={split: list(range(count)) for split, (_, count) in before["splits"].items()},
+        source_rows=_next_row_then(before.plan),
+        statistics=merged(commit.plan.statistics for commit in every),
+        kept={split: list(range(state.shards)) for split, state in splits.items()},
         renumbers=False,
         follows=None,
         starts={},
-        streams={name: {"to": to} for name, to in before["positions"].items()} or None,
+        streams={name: {"to": to} for name, to in before.dataset.positions.items()} or None,
         revisions={split: number for split, number in revisions.items() if number != 1},
         commit=newest.number + 1,
         previous=newest.digest,
-        losses=_losses(newest, nothing),
+        **_left_after(newest, nothing),
     )
 
 
-def _losses(newest: Commit, plan: Plan) -> dict[str, list[str]]:
-    """What is lost stays lost, also if it was noted after what is gone back to."""
-    return both(lasting(newest.manifest.get("losses", {})), plan.losses)
+def _left_after(newest: Commit, plan: Plan) -> dict[str, Any]:
+    """What is lost stays lost, also if it was noted after what is gone back to.
+
+    Args:
+        plan: to what is gone back.
+    """
+    losses = both(lasting(newest.plan.losses), plan.losses)
+    is_lost = plan.removed in losses.get(Loss.MARKS.value, ())
+    return {"losses": losses, "removed": "" if is_lost else plan.removed}
 
 
 def taken_number(plan: Plan) -> int:
     """The number of the addition or update that a plan takes back."""
     # An update begins a chain.
-    return plan.commit - 1 if plan.follows is None else int(plan.follows["undoes"])
+    return plan.follows.undoes if isinstance(plan.follows, TakesBack) else plan.commit - 1
 
 
 def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
@@ -117,16 +127,17 @@ def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
     return taken, read_commit(output_dir, [number - 1, *chain_before(taken)][-1])
 
 
-def given_up(newest: Commit, taken: Commit) -> dict[str, list[int]]:
+def given_up(newest: Commit, taken: Commit) -> dict[str, ShardRange]:
     """The shards of an addition that is taken back, and those that were given up before."""
-    shards = dict(newest.manifest["abandoned"])
-    for split, (revision, first, count) in taken.manifest["own"].items():
-        ends = [first + count]
+    shards = dict(newest.dataset.abandoned)
+    for split, own in taken.manifest.commit.own.items():
+        first = own.first
+        end = first + own.shards
         # These began where the addition did, or where it ended.
-        if split in shards and shards[split][0] == revision:
-            ends.append(sum(shards[split][1:]))
-            first = min(first, shards[split][1])
-        shards[split] = [revision, first, max(ends) - first]
+        if split in shards and shards[split].revision == own.revision:
+            end = max(end, shards[split].first + shards[split].shards)
+            first = min(first, shards[split].first)
+        shards[split] = ShardRange(own.revision, first, end - first)
     return shards
 
 
@@ -137,7 +148,8 @@ def info_without(info: Mapping[str, Any], taken: Commit, before: Commit) -> dict
         sizes[shard.split] += done.bytes
     for split in info["splits"]:
         name = split["name"].upper()
-        lengths = split["shardLengths"][: before.manifest["splits"].get(name, (1, 0))[1]]
+        stays = before.dataset.splits.get(name, SplitState(1, 0)).shards
+        lengths = split["shardLengths"][:stays]
         size = str(int(split["numBytes"]) - sizes[name])
         splits.append({**split, "numBytes": size, "shardLengths": lengths})
     return {**info, "splits": splits}

@@ -14,13 +14,13 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
 from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.plan import Plan
 from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.done_records import committed_done
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress
 from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
-from tfrecorder.plan.plan import Plan
-from tfrecorder.reading.done_records import DoneRecord
 from tfrecorder.schema.fields import validators_of, with_validators
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.changing import done_before

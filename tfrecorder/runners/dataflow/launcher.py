@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError, RunnerError, is_installed
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.plan import Plan
 from tfrecorder.runners import beam_options
 from tfrecorder.runners.beam_patches import credentials_looked_for
 from tfrecorder.runners.dataflow.job import ENDPOINT, DataflowJob

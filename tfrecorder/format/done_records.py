@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
-from tfrecorder.format.layout import Shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,14 +96,6 @@ class DoneRecord(Counts):
 
 
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
-
-
-def done_of(manifest: Mapping[str, Any]) -> dict[Shard, DoneRecord]:
-    """The done-records of a commit."""
-    shards = layout.shards_of(manifest["own"])
-    return {
-        shard: DoneRecord(**values) for shard, values in zip(shards, manifest["done"], strict=True)
-    }
 
 
 def add_up(done: Iterable[Counts]) -> Counts:

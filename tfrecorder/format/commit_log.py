@@ -8,7 +8,7 @@ back that of the addition, as "log_undone".
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,38 +57,7 @@ class LogEntry:
         return cls(**values)
 
 
-def entry_of(manifest: Mapping[str, Any]) -> LogEntry:
-    """The entry of a manifest; of form 4, what its other values say."""
-    if "log" in manifest:
-        return LogEntry.of(manifest["log"])
-    number = int(manifest["commit"])
-    totals = manifest["totals"]
-    adds = not manifest.get("previous") or manifest.get("follows") is not None
-    return LogEntry(
-        commit=number,
-        first=number,
-        kind=manifest["kind"],
-        added=totals["records"] if adds else 0,
-        rejected=sum(totals["reasons"].values()) if adds else 0,
-    )
-
-
-def entries_before(manifests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of a chain of commits, and of those before it, as the next chain keeps them.
-
-    Args:
-        manifests: of the chain, oldest first.
-    """
-    entries: list[LogEntry] = []
-    for manifest in manifests:
-        entries += map(LogEntry.of, manifest.get("log_before", ()))
-        if "log_undone" in manifest:
-            entries.append(LogEntry.of(manifest["log_undone"]))
-        entries.append(entry_of(manifest))
-    return [entry.values() for entry in _merged(entries)]
-
-
-def _merged(entries: Iterable[LogEntry]) -> list[LogEntry]:
+def merged_batches(entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
     """Entries, with batches of a stream that follow one another told together."""
     merged: list[LogEntry] = []
     for entry in entries:
@@ -102,4 +71,4 @@ def _merged(entries: Iterable[LogEntry]) -> list[LogEntry]:
             )
         else:
             merged.append(entry)
-    return merged
+    return tuple(merged)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 #: The losses of a manifest, or some of them.
 Losses = Mapping[str, Sequence[str]]
@@ -36,9 +35,9 @@ class Loss(str, enum.Enum):
     HISTORY = "history"
     KEPT = "kept"
 
-    def is_in(self, manifest: Mapping[str, Any]) -> bool:
-        """True if a manifest notes it."""
-        return self.value in manifest.get("losses", {})
+    def is_in(self, losses: Losses) -> bool:
+        """True if it is among these."""
+        return self.value in losses
 
 
 #: What each is, as the result of `repair` says it.

@@ -10,15 +10,15 @@ import enum
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
-from tfrecorder.format.layout import Shard
-from tfrecorder.plan.summary import Summary
+from tfrecorder.format.layout import Shard, ShardRange
+from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
     Field,
     from_json as fields_from_json,
@@ -63,6 +63,78 @@ class PlanKind(str, enum.Enum):
         return f"{'an' if self.value[0] in 'aeiou' else 'a'} {self.value}"
 
 
+#: (height, width, channels) of images; None for a side in which they differ.
+Shape = tuple[int | None, int | None, int]
+
+
+@dataclass(frozen=True)
+class Adds:
+    """What a plan adds to.
+
+    Attributes:
+        rows: the number of the first new row.
+        image_shapes, image_sides: of the dataset, as in `DatasetRecord`.
+    """
+
+    rows: int
+    image_shapes: Mapping[str, Shape]
+    image_sides: Sequence[tuple[int, int]]
+
+    def values(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class TakesBack(Adds):
+    """The state before an addition, to which nothing is added.
+
+    Attributes:
+        version: what is stated from then on.
+        undoes: the commit of the addition; -1 if nobody knows any more.
+    """
+
+    version: str = ""
+    undoes: int = -1
+
+    def values(self) -> dict[str, Any]:
+        values = super().values()
+        if self.undoes < 0:
+            del values["undoes"]
+        return values
+
+
+def _follows_of(values: Mapping[str, Any] | None) -> Adds | None:
+    if values is None:
+        return None
+    of_a_plan = {**values, **_as_tuples(values)}
+    return TakesBack(**of_a_plan) if "version" in values else Adds(**of_a_plan)
+
+
+def _as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    shapes = {key: tuple(shape) for key, shape in values["image_shapes"].items()}
+    return {"image_shapes": shapes, "image_sides": [*map(tuple, values["image_sides"])]}
+
+
+@dataclass(frozen=True)
+class History:
+    """How a dataset came to hold what it holds.
+
+    Attributes:
+        origins: its records by where they came from; their sum is all that it has.
+        updates: how many updates corrected it.
+        begun_by: values of the plan that began it, which tell whether a call is the same again.
+    """
+
+    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    updates: int = 0
+    begun_by: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def values(self) -> dict[str, Any]:
+        """It as JSON values; what goes on elsewhere takes over the origins alone."""
+        return dict(vars(self)) if self.begun_by else {"origins": self.origins}
+
+
 @dataclass(frozen=True)
 class Plan:
     """A conversion, once decided.
@@ -81,13 +153,10 @@ class Plan:
         kind: what it is for.
         commit: the number of the commit that it becomes, from 0.
         previous: the digest of the plan of the commit that it replaces; "" for the first one.
-        follows: for what adds to a dataset, what is known of it: "rows", its next row's number;
-            "image_shapes" and "image_sides" as in its manifest; for what takes an addition back
-            the state before that one, "undoes", its commit, and "version", what is stated then.
-            None for what begins or replaces a dataset.
+        follows: what it adds to, or the state before an addition that it takes back; None for what
+            begins or replaces a dataset.
         starts: the number of the first new shard of a split, where it is not 0.
-        carried: the history of the dataset that it goes on from; see `history_after`.  Empty for
-            what begins one.
+        carried: the history of the dataset that it goes on from; empty for what begins one.
         kept: for what replaces a dataset, the number of the shard of each split that stays as it
             is, for each of the first names of the next revision; -1 for one that is written again.
         rewritten: the rows of each shard of a split that is written again.
@@ -124,9 +193,9 @@ class Plan:
     kind: PlanKind = PlanKind.CONVERSION
     commit: int = 0
     previous: str = ""
-    follows: dict[str, Any] | None = None
+    follows: Adds | None = None
     starts: dict[str, int] = dataclasses.field(default_factory=dict)
-    carried: dict[str, Any] = dataclasses.field(default_factory=dict)
+    carried: History = History()
     kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     renumbers: bool = True
@@ -172,8 +241,8 @@ class Plan:
         return {split: rows - again[split] for split, rows in self.split_rows.items()}
 
     @cached_property
-    def own(self) -> dict[str, list[int]]:
-        """The shards of its commit, kept or new: split -> [revision, first shard, shards]."""
+    def own(self) -> dict[str, ShardRange]:
+        """The shards of its commit by split, kept or new."""
         own = {}
         for split in SPLITS:
             kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
@@ -181,7 +250,7 @@ class Plan:
                 # An addition that `repair` made again has kept shards alone, from its first on.
                 start = self.starts.get(split, 0)
                 first = start - kept if new else start if self.follows is not None else 0
-                own[split] = [self.revisions.get(split, 1), first, kept + new]
+                own[split] = ShardRange(self.revisions.get(split, 1), first, kept + new)
         return own
 
     @property
@@ -259,7 +328,12 @@ class Plan:
         }
         own = {name: getattr(self, name) for name in usual}
         values = {name: value for name, value in own.items() if value != usual[name]}
-        values |= {"summary": asdict(self.summary)} if "summary" in values else {}
+        if "summary" in values:
+            values["summary"] = asdict(self.summary)
+        if self.follows is not None:
+            values["follows"] = self.follows.values()
+        if "carried" in values:
+            values["carried"] = self.carried.values()
         return {**values, "fields": fields_to_json(self.fields)}
 
     @classmethod
@@ -291,6 +365,9 @@ class Plan:
             }
             if "summary" in own:
                 own["summary"] = Summary.of(own["summary"])
+            own["follows"] = _follows_of(own.get("follows"))
+            if "carried" in own:
+                own["carried"] = History(**own["carried"])
             plan = cls(**{**own, "fields": fields, "kind": kind})
         except (KeyError, TypeError):
             raise ValueError("it is another document than a plan") from None

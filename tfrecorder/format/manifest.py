@@ -1,0 +1,321 @@
+"""The manifest of a commit: what the commit did, and what is so of the whole dataset since.
+
+What is kept of the whole dataset does not grow with the number of its commits, so that neither
+opening it nor committing to it reads any manifest but the newest.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import google_crc32c
+
+from tfrecorder.errors import DatasetError
+from tfrecorder.format import layout
+from tfrecorder.format.commit_log import LogEntry
+from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.done_records import Counts, DoneRecord
+from tfrecorder.format.layout import Shard, ShardRange, SplitState
+from tfrecorder.format.plan import History, Plan, PlanKind, Shape
+
+#: The number of the form that is written; another number is another form.
+FORM = 5
+
+#: The forms that are read.  Form 4 states neither the next row's number nor what was done and when,
+#: nor sizes of the files beside a shard.
+READABLE_FORMS = (4, FORM)
+
+
+@dataclass(frozen=True)
+class FileSums:
+    """Size and CRC32C of a file."""
+
+    bytes: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, data: builtins.bytes) -> FileSums:
+        """Those of some bytes."""
+        return cls(len(data), google_crc32c.value(data))
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a dataset was before a correction of it, which left its records' numbers as they were.
+
+    Attributes:
+        splits: how many shards each split had.
+        contents: as in `DatasetRecord`.
+    """
+
+    splits: Mapping[str, int]
+    contents: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitRecord:
+    """What one commit did; no later commit takes it over.
+
+    Attributes:
+        plan: that it followed, with its number, its kind and its options.
+        digest: of that plan, as it is stated.
+        own: by split, the shards that it added or rewrote, or kept under new names.
+        done_values: the done-records of these, in their order, as JSON values.
+        totals: the sums of the done-records, with which `verify` compares them.
+        log: what it did, in numbers; None in form 4.
+        log_before: for what begins a chain, the entries of the commits before it.
+        log_undone: for what takes an addition back, the entry of the addition.
+        replaced: for what replaces a dataset, the `splits` of that; else None.
+    """
+
+    plan: Plan
+    digest: str
+    own: Mapping[str, ShardRange]
+    done_values: Sequence[Mapping[str, Any]]
+    totals: Counts
+    log: LogEntry | None = None
+    log_before: tuple[LogEntry, ...] = ()
+    log_undone: LogEntry | None = None
+    replaced: Mapping[str, SplitState] | None = None
+
+    @cached_property
+    def done(self) -> dict[Shard, DoneRecord]:
+        """The done-records by shard."""
+        shards = layout.shards_of(self.own)
+        records = (DoneRecord(**values) for values in self.done_values)
+        return dict(zip(shards, records, strict=True))
+
+    @property
+    def entry(self) -> LogEntry:
+        """What it did, in numbers; of form 4, what its other values say."""
+        if self.log is not None:
+            return self.log
+        plan = self.plan
+        adds = not plan.previous or plan.follows is not None
+        return LogEntry(
+            commit=plan.commit,
+            first=plan.commit,
+            kind=plan.kind.value,
+            added=self.totals.records if adds else 0,
+            rejected=self.totals.rejects if adds else 0,
+        )
+
+    @property
+    def entries(self) -> list[LogEntry]:
+        """All entries that it holds, oldest first."""
+        undone = [] if self.log_undone is None else [self.log_undone]
+        return [*self.log_before, *undone, self.entry]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRecord:
+    """What is so of the whole dataset as of a commit; the next commit makes its own of it.
+
+    The number that the next new row gets, the marks of what was removed, the revisions of dropped
+    splits and what is lost stand in the plan of the commit.
+
+    Attributes:
+        splits: the shards of each split.
+        stated: its version for TFDS.
+        commit: the number of that commit.
+        is_updated: whether that commit is an update, which can be taken back until the next one.
+        history: how it came to hold what it holds.
+        since: the commit that began the numbers of its records.
+        chain: the commit from which on the manifests have the done-records of all shards.
+        skips: the commits of that chain that were taken back.
+        image_shapes: of each key of images.
+        image_sides: [smallest, largest] of the shorter and of the longer sides of the images.
+        positions: how far each source of a stream was read.
+        lists: the sums of the two lists of rows, by name.
+        contents: by split, a checksum of all its shards.
+        abandoned: shards of what was given up or taken back, whose late workers may still write
+            these names.
+        ends_undo: whether the commit before was an update, which cannot be taken back any more.
+        earlier: the generations before the chain that `at=` can read, by number.
+        stated_by_card: what its card says, in fields of TFDS.
+    """
+
+    splits: Mapping[str, SplitState]
+    stated: str
+    commit: int = -1
+    is_updated: bool = False
+    history: History = field(default_factory=History)
+    since: int = 0
+    chain: int = 0
+    skips: tuple[int, ...] = ()
+    image_shapes: Mapping[str, Shape] = field(default_factory=dict)
+    image_sides: Sequence[tuple[int, int]] = ()
+    positions: Mapping[str, Any] = field(default_factory=dict)
+    lists: Mapping[str, FileSums] = field(default_factory=dict)
+    contents: Mapping[str, int] = field(default_factory=dict)
+    abandoned: Mapping[str, ShardRange] = field(default_factory=dict)
+    ends_undo: bool = False
+    earlier: Mapping[int, Generation] = field(default_factory=dict)
+    stated_by_card: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The manifest of a commit.
+
+    Attributes:
+        commit: what it did.
+        dataset: what is so since.
+        form: the number of its form.
+    """
+
+    commit: CommitRecord
+    dataset: DatasetRecord
+    form: int = FORM
+
+    @property
+    def plan(self) -> Plan:
+        return self.commit.plan
+
+    @property
+    def kind(self) -> PlanKind:
+        return self.commit.plan.kind
+
+    def with_plan(self, **changes: Any) -> Manifest:
+        """It with other values of its plan, of those that decide nothing that files hold."""
+        plan = dataclasses.replace(self.plan, **changes)
+        return dataclasses.replace(self, commit=dataclasses.replace(self.commit, plan=plan))
+
+    def with_dataset(self, **changes: Any) -> Manifest:
+        """It with other values of the whole dataset."""
+        return dataclasses.replace(self, dataset=dataclasses.replace(self.dataset, **changes))
+
+    def to_json(self) -> bytes:
+        return seal(self.values())
+
+    def values(self) -> dict[str, Any]:
+        """It as JSON values."""
+        commit, dataset = self.commit, self.dataset
+        values = {
+            "version": self.form,
+            "plan": commit.digest,
+            **self.plan.values(),
+            "commit": self.plan.commit,
+            "kind": self.kind.value,
+            "stated": dataset.stated,
+        }
+        if commit.log is not None:
+            values["log"] = commit.log.values()
+        if commit.log_before:
+            values["log_before"] = [entry.values() for entry in commit.log_before]
+        values |= {
+            "own": commit.own,
+            "done": commit.done_values,
+            "totals": commit.totals.values(),
+            "splits": dataset.splits,
+            "history": dataset.history.values(),
+            "since": dataset.since,
+            "chain": dataset.chain,
+            "skips": dataset.skips,
+            "image_shapes": dataset.image_shapes,
+            "image_sides": dataset.image_sides,
+            "positions": dataset.positions,
+            "lists": {name: vars(sums) for name, sums in dataset.lists.items()},
+            "contents": dataset.contents,
+            "abandoned": dataset.abandoned,
+            "ends_undo": dataset.ends_undo,
+        }
+        if dataset.earlier:
+            values["earlier"] = {str(n): vars(one) for n, one in dataset.earlier.items()}
+        if dataset.stated_by_card:
+            values["stated_by_card"] = dataset.stated_by_card
+        if commit.replaced is not None:
+            values["replaced"] = commit.replaced
+        if commit.log_undone is not None:
+            values["log_undone"] = commit.log_undone.values()
+        return values
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> Manifest:
+        """The manifest at a path.
+
+        Raises:
+            ValueError: it is damaged, or another document.
+            DatasetError: another version of the package wrote it.
+        """
+        values = unseal(data)
+        if values.get("version") not in READABLE_FORMS:
+            raise DatasetError(
+                f"{path} was made by another version of tfrecorder: its form is number "
+                f"{values.get('version')!r}, and this version reads numbers "
+                f"{' and '.join(map(str, READABLE_FORMS))}. Use that version, or convert again."
+            )
+        try:
+            return cls.of(values)
+        except (AttributeError, KeyError, TypeError):
+            raise ValueError("it is another document than a manifest") from None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Manifest:
+        """The manifest whose `values` these are."""
+        log_of = LogEntry.of
+        commit = CommitRecord(
+            plan=Plan.of(values),
+            digest=values["plan"],
+            own=_ranges(values["own"]),
+            done_values=values["done"],
+            totals=Counts(**values["totals"]),
+            log=log_of(values["log"]) if "log" in values else None,
+            log_before=tuple(map(log_of, values.get("log_before", ()))),
+            log_undone=log_of(values["log_undone"]) if "log_undone" in values else None,
+            replaced=_states(values["replaced"]) if "replaced" in values else None,
+        )
+        dataset = DatasetRecord(
+            splits=_states(values["splits"]),
+            stated=values["stated"],
+            commit=values["commit"],
+            is_updated=values["kind"] == PlanKind.UPDATE.value,
+            history=History(**values["history"]),
+            since=values["since"],
+            chain=values["chain"],
+            skips=tuple(values["skips"]),
+            image_shapes=_shapes(values["image_shapes"]),
+            image_sides=[(smallest, largest) for smallest, largest in values["image_sides"]],
+            positions=values["positions"],
+            lists={name: FileSums(**sums) for name, sums in values["lists"].items()},
+            contents=values["contents"],
+            abandoned=_ranges(values["abandoned"]),
+            ends_undo=values["ends_undo"],
+            earlier={int(n): Generation(**one) for n, one in values.get("earlier", {}).items()},
+            stated_by_card=values.get("stated_by_card", {}),
+        )
+        return cls(commit, dataset, values["version"])
+
+    def as_read(self) -> Manifest:
+        """It as it is read back, for a comparison: JSON knows no tuples."""
+        return Manifest.of(json.loads(json.dumps(self.values())))
+
+    def differing(self, other: Manifest) -> list[str]:
+        """The names of values of another manifest, as read, that this one states otherwise.
+
+        What it does not state at all, as form 4 may not, does not differ.
+        """
+        own = self.values()
+        return [
+            name
+            for name, value in other.values().items()
+            if name != "version" and own.get(name, value) != value
+        ]
+
+
+def _ranges(values: Mapping[str, Sequence[int]]) -> dict[str, ShardRange]:
+    return {split: ShardRange(*of_split) for split, of_split in values.items()}
+
+
+def _shapes(values: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+    return {key: (height, width, channels) for key, (height, width, channels) in values.items()}
+
+
+def _states(values: Mapping[str, Sequence[int]]) -> dict[str, SplitState]:
+    return {split: SplitState(*of_split) for split, of_split in values.items()}
