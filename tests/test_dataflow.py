@@ -356,7 +356,7 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
     with pytest.raises(OptionError) as caught:
         tfrecorder.convert(CSV, "out", runner="DataflowRunner", runner_options=more)
     words = str(caught.value)
-    places = ("`project`: give the", "`region`: give the", "output_dir=", "job's own files")
+    places = ("project: give the", "region: give the", "output_dir=", "job's own files")
     for fault in (*places, "Invalid job_name (Not_A_Name)"):
         assert fault in words
     assert words.count("\n- ") == 6

@@ -53,7 +53,7 @@ class OptionError(TfrecorderError, ValueError):
         shown = repr(value)
         if "\n" in shown:  # a frame, given for another argument
             shown = f"a {type(value).__name__}"
-        error = cls(f"`{name}`: {remedy}" if value is ... else f"{name}={shown}: {remedy}")
+        error = cls(f"{name}: {remedy}" if value is ... else f"{name}={shown}: {remedy}")
         error.name, error.value, error.remedy = name, value, remedy
         return error
 
