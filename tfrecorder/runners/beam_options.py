@@ -95,7 +95,7 @@ def check_runner(options: ConvertOptions) -> None:
     servers = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
     faults += filter(None, servers)
     if faults:
-        raise OptionError("`runner_options` cannot be used:", *faults)
+        raise OptionError(f"the {name} cannot start:", *faults)
 
 
 def beam_flags(options: ConvertOptions) -> list[str]:
