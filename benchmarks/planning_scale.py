@@ -44,6 +44,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
     from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.done_records import read_all_done
     from tfrecorder.output.staging import read_plan, stage_plan
+    from tfrecorder.output.state import DatasetState
     from tfrecorder.output.status import status
     from tfrecorder.plan.make_plan import make_plan
     from tfrecorder.sources.source import read_source
@@ -95,7 +96,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
         assert staged is not None
         done = step("look", lambda: read_all_done(OUT, staged.shards, staged.digest))
         assert all(done.values())
-        step("commit", lambda: commit(staged, done.values(), OUT, 0.1))
+        step("commit", lambda: commit(DatasetState.read(OUT), staged, done.values(), 0.1))
         report = step("verify", lambda: verify(OUT))
         assert report.ok, report
         return found

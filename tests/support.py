@@ -36,6 +36,7 @@ from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.options.report_codes import CODES
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.staging import read_plan
+from tfrecorder.output.state import DatasetState
 from tfrecorder.schema import Image, Label, Schema, Split
 from tfrecorder.schema.schema_file import write_schema
 from tfrecorder.storage import retry, stores
@@ -145,7 +146,8 @@ def commit_late(output_dir: str) -> None:
     plan = read_plan(output_dir)
     assert plan is not None
     done = read_all_done(output_dir, plan.shards, plan.digest).values()
-    commit(plan, [record for record in done if record], output_dir, 1.0)
+    state = DatasetState.read(output_dir)
+    commit(state, plan, [record for record in done if record], 1.0)
 
 
 def rejects(output_dir: str | Path, name: str = "rejects.csv") -> pd.DataFrame:

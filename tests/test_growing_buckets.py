@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import threading
 from pathlib import Path
@@ -150,4 +151,30 @@ def test_of_two_appends_at_once_one_has_the_number(
         with contextlib.suppress(OutputError):
             tfrecorder.append(table(first, 4), OUT, **QUIET)
     assert [one.records for one in tfrecorder.info(OUT).generations.values()] == [12, 4, 4]
+    assert tfrecorder.verify(OUT, progress=False).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [12, 16])  # the same rows, others
+def test_what_another_append_began_meanwhile_stays_as_it_is(grown: Gcs, first: int) -> None:
+    """On a bucket nothing is locked while a table is read, which may take long."""
+
+    class Meanwhile(io.StringIO):
+        def read(self, *given: Any) -> str:
+            if not self.tell():
+                tfrecorder.append(table(first, 4), OUT, stage_only=True, num_shards=2, **QUIET)
+                tfrecorder.parts.work(OUT, part=(1, 2), progress=False)
+            return super().read(*given)
+
+    text = table(12, 4).to_csv(index=False)
+    given = {"num_shards": 2, **QUIET}
+    if first == 12:
+        assert tfrecorder.append(Meanwhile(text), OUT, **given).shards_before == 1
+    else:
+        with pytest.raises(OutputError, match="an unfinished append: run the same append again"):
+            tfrecorder.append(Meanwhile(text), OUT, **given)
+        assert tfrecorder.parts.work(OUT, part=(1, 2), progress=False).shards_before == 1
+        tfrecorder.parts.work(OUT, part=(2, 2), progress=False)
+        tfrecorder.parts.commit(OUT)
+    assert tfrecorder.info(OUT).records == 16
     assert tfrecorder.verify(OUT, progress=False).ok

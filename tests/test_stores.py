@@ -449,7 +449,7 @@ def test_a_folder_is_removed_with_all_in_it_and_no_other(place: str) -> None:
         storage.remove(place, "out")
         assert storage.files_below(place) == ["outer"]
     assert not storage.exists(f"{place}/out")
-    storage.remove_all(place, ["outer", "none"])
+    storage.remove_files(place, ["outer", "none"])
     assert storage.files_below(place) == []
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.conversion import job
+from tfrecorder.conversion.convert import Conversion
 from tfrecorder.core.checks import is_whole
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
@@ -31,11 +32,11 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_STAGED
-from tfrecorder.output.directory import claim, standing_of
-from tfrecorder.output.done_records import committed_done, read_all_done
+from tfrecorder.output.directory import claim
+from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.staging import read_plan
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.runners import local_workers
 from tfrecorder.writing.commit import complete
@@ -78,7 +79,7 @@ def stage(
         >>> tfrecorder.parts.commit("out")                               # doctest: +SKIP
     """
     chosen = ConvertOptions.of(options, NOT_STAGED)
-    return job.stage_only(job.conversion(source, output_dir, chosen))
+    return job.stage_only(Conversion(source, output_dir, chosen))
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,10 @@ def work(
     number, parts = map(int, part)
     options = ConvertOptions(num_threads=num_threads, progress=progress)
     with _kept(where, f"part {number} of {parts}"):
-        plan = _staged(where)
+        state = DatasetState.read(where)
+        plan = _staged(state)
         mine = plan.shards[number - 1 :: parts]
-        before = _done(where, plan, mine)
+        before = _done(state, plan, mine)
         pending = [shard for shard in mine if shard not in before]
         if pending:
             storage.overwrite(where, layout.PARTS, json.dumps(parts))
@@ -209,20 +211,21 @@ def commit(
     where = storage.absolute(given_directory("directory", directory))
     options = ConvertOptions(max_reject_fraction=max_reject_fraction)
     with storage.failing_as(DatasetError, where):
-        standing = standing_of(where)
-    pending = standing.pending
-    if pending is None and standing.newest is None:
+        staged = DatasetState.read(where)
+    pending = staged.pending
+    if staged.is_empty:
         raise _nothing_staged(where)
     number = None  # all commits
     if pending is not None:
-        with _kept(where, "the commit"), claim(where):
+        with _kept(where, "the commit"), claim(where, staged) as claimed:
             number = pending.commit
-            if not complete(where):
-                if read_plan(where) is None:  # it was abandoned
+            state = complete(claimed)
+            if not state.was_left:
+                if state.pending is None:  # it was abandoned
                     raise _nothing_staged(where)
-                done = _all_done(where, pending)
+                done = _all_done(state, pending)
                 finish(Task(where, pending.digest, number), done, options.max_reject_fraction)
-    was_finished = pending is None or standing.is_committed
+    was_finished = pending is None or staged.is_committed
     result = read_result(where, number)
     return dataclasses.replace(result, output_dir=os.fspath(directory), was_finished=was_finished)
 
@@ -237,14 +240,13 @@ def _check_part(part: Any) -> str | None:
     )
 
 
-def _staged(where: str) -> Plan:
+def _staged(state: DatasetState) -> Plan:
     """The plan that is staged; else that of the newest commit."""
-    standing = standing_of(where)
-    if standing.pending is not None:
-        return standing.pending
-    if standing.newest is None:
-        raise _nothing_staged(where)
-    return standing.newest.plan
+    if state.pending is not None:
+        return state.pending
+    if state.newest is None:
+        raise _nothing_staged(state.where)
+    return state.newest.plan
 
 
 def _nothing_staged(where: str) -> DatasetError:
@@ -254,17 +256,19 @@ def _nothing_staged(where: str) -> DatasetError:
     )
 
 
-def _done(where: str, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
+def _done(state: DatasetState, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
-    with storage.failing_as(OutputError, where):
-        if committed := committed_done(where, plan.digest):
-            return {shard: committed[shard] for shard in shards}
-        records = read_all_done(where, shards, plan.digest)
+    if state.newest is not None and state.newest.digest == plan.digest:
+        committed = state.newest.done
+        return {shard: committed[shard] for shard in shards}
+    with storage.failing_as(OutputError, state.where):
+        records = read_all_done(state.where, shards, plan.digest)
     return {shard: record for shard, record in records.items() if record is not None}
 
 
-def _all_done(where: str, plan: Plan) -> list[DoneRecord]:
-    done = _done(where, plan, plan.shards)
+def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
+    where = state.where
+    done = _done(state, plan, plan.shards)
     missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
     if not missing:
         return list(done.values())

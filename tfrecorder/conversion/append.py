@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
-from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
+from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
+from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import fit_texts, numbered
-from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say, look_for_copies, planned_rows
+from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.table import look_for_copies, planned_rows
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes
+from tfrecorder.options.subsets import NOT_APPENDED
 from tfrecorder.output.result import ConversionResult
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described
 from tfrecorder.reading.commits import Commit
@@ -35,6 +40,7 @@ from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
+from tfrecorder.sources.table import Source as Table
 from tfrecorder.validation.report import build_report, comparison_sentences, shown_rows
 
 if TYPE_CHECKING:
@@ -104,41 +110,64 @@ def append(
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
     given: dict[str, Any] = {"runner": runner, **options}
-    rows = partial(_rows, source, AppendOptions.out_of(given))
-    return run_on("append", directory, given, rows, source, stage_only=stage_only, dry_run=dry_run)
+    adding = AppendOptions.out_of(given)
+    return run_as_asked(
+        Append(source, directory, given, adding), is_staged=stage_only, is_tried=dry_run
+    )
 
 
-def _rows(
-    source: Any, adding: AppendOptions, opened: Opened, say: Say
-) -> PlannedRows | ConversionResult:
-    """The rows that are not in the dataset yet, planned to be added to it."""
-    where, stored, newest, options, dry_run, _ = opened
-    say("reading the table")
-    table = fit_texts(read_source(source, options), stored.fields)
-    say("looking for images already there")
-    if adding.duplicates != "keep" and not dry_run:
-        merge_rows(where, newest)
-    sifted = pass_over_known(table, where, newest, stored.fields, adding)
-    table, there = sifted.table, {"rows_there": sifted.known, "removed": sifted.removed}
-    if any(there.values()) and not len(table.frame):
-        return _nothing(stored, newest, sifted)
-    say("checking the table")
-    beside = partial(sifted.beside, stored.fields, adding)
-    look = look_for_copies(table, options, say, partial(known_images, stored))
-    checked, report = checked_beside(where, stored.fields, table, options, adding, beside, look)
-    counted = checked
-    first = next_row_of(where, newest)
-    checked = numbered(checked, table, first, sifted.retried)
-    rows = planned_rows(where, table, checked, report, options, PlanKind.APPEND, **there)
-    rows = dataclasses.replace(rows, marks=sifted.marks, retried=sifted.retried)
-    is_new = np.asarray(checked.frame.index >= first)
-    if is_new.all():
-        return rows
-    # Rejects that are tried again were counted before.
-    plan = dataclasses.replace(rows.plan, statistics=described(counted.part(is_new)))
-    if not is_new.any():  # they were accepted as such, and may fail again
-        plan = dataclasses.replace(plan, source_rows=0, statistics={})
-    return dataclasses.replace(rows, plan=plan)
+@dataclass
+class Append(OnDataset):
+    """Adds the rows of a source that a dataset does not have."""
+
+    verb = "append"
+    refused = NOT_APPENDED
+
+    adding: AppendOptions
+
+    def prepare(self, state: DatasetState) -> None:
+        """Merge the tables that are searched, if many are not merged yet."""
+        if self.adding.duplicates != "keep":
+            merge_rows(state.where, own_dataset(state))
+
+    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+        """The rows that are not in the dataset yet, planned to be added to it."""
+        where = state.where
+        newest = own_dataset(state)
+        stored, options = self.open(state)
+        _, sifted = self.compare(newest, stored, options, say)
+        table = sifted.table
+        there = {"rows_there": sifted.known, "removed": sifted.removed}
+        if any(there.values()) and not len(table.frame):
+            return _nothing(stored, newest, sifted)
+        say("checking the table")
+        beside = partial(sifted.beside, stored.fields, self.adding)
+        look = look_for_copies(table, options, say, partial(known_images, stored))
+        checked, report = checked_beside(
+            where, stored.fields, table, options, self.adding, beside=beside, look=look
+        )
+        counted = checked
+        first = next_row_of(where, newest)
+        checked = numbered(checked, table, first, sifted.retried)
+        planned = planned_rows(where, table, checked, report, options, PlanKind.APPEND, **there)
+        planned = dataclasses.replace(planned, marks=sifted.marks, retried=sifted.retried)
+        is_new = np.asarray(checked.frame.index >= first)
+        if is_new.all():
+            return planned
+        # Rejects that are tried again were counted before.
+        plan = dataclasses.replace(planned.plan, statistics=described(counted.part(is_new)))
+        if not is_new.any():  # they were accepted as such, and may fail again
+            plan = dataclasses.replace(plan, source_rows=0, statistics={})
+        return dataclasses.replace(planned, plan=plan)
+
+    def compare(
+        self, newest: Commit, stored: StoredDataset, options: ConvertOptions, say: Say
+    ) -> tuple[Table, Sifted]:
+        """The table of the source, and what the dataset does not have of it."""
+        say("reading the table")
+        table = fit_texts(read_source(self.source, options), stored.fields)
+        say("looking for images already there")
+        return table, pass_over_known(table, self.where, newest, stored.fields, self.adding)
 
 
 def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> ConversionResult:

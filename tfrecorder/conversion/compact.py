@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.job import Job
-from tfrecorder.conversion.on_dataset import own_dataset, run_as_asked
+from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.on_dataset import own_dataset, own_state
+from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
-from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say
-from tfrecorder.core.checks import flag
+from tfrecorder.conversion.staged import Planned
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
 from tfrecorder.format.plan import History, PlanKind
@@ -31,20 +29,20 @@ from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords, Unpack
-from tfrecorder.options.option import require, takes
+from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.open import open_own
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.statistics import merged
 from tfrecorder.sources.uri_list import uri_list
-from tfrecorder.writing.commit import complete
 
 
 @takes(CompactKeywords, ConvertOptions)
@@ -92,96 +90,129 @@ def compact(
         >>> tfrecorder.compact("out")           # doctest: +SKIP
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
     """
-    # Rows that became rejects were already accepted as such when they were converted.
-    given = ConvertOptions.of(options, NOT_COMPACTED)
-    chosen = dataclasses.replace(given, max_reject_fraction=1.0)
-    where = storage.absolute(storage.given_path(directory))
-    in_place = output_dir is None
-    if in_place and chosen.name is not None:
-        words = "in place, a dataset keeps its name; leave it out, or give an `output_dir` too."
-        raise OptionError.of("name", chosen.name, words)
-    argument = "directory" if output_dir is None else "output_dir"
-    path = output_path(directory if output_dir is None else output_dir, chosen, argument)
-    target = storage.absolute(path)
-    if in_place:
-        if at is not None:
-            raise OptionError.of("at", at, "give an `output_dir` too; later records would be lost.")
-        own_dataset(where)  # otherwise the claim would make a directory
-    elif f"{target}/".startswith(f"{where}/"):
-        raise OptionError.of(
-            "output_dir", target, f"give a directory outside of {where}, or leave it out."
+    compaction = Compaction(directory, output_dir, uri_list("drop", drop), at, options)
+    return run_as_asked(compaction, is_staged=stage_only, is_tried=dry_run)
+
+
+class Compaction(Operation):
+    """Copies the records of a dataset into new shards, in place or in another directory.
+
+    Attributes:
+        base: the directory of the dataset.
+        drop: image uris whose records are left out.
+        at: the last generation to include; None for the newest.
+        adds: it is in place.
+    """
+
+    verb = "compaction"
+    source = None
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        output_dir: str | os.PathLike[str] | None,
+        drop: Collection[str],
+        at: int | None,
+        given: Mapping[str, Any],
+    ) -> None:
+        self.base = storage.absolute(storage.given_path(directory))
+        self.drop = drop
+        self.at = at
+        self.adds = output_dir is None
+        # Rows that became rejects were already accepted as such when they were converted.
+        options = ConvertOptions.of(given, NOT_COMPACTED)
+        self.options = dataclasses.replace(options, max_reject_fraction=1.0)
+        if output_dir is None:
+            if options.name is not None:
+                words = (
+                    "in place, a dataset keeps its name; leave it out, or give an `output_dir` too."
+                )
+                raise OptionError.of("name", options.name, words)
+            self.path = output_path(directory, options, "directory")
+            if at is not None:
+                words = "give an `output_dir` too; later records would be lost."
+                raise OptionError.of("at", at, words)
+            return
+        self.path = output_path(output_dir, options)
+        if f"{self.where}/".startswith(f"{self.base}/"):
+            words = f"give a directory outside of {self.base}, or leave it out."
+            raise OptionError.of("output_dir", self.where, words)
+
+    def look(self) -> DatasetState:
+        """What is there at its start: in place a dataset, which the claim would make otherwise."""
+        check_runner(self.options)
+        if self.adds:
+            return own_state(self.where)
+        refuse_nested(self.where, self.options)
+        return DatasetState.read(self.where)
+
+    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+        """The rows of a dataset, planned to be written again."""
+        where = self.base
+        options = self.options
+        drop = self.drop
+        in_place = self.adds
+        say("reading the tables")
+        last = own_dataset(state if in_place else own_state(where))
+        newest = commit_at(where, last, self.at)
+        dataset = open_own(where, last, self.at)
+        history = newest.dataset.history
+        kept = _large(dataset, options) if in_place and not drop else {}
+        shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
+        taken = _options(newest, options, elsewhere=not in_place)
+        if in_place and not drop and (not shards or _is_compacted(newest, taken)):
+            return dataclasses.replace(read_result(where), was_finished=True)
+        stored = stored_rows(where, newest, shards)
+        dropped = stored.is_newest & _dropped(stored, dataset.fields, drop)
+        stays = stored.is_newest & ~dropped
+        if not stays.any():
+            raise OptionError.of("drop", ..., "it would leave no record; name fewer uris.")
+        left = Added(stored.rows.filter(pa.array(stays)), stored.splits[stays])
+        if drop:
+            statistics = stored.statistics(dataset.fields, left.rows, left.splits)
+        else:
+            every = commits(where, newest)
+            statistics = merged(commit.plan.statistics for commit in every)
+        plan, rows, rewritten = changed_plan(
+            stored,
+            gone=np.ones(len(stays), bool),
+            change=np.full(len(stays), SAME),
+            added=left,
+            fields=dataset.fields,
+            options=options,
+            kind=PlanKind.COMPACTION,
+            base=where,
+            statistics=statistics,
         )
-    require(flag, stage_only=stage_only, dry_run=dry_run)
-    rows = partial(_rows, where, target, uri_list("drop", drop), at, chosen, dry_run)
-    work = Job("compaction", path, chosen, rows, adds=in_place)
-    return run_as_asked(work, stage_only=stage_only, dry_run=dry_run)
-
-
-def _rows(
-    where: str,
-    target: str,
-    drop: Collection[str],
-    at: int | None,
-    options: ConvertOptions,
-    dry_run: bool,
-    say: Say,
-) -> PlannedRows | ConversionResult:
-    """The rows of a dataset, planned to be written again."""
-    check_runner(options)
-    if where == target and not dry_run:
-        complete(where)
-    elif where != target:
-        refuse_nested(target, options)
-    say("reading the tables")
-    newest, in_place = commit_at(where, own_dataset(where), at), where == target
-    dataset, history = open_dataset(where, at), newest.dataset.history
-    kept = _large(dataset, options) if in_place and not drop else {}
-    shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
-    taken = _options(newest, options, elsewhere=not in_place)
-    if in_place and not drop and (not shards or _is_compacted(newest, taken)):
-        return dataclasses.replace(read_result(where), was_finished=True)
-    stored = stored_rows(where, newest, shards)
-    dropped = stored.is_newest & _dropped(stored, dataset.fields, drop)
-    stays = stored.is_newest & ~dropped
-    if not stays.any():
-        raise OptionError.of("drop", ..., "it would leave no record; name fewer uris.")
-    left = Added(stored.rows.filter(pa.array(stays)), stored.splits[stays])
-    if drop:
-        statistics = stored.statistics(dataset.fields, left.rows, left.splits)
-    else:
-        every = commits(where, newest)
-        statistics = merged(commit.plan.statistics for commit in every)
-    every_row, change = np.ones(len(stays), bool), np.full(len(stays), SAME)
-    kind = PlanKind.COMPACTION
-    plan, planned, rewritten = changed_plan(
-        stored, every_row, change, left, dataset.fields, options, kind, where, statistics
-    )
-    marks, gone = read_marks(where, own_dataset(where)), int(dropped.sum())
-    if drop:
-        marks = marks.marking(stored.rows.filter(pa.array(dropped)), dataset.fields)
-    notes = unmarked_words(stored.rows.filter(pa.array(dropped)), dataset.fields)
-    notes += [storage.keeps_removed(target)] if drop and in_place else []
-    changes = rewritten if in_place else Changes()
-    changes = dataclasses.replace(changes, removed=gone, of_shards=len(newest.shards))
-    records = sum(dataset.records(split) or 0 for split in dataset.splits)
-    size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
-    sizes = [max(0, size - RECORD_OVERHEAD)]
-    return PlannedRows(
-        plan=dataclasses.replace(
-            plan,
-            options=taken,
-            kept=kept,
-            carried=history if in_place else History(history.origins),
-            summary=Summary(
-                notes=tuple(filter(None, notes)), changes=changes if in_place or gone else None
+        out = stored.rows.filter(pa.array(dropped))
+        marks = read_marks(where, last)
+        if drop:
+            marks = marks.marking(out, dataset.fields)
+        notes = unmarked_words(out, dataset.fields)
+        if drop and in_place:
+            notes.append(storage.keeps_removed(where))
+        changes = dataclasses.replace(
+            rewritten if in_place else Changes(), removed=len(out), of_shards=len(newest.shards)
+        )
+        records = sum(dataset.records(split) or 0 for split in dataset.splits)
+        size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
+        said = Summary(
+            notes=tuple(filter(None, notes)), changes=changes if in_place or len(out) else None
+        )
+        return Planned(
+            plan=dataclasses.replace(
+                plan,
+                options=taken,
+                kept=kept,
+                carried=history if in_place else History(history.origins),
+                summary=said,
+                losses=lasting(last.plan.losses),
             ),
-            losses=lasting(own_dataset(where).plan.losses),
-        ),
-        planned=planned,
-        options=options,
-        sizes=lambda: sizes,
-        marks=marks if drop or (marks and not in_place) else None,
-    )
+            rows=rows,
+            options=options,
+            record_bytes=max(0, size - RECORD_OVERHEAD),
+            marks=marks if drop or (marks and not in_place) else None,
+        )
 
 
 def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int]]:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from typing import TYPE_CHECKING, Literal, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from tfrecorder.conversion.job import conversion
-from tfrecorder.conversion.on_dataset import run_as_asked
+from tfrecorder import storage
+from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.operation import Operation, Say
+from tfrecorder.conversion.removal_marks import Marks, read_marks
+from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.table import check_table, look_for_copies, planned_rows
+from tfrecorder.display.tables import counted
+from tfrecorder.errors import DatasetError, OutputError
+from tfrecorder.format.losses import Loss
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes
+from tfrecorder.output.directory import begun_plan, refuse_links, refuse_nested, refuse_strange
+from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
+from tfrecorder.output.state import DatasetState
+from tfrecorder.runners.beam_options import check_runner
+from tfrecorder.sources.source import read_source
 
 if TYPE_CHECKING:
     from tfrecorder.conversion.dry_run import DryRun
@@ -81,5 +95,78 @@ def convert(
         >>> result = tfrecorder.convert("flowers.csv", "out", num_shards=8)  # doctest: +SKIP
     """
     chosen = ConvertOptions.of({"runner": runner, **options})
-    work = conversion(source, output_dir, chosen)
-    return run_as_asked(work, stage_only=False, dry_run=dry_run)
+    conversion = Conversion(source, output_dir, chosen)
+    return run_as_asked(conversion, is_staged=False, is_tried=dry_run)
+
+
+@dataclass
+class Conversion(Operation):
+    """Writes a source as a dataset, but for the rows that were removed there."""
+
+    verb = "conversion"
+    adds = False
+
+    source: Any
+    output_dir: str | os.PathLike[str]
+    options: ConvertOptions
+
+    def __post_init__(self) -> None:
+        self.path = output_path(self.output_dir, self.options)
+
+    def look(self) -> DatasetState:
+        """What is there at its start.
+
+        Raises:
+            OutputError: the directory is inside of another dataset, or is none of ours.
+            DatasetError: the dataset that is there is damaged.
+        """
+        where = self.where
+        refuse_nested(where, self.options)
+        refuse_links(where)
+        check_runner(self.options)
+        try:
+            return DatasetState.read(where)
+        except DatasetError as error:
+            with storage.failing_as(OutputError, where):
+                refuse_strange(where)  # says more, if it is no dataset of ours
+            denied = getattr(error.__cause__, "code", "not_found") != "not_found"
+            raise (OutputError(str(error)) if denied else error) from error.__cause__
+
+    def plan(self, state: DatasetState, say: Say) -> Planned:
+        """Its rows, planned.
+
+        Raises:
+            SourceError: the source cannot be read as a table.
+            ValidationError: the table has faults.
+        """
+        options = self.options
+        say("reading the table")
+        table = read_source(self.source, options)
+        anew = options.overwrite == "all"
+        # An overwrite that was killed may have set it aside: what was removed stays out.
+        newest = state.newest if state.version or options.overwrite else None
+        marks = read_marks(self.where, newest)
+        begun = None if newest is None else begun_plan(newest).source_rows
+        # Whole if it began the dataset, before some of its rows were removed: the same call again.
+        is_whole = anew or (not options.overwrite and begun == len(table.frame))
+        stays, _ = (Marks() if is_whole else marks).sift(table)
+        table = table.only(stays)
+        say("checking the table")
+        look = look_for_copies(table, options, say)
+        checked, report = check_table(table, self.where, options, look=look)
+        if anew and marks:
+            count = counted(max(len(marks.places), len(marks.contents)), "removed row")
+            words = f"begun anew: the marks of {count} are dropped, which may come in again"
+            report.notes += (words,)
+        losses: dict[str, list[str]] = {}
+        if (
+            newest is not None
+            and Loss.MARKS.is_in(newest.plan.losses)
+            and options.overwrite is True
+        ):
+            losses[Loss.MARKS.value] = newest.plan.losses[Loss.MARKS.value]
+            report.notes += ("which rows were removed before is lost: they may come in again",)
+        removed = int((~stays).sum())
+        planned = planned_rows(self.where, table, checked, report, options, removed=removed)
+        plan = dataclasses.replace(planned.plan, losses=losses)
+        return dataclasses.replace(planned, plan=plan, marks=Marks() if anew and marks else None)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import Job, accessing
-from tfrecorder.conversion.staged import PlannedRows, begun, pending_shards
+from tfrecorder.conversion.operation import Operation
+from tfrecorder.conversion.staged import Planned, find_or_begin
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
     Report,
@@ -26,10 +26,10 @@ from tfrecorder.display.tables import (
 from tfrecorder.errors import OutputError
 from tfrecorder.format.plan import Plan
 from tfrecorder.format.summary import Summary, left_out_words
-from tfrecorder.output.directory import find, refuse_foreign, standing_of
+from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.result import ConversionResult
+from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
-from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems
 
@@ -131,57 +131,51 @@ class DryRun(Summary, Report):
         return notes
 
 
-def of_job(job: Job) -> DryRun:
-    """What a job would write, after the same checks; nothing is written.
+def try_out(operation: Operation) -> DryRun:
+    """What an operation would write, after the same checks; nothing is written.
 
     Raises:
-        TfrecorderError: what the job raises before its launch.
+        TfrecorderError: what the operation raises before its launch.
     """
-    with accessing(job.options):
-        with stage_line(is_shown(job.options.progress)) as say:
-            rows = job.rows(say)
-        return _nothing(job, rows) if isinstance(rows, ConversionResult) else _of_rows(job, rows)
+    with operation.accessing():
+        state = operation.look()
+        with stage_line(is_shown(operation.options.progress)) as say:
+            planned = operation.plan(state, say)
+        if isinstance(planned, ConversionResult):
+            return _nothing(operation, planned)
+        return _of_planned(operation, planned, state)
 
 
-def _nothing(job: Job, result: ConversionResult) -> DryRun:
-    """For a job that has nothing to write."""
+def _nothing(operation: Operation, result: ConversionResult) -> DryRun:
+    """For an operation that has nothing to write."""
     return DryRun(
-        output_dir=job.path,
+        output_dir=operation.path,
         splits={},
         class_names=result.class_names,
         pending=0,
-        verb=job.verb,
+        verb=operation.verb,
         nothing="" if result.splits else result.there,
         **result.said,
     )
 
 
-def _of_rows(job: Job, rows: PlannedRows) -> DryRun:
-    where, pending = job.where, None
+def _of_planned(operation: Operation, planned: Planned, state: DatasetState) -> DryRun:
+    where = state.where
     with storage.failing_as(OutputError, where):
-        refuse_foreign(where)
-        standing = standing_of(where)
-        staged = find(where, standing, rows.plan, rows.options)
-        if staged is not None:
-            pending = (
-                0
-                if isinstance(staged, Commit)
-                else len(pending_shards(where, staged, rows.options))
-            )
-    sizes = rows.sizes()
-    rows.check()
-    plan = staged if isinstance(staged, Plan) else begun(rows, sizes, standing, where)
-    summary = rows.plan.summary if isinstance(staged, Commit) else plan.summary
+        refuse_foreign(state)
+        staged, plan, pending = find_or_begin(planned, state)
+    sizes = planned.sizes
+    planned.check_images()
     labels = class_field(plan.fields)
     return DryRun(
-        output_dir=job.path,
-        splits=_splits(plan, () if rows.options.transforms else sizes),
+        output_dir=operation.path,
+        splits=_splits(plan, () if planned.options.transforms else sizes),
         class_names=labels.class_names if labels else None,
-        pending=pending,
-        verb=job.verb,
-        report=rows.report,
+        pending=None if staged is None else len(pending),
+        verb=operation.verb,
+        report=planned.report,
         free=_free_bytes(where),
-        **summary.said,
+        **plan.summary.said,
     )
 
 

@@ -1,150 +1,130 @@
-"""A job: rows are planned for a directory, staged there, written by an executor, and committed.
+"""A job: an operation is planned for a directory, staged there, written, and committed.
 
-    Job.rows ──► stage ──► runner ──► result
-
-`convert`, `append` and `compact` are jobs, and differ in how they plan their rows.
+Operation.plan ──► stage ──► runner ──► result
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import PlannedRows, Staged, stage
-from tfrecorder.conversion.table import Say, rows_of_source, warn_of_source
+from tfrecorder.conversion.dry_run import try_out
+from tfrecorder.conversion.operation import Operation
+from tfrecorder.conversion.staged import Staged, stage
+from tfrecorder.conversion.table import warn_of_source
+from tfrecorder.core.checks import flag
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ImagesUnreachableError, OptionError, UnreachableError
-from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.option import require
 from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import claim
-from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.run import run as run_staged
 from tfrecorder.schema.fields import fields_of, validators_of
+from tfrecorder.writing.commit import complete
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a call writes into a directory.
+def run_as_asked(operation: Operation, *, is_staged: bool, is_tried: bool) -> Any:
+    """Run an operation, stage it, or say what it would do.
 
-    Attributes:
-        verb: what is run again to continue: "conversion", "append" or "compaction".
-        path: the dataset directory, as the user gave it.
-        options: as the user gave them.
-        rows: plans the rows; returns the result instead if there is nothing to write.
-        source: what they come from, as the user gave it.
-        adds: the rows depend on what the directory holds, so it is claimed first.
+    Args:
+        is_staged: only stage it.
+        is_tried: only say what it would do.
     """
-
-    verb: str
-    path: str
-    options: ConvertOptions
-    rows: Callable[[Say], PlannedRows | ConversionResult]
-    source: Any = None
-    adds: bool = False
-
-    @property
-    def where(self) -> str:
-        """The directory as an absolute path."""
-        return storage.absolute(self.path)
+    require(flag, stage_only=is_staged, dry_run=is_tried)
+    if is_tried:
+        return try_out(operation)
+    return stage_only(operation) if is_staged else run(operation)
 
 
-def conversion(source: Any, output_dir: str | os.PathLike[str], options: ConvertOptions) -> Job:
-    """The job that writes a source as a dataset."""
-    path = output_path(output_dir, options)
-    rows = partial(rows_of_source, source, storage.absolute(path), options)
-    return Job("conversion", path, options, rows, source)
-
-
-def stage_only(job: Job) -> ConversionStatus:
-    """Stage a job for other processes, which write and commit it.
+def stage_only(operation: Operation) -> ConversionStatus:
+    """Stage an operation for other processes, which write and commit it.
 
     Raises:
         OptionError: a function checks files, or images need what only this process has.
         TfrecorderError: as the planning raises them.
     """
-    if job.options.schema and (names := validators_of(fields_of(job.options.schema))):
+    schema = operation.options.schema
+    names = validators_of(fields_of(schema)) if schema else {}
+    if names:
         words = f"the validator of {[*names]} cannot reach other processes; leave it out here."
-        raise OptionError.of("schema", job.options.schema, words)
-    with accessing(job.options), contextlib.ExitStack() as claimed:
-        _stage(job, claimed, only=True)
-        return dataclasses.replace(status(job.where), output_dir=job.path)
+        raise OptionError.of("schema", schema, words)
+    with operation.accessing(), contextlib.ExitStack() as claimed:
+        _stage(operation, claimed, only=True)
+        return dataclasses.replace(status(operation.where), output_dir=operation.path)
 
 
-def run(job: Job) -> ConversionResult | DataflowJob:
-    """Run a job to its commit, or to the launch of what commits it elsewhere.
+def run(operation: Operation) -> ConversionResult | DataflowJob:
+    """Run an operation to its commit, or to the launch of what commits it elsewhere.
 
     Raises:
         TfrecorderError: as the planning, the runner and the commit raise them.
         KeyboardInterrupt: its message says how to continue.
     """
     began = time.perf_counter()
+    where = operation.where
     try:
-        with accessing(job.options), contextlib.ExitStack() as claimed:
-            result = _stage(job, claimed)
+        with operation.accessing(), contextlib.ExitStack() as claimed:
+            result = _stage(operation, claimed)
             if isinstance(result, Staged):
                 plan, options, before = result
-                if (handle := run_staged(plan, job.where, options)) is not None:
+                if (handle := run_staged(plan, where, options)) is not None:
                     return handle
                 result = dataclasses.replace(
-                    read_result(job.where, plan.commit),
+                    read_result(where, plan.commit),
                     shards_before=len(before),
                     rows_before=sum(map(plan.shard_rows, before)),
                 )
     except (UnreachableError, KeyboardInterrupt) as error:
-        if (explained := how_to_continue(error, job.where, f"the same {job.verb}")) is None:
+        if (explained := how_to_continue(error, where, f"the same {operation.verb}")) is None:
             raise
         raise explained from (error if isinstance(error, UnreachableError) else None)
     seconds = time.perf_counter() - began
-    return dataclasses.replace(result, output_dir=job.path, seconds=seconds)
-
-
-def accessing(options: ConvertOptions) -> contextlib.AbstractContextManager[None]:
-    """A block that reads files as the options say."""
-    return storage.acting_as(options.account, options.private_hosts)
+    return dataclasses.replace(result, output_dir=operation.path, seconds=seconds)
 
 
 def _stage(
-    job: Job, claimed: contextlib.ExitStack, only: bool = False
+    operation: Operation, claimed: contextlib.ExitStack, only: bool = False
 ) -> Staged | ConversionResult:
     """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards.
 
     Args:
         only: other processes write them.
     """
-    shown = is_shown(job.options.progress)
-    if job.adds:
-        claimed.enter_context(claim(job.where))
+    where = operation.where
+    shown = is_shown(operation.options.progress)
+    state = operation.look()
+    if operation.adds:
+        state = complete(claimed.enter_context(claim(where, state)))
+        operation.prepare(state)
     with stage_line(shown) as say:
-        rows = job.rows(say)
-    if isinstance(rows, ConversionResult):
-        for note in rows.notes:
+        planned = operation.plan(state, say)
+    if isinstance(planned, ConversionResult):
+        for note in planned.notes:
             warn(note)
-        return rows
+        return planned
     read_here = storage.access().signed or storage.access().private_hosts
-    if read_here and (only or rows.options.runner not in (None, DIRECT)):
+    if read_here and (only or planned.options.runner not in (None, DIRECT)):
         raise OptionError(
             "signed uris, and images of private hosts, are read on this machine alone: leave out "
             "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
         )
-    warn_of_source(rows, job.source, job.where)
-    if not job.adds:
-        claimed.enter_context(claim(job.where))
+    warn_of_source(planned, operation.source, where)
+    if not operation.adds:
+        state = complete(claimed.enter_context(claim(where)))
+    elif not storage.is_local(where):
+        state = complete(state.unless_claimed())
     with stage_line(shown) as say:
         say("planning")
-        return stage(rows, job.where)
+        return stage(planned, state)
 
 
 def how_to_continue(

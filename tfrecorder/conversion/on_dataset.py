@@ -1,4 +1,4 @@
-"""Jobs on a finished dataset: what `append`, `update`, `remove` and `compact` begin with.
+"""Operations on a finished dataset: what `append`, `update` and `remove` begin with.
 
 Their options are those given, and for all others what the dataset was made with.
 """
@@ -8,132 +8,97 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from tfrecorder import storage
-from tfrecorder.conversion import dry_run as trial, job
+from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.same_schema import refuse_other_schema
-from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say, check_table
-from tfrecorder.core.checks import flag
+from tfrecorder.conversion.table import check_table
 from tfrecorder.core.option import idle_options
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.append import NewClasses
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.option import refuse, require
-from tfrecorder.options.subsets import NOT_APPENDED, NOT_REMOVED, NOT_UPDATED
+from tfrecorder.options.option import refuse
 from tfrecorder.output.path import output_path
-from tfrecorder.output.result import ConversionResult
-from tfrecorder.reading.commits import Commit, newest_commit, read_commit
+from tfrecorder.output.state import DatasetState
+from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.open import open_dataset, open_own
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked
-from tfrecorder.writing.commit import complete
-
-#: Options that a job does not take, each with what to do instead.
-_REFUSED = {"append": NOT_APPENDED, "update": NOT_UPDATED, "removal": NOT_REMOVED}
 
 #: Options that must be known before the dataset is opened.
 _EARLY = ("runner_options", "progress", "private_hosts")
 
 
-def run_on(
-    verb: str,
-    directory: str | os.PathLike[str],
-    given: Mapping[str, Any],
-    rows: Callable[[Opened, Say], PlannedRows | ConversionResult],
-    source: Any = None,
-    *,
-    stage_only: bool,
-    dry_run: bool,
-) -> Any:
-    """Run a job on a dataset, stage it, or say what it would do.
+@dataclass
+class OnDataset(Operation):
+    """What adds to a finished dataset, or changes it.
 
-    Args:
-        verb, source: as in `Job`.
+    Attributes:
+        refused: options that it does not take, each with what to do instead.
+        source, directory: as the user gave them.
         given: options by name, as the user gave them.
-        rows: plans the rows, given the dataset.
-
-    Raises:
-        OptionError: an option cannot be given, or does not fit the dataset.
-        DatasetError: there is no finished dataset written by this package.
-        TfrecorderError: as the job raises them.
     """
-    refused = _REFUSED[verb]
-    names = (name for name in (*_EARLY, *refused) if name in given)
-    chosen = ConvertOptions.of({name: given[name] for name in names}, refused)
-    require(flag, stage_only=stage_only, dry_run=dry_run)
-    path = output_path(directory, chosen, "directory")
-    where = storage.absolute(path)
-    with storage.acting_as(chosen.account):
-        own_dataset(where)  # otherwise the claim would make a directory
 
-    def planned(say: Say) -> PlannedRows | ConversionResult:
-        return rows(opened(where, given, dry_run), say)
+    refused: ClassVar[Mapping[str, str]]
 
-    work = job.Job(verb, path, chosen, planned, source, adds=True)
-    return run_as_asked(work, stage_only=stage_only, dry_run=dry_run)
+    source: Any
+    directory: str | os.PathLike[str]
+    given: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        given = self.given
+        names = (name for name in (*_EARLY, *self.refused) if name in given)
+        self.options = ConvertOptions.of({name: given[name] for name in names}, self.refused)
+        self.path = output_path(self.directory, self.options, "directory")
+
+    def look(self) -> DatasetState:
+        """What is there at its start: a dataset; otherwise the claim would make a directory."""
+        return own_state(self.where)
+
+    def open(self, state: DatasetState) -> tuple[StoredDataset, ConvertOptions]:
+        """The dataset of a state, and the options: those given, for all others what it has.
+
+        Raises:
+            OptionError: an option does not fit the dataset.
+            DatasetError: it is not whole.
+        """
+        newest = own_dataset(state)
+        dataset = open_own(state.where, newest)
+        options = inherited_options(state.where, newest, self.given)
+        check_runner(options)
+        return dataset, options
 
 
-def run_as_asked(work: job.Job, *, stage_only: bool, dry_run: bool) -> Any:
-    """Run a job, stage it, or say what it would do."""
-    if dry_run:
-        return trial.of_job(work)
-    return job.stage_only(work) if stage_only else job.run(work)
-
-
-def own_dataset(where: str) -> Commit:
-    """The newest commit of a dataset that can be added to.
+def own_state(where: str) -> DatasetState:
+    """What is in the directory of a dataset that can be added to.
 
     Raises:
         DatasetError: there is no finished dataset written by this package.
     """
     with storage.failing_as(DatasetError, where):
-        newest = newest_commit(where)
-        if newest is None:
-            open_dataset(where)  # says what is there instead
-            raise DatasetError(
-                f"{where} was not written by tfrecorder, which changes only its own datasets."
-            )
-    return newest
+        state = DatasetState.read(where)
+        own_dataset(state)
+    return state
 
 
-class Opened(NamedTuple):
-    """A dataset that a job adds to or changes.
-
-    Attributes:
-        where: its absolute path.
-        dataset: as readers see it.
-        newest: its newest commit.
-        options: those given, and for all others what the dataset was made with.
-        dry_run: nothing is to be written.
-        was_left: a call was killed after the newest commit, and this one did the rest.
-    """
-
-    where: str
-    dataset: StoredDataset
-    newest: Commit
-    options: ConvertOptions
-    dry_run: bool
-    was_left: bool
-
-
-def opened(where: str, given: Mapping[str, Any], dry_run: bool) -> Opened:
-    """The dataset of a job, once what an earlier call left is done.
+def own_dataset(state: DatasetState) -> Commit:
+    """The newest commit of a dataset that can be added to.
 
     Raises:
-        OptionError: an option does not fit the dataset.
-        DatasetError: it is not whole.
+        DatasetError: there is no finished dataset written by this package.
     """
-    was_left = not dry_run and complete(where)
-    dataset, newest = open_dataset(where), own_dataset(where)
-    options = inherited_options(where, newest, given)
-    check_runner(options)
-    return Opened(where, dataset, newest, options, dry_run, was_left)
+    if state.newest is None or not state.version:
+        open_dataset(state.where)  # says what is there instead
+        raise DatasetError(
+            f"{state.where} was not written by tfrecorder, which changes only its own datasets."
+        )
+    return state.newest
 
 
 def checked_beside(

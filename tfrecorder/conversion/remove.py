@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.on_dataset import Opened, run_on
+from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.on_dataset import OnDataset, own_dataset
+from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
-from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say
+from tfrecorder.conversion.staged import Planned
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import SAME
@@ -24,7 +24,9 @@ from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import takes
+from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of
@@ -86,41 +88,47 @@ def remove(
             words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
             raise OptionError.of("where", ..., f"a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
-    rows = partial(_rows, where)
-    return run_on("removal", directory, options, rows, stage_only=stage_only, dry_run=dry_run)
+    return run_as_asked(Removal(where, directory, options), is_staged=stage_only, is_tried=dry_run)
 
 
-def _rows(where: Where, opened: Opened, say: Say) -> PlannedRows | ConversionResult:
-    """The rows of a dataset without some of them, planned to be written again."""
-    folder, dataset, newest, options, _, was_left = opened
-    say("reading the tables")
-    stored = stored_rows(folder, newest)
-    chosen, fault = choose(_frame(stored, dataset), where)
-    if fault is not None:
-        if was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
-            return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
-        raise OptionError.of("where", fault.value, f"{fault.remedy} Nothing was removed.")
-    chosen &= stored.is_newest
-    gone = stored.all_of(chosen)
-    stays = stored.is_newest & ~gone
-    left, fields, kind = stored.rows.filter(pa.array(stays)), dataset.fields, PlanKind.REMOVAL
-    statistics = stored.statistics(fields, left, stored.splits[stays])
-    change = np.full(len(gone), SAME)
-    none = Added(stored.rows.slice(0, 0), pd.Series([], dtype=SPLIT_TYPE))
-    plan, planned, changes = changed_plan(
-        stored, gone, change, none, fields, options, kind, folder, statistics
-    )
-    changes = dataclasses.replace(changes, removed=int(chosen.sum()))
-    marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
-    unmarked = unmarked_words(stored.rows.filter(pa.array(chosen)), fields)
-    summary = Summary(changes=changes, notes=(*unmarked, *([keeps] if keeps else ())))
-    return PlannedRows(
-        plan=dataclasses.replace(plan, summary=summary),
-        planned=planned,
-        options=options,
-        sizes=list,
-        marks=marks.marking(stored.rows.filter(pa.array(gone)), fields),
-    )
+class Removal(OnDataset):
+    """Removes records from a dataset, with every name of them; its source says which."""
+
+    verb = "removal"
+    refused = NOT_REMOVED
+
+    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+        """The rows of a dataset without some of them, planned to be written again."""
+        folder = state.where
+        newest = own_dataset(state)
+        dataset, options = self.open(state)
+        say("reading the tables")
+        stored = stored_rows(folder, newest)
+        chosen, fault = choose(_frame(stored, dataset), self.source)
+        if fault is not None:
+            if state.was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
+                return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
+            raise OptionError.of("where", fault.value, f"{fault.remedy} Nothing was removed.")
+        chosen &= stored.is_newest
+        gone = stored.all_of(chosen)
+        stays = stored.is_newest & ~gone
+        left, fields, kind = stored.rows.filter(pa.array(stays)), dataset.fields, PlanKind.REMOVAL
+        statistics = stored.statistics(fields, left, stored.splits[stays])
+        change = np.full(len(gone), SAME)
+        none = Added(stored.rows.slice(0, 0), pd.Series([], dtype=SPLIT_TYPE))
+        plan, rows, changes = changed_plan(
+            stored, gone, change, none, fields, options, kind, folder, statistics
+        )
+        changes = dataclasses.replace(changes, removed=int(chosen.sum()))
+        marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
+        unmarked = unmarked_words(stored.rows.filter(pa.array(chosen)), fields)
+        summary = Summary(changes=changes, notes=(*unmarked, *([keeps] if keeps else ())))
+        return Planned(
+            plan=dataclasses.replace(plan, summary=summary),
+            rows=rows,
+            options=options,
+            marks=marks.marking(stored.rows.filter(pa.array(gone)), fields),
+        )
 
 
 def _frame(stored: StoredRows, dataset: StoredDataset) -> pd.DataFrame:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion.removal_marks import Marks
@@ -19,10 +21,10 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan_columns import CHANGE, READ
 from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import (
-    Standing,
     begun_plan,
     clear,
     described,
@@ -30,50 +32,79 @@ from tfrecorder.output.directory import (
     is_whole,
     reopen,
     stage_next,
-    standing_of,
 )
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.spool import spool_images
 from tfrecorder.output.staging import begun_now, restage_rows
+from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.next_commit import as_next_commit
+from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.plan.row_numbers import refuse_taken_numbers
 from tfrecorder.plan.shard_counts import shard_counts
-from tfrecorder.reading.commits import Commit, newest_commit
-from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.open import open_own
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
 from tfrecorder.validation.report import ValidationReport
-from tfrecorder.writing.commit import abandon, complete
+from tfrecorder.validation.rules import Checked
+from tfrecorder.writing.commit import abandon
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedRows:
-    """Rows planned for a folder.
+class Planned:
+    """What an operation is to write, before it is staged.
 
     Attributes:
         plan: its numbers of shards are not decided yet.
-        planned: the rows, in the order of the shards.
+        rows: in the order of the shards.
         options: with which they are written.
-        sizes: sizes in bytes of some of the images, from which the number of shards follows.
-        check: raises an error if the images are not there; called before anything is changed.
-        spool: takes a folder and rows; puts those of their images there that came as bytes.
+        new: the rows whose images are read; None if all come from records.
+        record_bytes: of a copied record, about.
         marks: of what was removed, if others hold from its commit on.
         report: on their source; None if none was checked.
         retried: numbers of rejects of the dataset that are among the rows, and keep theirs.
     """
 
     plan: Plan
-    planned: pa.Table
+    rows: pa.Table
     options: ConvertOptions
-    sizes: Callable[[], Sequence[int]]
-    check: Callable[[], None] = lambda: None
-    spool: Callable[[str, pa.Table], None] = lambda folder, rows: None
+    new: Checked | None = None
+    record_bytes: int | None = None
     marks: Marks | None = None
     report: ValidationReport | None = None
     retried: np.ndarray | None = None
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Sizes in bytes of some of the images, from which the number of shards follows.
+
+        Raises:
+            ImagesUnreachableError: a store does not answer.
+        """
+        if self.new is not None:
+            return sizes_of_some(self.new, self.plan.base, self.options)
+        return [] if self.record_bytes is None else [self.record_bytes]
+
+    def check_images(self) -> None:
+        """Open some of the images.
+
+        Raises:
+            ImagesUnreachableError: most of them are not there.
+        """
+        if self.new is not None:
+            open_some(self.new, self.plan.base, self.options)
+
+    def spool(self, where: str, rows: pa.Table) -> None:
+        """Put the images of some rows that came as bytes below the directory."""
+        if self.new is None:
+            return
+        if CHANGE in rows.column_names:  # the others come from records
+            rows = rows.filter(pc.equal(rows.column(CHANGE), READ))
+        spool_images(self.new.contents.values(), where, rows)
 
 
 class Staged(NamedTuple):
@@ -94,7 +125,7 @@ def checked_next_commit(
     """A plan with its numbers of shards as the commit that follows the newest one.
 
     Args:
-        planned, retried: its rows, as in `PlannedRows`.
+        planned, retried: its rows, as in `Planned`.
 
     Raises:
         OutputError: a split would have more shards than TFDS can read; or the store cannot replace
@@ -122,31 +153,67 @@ def checked_next_commit(
     return plan
 
 
-def begun(rows: PlannedRows, sizes: Sequence[int], standing: Standing, where: str) -> Plan:
+def begun(planned: Planned, state: DatasetState) -> Plan:
     """The plan of rows as the commit that follows the newest one, with what is to be said of it.
-
-    Args:
-        sizes: file sizes in bytes of some of the images.
 
     Raises:
         OutputError: as `checked_next_commit` raises it.
     """
-    summary, given_up, newest = rows.plan.summary, standing.pending, standing.newest
-    if newest is not None and is_whole(rows.plan, where):
+    plan = planned.plan
+    options = planned.options
+    summary = plan.summary
+    given_up = state.pending
+    newest = state.newest
+    if newest is not None and is_whole(plan, state.where):
         replaces = f"replaces {described(newest)}"
-        if given_up is not None and not standing.is_committed:
+        if given_up is not None and not state.is_committed:
             of = counted(given_up.rows, "row")
             replaces += f"; abandons an unfinished {given_up.kind.value} of {of}"
         changes = dataclasses.replace(summary.changes or Changes(), replaces=replaces)
         summary = dataclasses.replace(summary, changes=changes)
-    new = {split: count for split, count in rows.plan.new_rows.items() if count}
-    counts = dict.fromkeys(rows.plan.split_rows, 0) | shard_counts(new, sizes, rows.options)
-    plan = dataclasses.replace(rows.plan, split_shards=counts, summary=summary)
-    return checked_next_commit(plan, rows.planned, newest, where, rows.retried)
+    new = {split: count for split, count in plan.new_rows.items() if count}
+    # The user may have given the numbers of shards.
+    is_open = None in map(options.shards_of, plan.split_rows)
+    counts = shard_counts(new, planned.sizes if is_open else (), options)
+    counts = dict.fromkeys(plan.split_rows, 0) | counts
+    plan = dataclasses.replace(plan, split_shards=counts, summary=summary)
+    return checked_next_commit(plan, planned.rows, newest, state.where, planned.retried)
 
 
-def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
+class Found(NamedTuple):
+    """What a directory has of an operation already.
+
+    Attributes:
+        staged: the plan of it that was staged; or the commit that has all its rows.
+        plan: what is to be written, or was.
+        pending: those of its shards that are to be written.
+    """
+
+    staged: Plan | Commit | None
+    plan: Plan
+    pending: Sequence[Shard]
+
+
+def find_or_begin(planned: Planned, state: DatasetState) -> Found:
+    """What there is to do: go on, or begin; changes nothing.
+
+    Raises:
+        OutputError: the directory holds something else, or cannot be written.
+    """
+    staged = find(state, planned.plan, planned.options)
+    if isinstance(staged, Commit):
+        return Found(staged, planned.plan, ())
+    if staged is None:
+        plan = begun(planned, state)
+        return Found(None, plan, plan.shards)
+    return Found(staged, staged, pending_shards(state.where, staged, planned.options))
+
+
+def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     """Stage the plan of rows, or find the staged one that they continue.
+
+    Args:
+        state: of the directory, which is claimed, and where nothing is left of an earlier call.
 
     Returns:
         What is staged; or the result of the dataset that has the rows already.
@@ -155,42 +222,34 @@ def stage(rows: PlannedRows, where: str) -> Staged | ConversionResult:
         OutputError: the directory holds something else, or cannot be written.
         ImagesUnreachableError: most images are not there.
     """
-    is_completed, standing = complete(where), standing_of(where)
-    staged = find(where, standing, rows.plan, rows.options, is_completed)
+    where = state.where
+    staged, plan, pending = find_or_begin(planned, state)
     if isinstance(staged, Commit):
-        open_dataset(where)  # whose shards must be there
-        _warn_of_other_images(rows, begun_plan(staged), where)
-        return dataclasses.replace(read_result(where), was_finished=True, **rows.plan.summary.said)
-    if staged is not None:
-        plan, pending = staged, pending_shards(where, staged, rows.options)
-    else:
-        # The user may have given the numbers of shards.
-        is_open = None in map(rows.options.shards_of, rows.plan.split_rows)
-        plan = begun(rows, rows.sizes() if is_open else (), standing, where)
-        pending = plan.shards
+        open_own(where, staged)  # whose shards must be there
+        _warn_of_other_images(planned, begun_plan(staged), where)
+        said = planned.plan.summary.said
+        return dataclasses.replace(read_result(where), was_finished=True, **said)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
-        rows.check()
-    if staged is None:
-        if standing.pending is not None and standing.newest is not None:
-            abandon(where, standing)
-            newest = newest_commit(where)
-            plan = checked_next_commit(plan, rows.planned, newest, where, rows.retried)
-        else:
-            clear(where, standing, keep_spool=bool(plan.spooled))
+        planned.check_images()
+    if staged is None and state.pending is not None and state.newest is not None:
+        state = abandon(state)
+        plan = checked_next_commit(plan, planned.rows, state.newest, where, planned.retried)
+    elif staged is None:
+        clear(state, keep_spool=bool(plan.spooled))
     if plan.spooled and pending:
-        rows.spool(where, rows.planned.take(_numbers_of(plan, pending)))
+        planned.spool(where, planned.rows.take(_numbers_of(plan, pending)))
     if staged is None:
-        if rows.marks is not None:
-            plan = rows.marks.publish(where, plan)
-        stage_next(plan, rows.planned, where)
+        if planned.marks is not None:
+            plan = planned.marks.publish(where, plan)
+        stage_next(plan, planned.rows, state)
     else:
-        plan = reopen(where, plan, rows.plan.base, pending)
+        plan = reopen(where, plan, planned.plan.base, pending)
         if pending:
-            restage_rows(plan, rows.planned, where)
+            restage_rows(plan, planned.rows, where)
     _warn_of_escapes(plan)
     left = {*pending}
-    return Staged(plan, rows.options, [shard for shard in plan.shards if shard not in left])
+    return Staged(plan, planned.options, [shard for shard in plan.shards if shard not in left])
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
@@ -203,12 +262,13 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
     return np.concatenate([np.arange(0), *numbers])
 
 
-def _warn_of_other_images(rows: PlannedRows, finished: Plan, where: str) -> None:
+def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
-    plan, image = rows.plan, primary_file(rows.plan.fields)
+    plan = planned.plan
+    image = primary_file(plan.fields)
     if image is None or plan.kind is PlanKind.COMPACTION or finished.base == plan.base:
         return
-    columns = columns_of(rows.planned)
+    columns = columns_of(planned.rows)
     uris, files = columns[image.uri_key], columns.get(image.spool_key)
     if not places(uris, plan.base, files).equals(places(uris, finished.base, files)):
         warn(

@@ -15,15 +15,9 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.option import require
-from tfrecorder.output.directory import (
-    Standing,
-    claim,
-    clear,
-    refuse_links,
-    stage_next,
-    standing_of,
-)
+from tfrecorder.output.directory import claim, clear, refuse_links, stage_next
 from tfrecorder.output.staging import begun_now
+from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.row_numbers import next_row_of
@@ -113,27 +107,27 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
     given, where = os.fspath(directory), storage.absolute(storage.given_path(directory))
     refuse_links(where)
     with storage.failing_as(DatasetError, where):
-        standing = standing_of(where)
-        if standing == Standing(None, None):
+        begun = DatasetState.read(where)
+        if begun.is_empty:
             raise DatasetError(
                 nothing_begun(where)
                 or f"{where}: nothing is pending, and no dataset of tfrecorder is there, so "
                 "there is no addition to take back."
             )
         if dry_run:
-            if standing.is_committed and not standing.undoes:
+            if begun.is_committed and not begun.undoes:
                 raise _committed(where)
-            return _result(given, where, standing, dry_run)
-    begun = standing.pending
-    with claim(where):
-        standing = standing_of(where)
-        pending, newest = standing.pending, standing.newest
-        if not standing.undoes and (complete(where) or (begun and not pending)):
+            return _result(given, begun, dry_run)
+    with claim(where, begun) as state:
+        pending = state.pending
+        newest = state.newest
+        is_gone = begun.pending is not None and pending is None
+        if not state.undoes and (complete(state).was_left or is_gone):
             raise _committed(where)
         with storage.failing_as(DatasetError, where):
-            result = _result(given, where, standing)
-        if standing.undoes:  # of a call that was killed
-            complete(where)
+            result = _result(given, state)
+        if state.undoes:  # of a call that was killed
+            complete(state)
         elif pending is None and newest is not None:
             if newest.plan.kind is PlanKind.UPDATE:
                 every = commits(where, read_commit(where, newest.number - 1))
@@ -142,12 +136,12 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
                 taken, before = _newest_addition(where, newest)
                 plan = plan_without(newest, taken, before, next_row_of(where, newest))
             plan = begun_now(plan)
-            stage_next(plan, None, where)
-            take_back(where, plan)
+            stage_next(plan, None, state)
+            take_back(state.again(), plan)
         elif newest is None:
-            clear(where, standing)
-        elif not standing.is_overtaken:
-            abandon(where, standing)
+            clear(state)
+        elif not state.is_overtaken:
+            abandon(state)
     return result
 
 
@@ -199,14 +193,16 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
     return commit, read_commit(where, before[-1])
 
 
-def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -> UndoResult:
+def _result(given: str, state: DatasetState, dry_run: bool = False) -> UndoResult:
     """What `undo` does to a directory.
 
     Args:
         given: the directory as it was given.
     """
-    pending, newest = standing.pending, standing.newest
-    if pending is not None and not standing.undoes:
+    where = state.where
+    pending = state.pending
+    newest = state.newest
+    if pending is not None and not state.undoes:
         return UndoResult(
             output_dir=given,
             kind=pending.kind.value,
@@ -216,7 +212,7 @@ def _result(given: str, where: str, standing: Standing, dry_run: bool = False) -
             dry_run=dry_run,
         )
     assert newest is not None
-    if pending is not None and standing.is_committed:
+    if pending is not None and state.is_committed:
         # Of a call that was killed; what it took back may be gone already.
         kind = newest.manifest.commit.entry.undone or PlanKind.APPEND.value
         return UndoResult(

@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -21,7 +20,9 @@ import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
-from tfrecorder.conversion.on_dataset import Opened, checked_beside, run_on
+from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
+from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import (
     Marks,
     read_marks,
@@ -30,8 +31,8 @@ from tfrecorder.conversion.removal_marks import (
 )
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
-from tfrecorder.conversion.staged import PlannedRows
-from tfrecorder.conversion.table import Say, summary_of
+from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.table import summary_of
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.inspection.near_copies import OF_COPIES
@@ -39,11 +40,12 @@ from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import takes
+from tfrecorder.options.subsets import NOT_UPDATED
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.spool import spool_images
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described, spooled_images
-from tfrecorder.plan.preflight import before_the_launch, open_some, sizes_of_some
+from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, joined, repeated
 from tfrecorder.schema.fields import Field, file_fields
@@ -125,76 +127,88 @@ def update(
         12
     """
     given: dict[str, Any] = {"runner": runner, **options}
-    rows = partial(_rows, source, UpdateOptions.out_of(given))
-    return run_on("update", directory, given, rows, source, stage_only=stage_only, dry_run=dry_run)
+    updating = UpdateOptions.out_of(given)
+    return run_as_asked(
+        Update(source, directory, given, updating), is_staged=stage_only, is_tried=dry_run
+    )
 
 
-def _rows(
-    source: Any, updating: UpdateOptions, opened: Opened, say: Say
-) -> PlannedRows | ConversionResult:
-    """The rows of a dataset with the values of a table, planned to be written again."""
-    where, dataset, newest, options, *_ = opened
-    say("reading the table")
-    table = fit_texts(read_source(source, options), dataset.fields)
-    if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
-        others = tuple(name for name in table.left_out if name not in OF_COPIES)
-        table = dataclasses.replace(table, left_out=others)
-    stored = stored_rows(where, newest)
-    compared = _Comparison(table, stored, dataset.fields, options, updating=updating, say=say)
-    compared.check()
-    table, matched, new = compared.table, compared.matched, compared.new
-    checked, places = matched.checked, matched.places
-    moved, gone = matched.moved_and_gone(updating.missing == "remove")
-    change, differing = matched.changes(options.transforms)
-    files = np.zeros(len(change), bool)
-    if updating.reread:
-        say("comparing the images with their files")
-        files = _replaced_files(stored, dataset.fields) & mask_of(matched.old_places, len(change))
-        change[files] = READ
-    after = dataclasses.replace(stored, rows=matched.with_values(change))
-    comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
-    of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
-    of_moved = of_moved.take(pa.array(places[moved]))
-    plan, planned, rewritten = changed_plan(
-        after,
-        gone,
-        np.where(gone, SAME, change),
-        _added(of_moved, comes, new, table.base, next_row_of(where, newest)),
-        checked.fields,
-        options,
-        PlanKind.UPDATE,
-        table.base,
-        _statistics(after, gone, of_moved, comes, new),
-    )
-    stays_or_moves = (stored.is_newest & ~gone) | mask_of(places[moved], len(gone))
-    went = stored.splits[places[moved]]
-    changes = dataclasses.replace(
-        rewritten,
-        corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
-        columns=differing,
-        labels=matched.relabelled(),
-        read_again=int(files.sum()),
-        moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
-        added=len(new.frame),
-        removed=int((stored.is_newest & ~stays_or_moves).sum()),
-    )
-    if not changes.shards and not len(new.frame):
-        result = read_result(where)
-        return dataclasses.replace(
-            result, was_finished=True, changes=changes, removed=compared.removed
+@dataclass
+class Update(OnDataset):
+    """Gives the rows of a dataset the values that a source has for them, and adds the others."""
+
+    verb = "update"
+    refused = NOT_UPDATED
+
+    updating: UpdateOptions
+
+    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+        """The rows of a dataset with the values of a table, planned to be written again."""
+        where = state.where
+        newest = own_dataset(state)
+        dataset, options = self.open(state)
+        say("reading the table")
+        table = fit_texts(read_source(self.source, options), dataset.fields)
+        if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
+            others = tuple(name for name in table.left_out if name not in OF_COPIES)
+            table = dataclasses.replace(table, left_out=others)
+        stored = stored_rows(where, newest)
+        fields, updating = dataset.fields, self.updating
+        compared = _Comparison(table, stored, fields, options, updating=updating, say=say)
+        compared.check()
+        table, matched, new = compared.table, compared.matched, compared.new
+        checked, places = matched.checked, matched.places
+        moved, gone = matched.moved_and_gone(self.updating.missing == "remove")
+        change, differing = matched.changes(options.transforms)
+        files = np.zeros(len(change), bool)
+        if self.updating.reread:
+            say("comparing the images with their files")
+            files = _replaced_files(stored, dataset.fields) & mask_of(
+                matched.old_places, len(change)
+            )
+            change[files] = READ
+        after = dataclasses.replace(stored, rows=matched.with_values(change))
+        comes = checked.frame[SPLIT_COLUMN][moved].to_numpy(object)
+        of_moved = after.rows.append_column(CHANGE, pa.array(change, pa.int8()))
+        of_moved = of_moved.take(pa.array(places[moved]))
+        plan, rows, rewritten = changed_plan(
+            after,
+            gone,
+            np.where(gone, SAME, change),
+            _added(of_moved, comes, new, table.base, next_row_of(where, newest)),
+            checked.fields,
+            options,
+            PlanKind.UPDATE,
+            table.base,
+            _statistics(after, gone, of_moved, comes, new),
         )
-    said = summary_of(table, compared.report, removed=compared.removed, changes=changes)
-    read = columns_of(planned.filter(pc.equal(planned.column(CHANGE), READ)))
-    return PlannedRows(
-        plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
-        planned=planned,
-        options=options,
-        sizes=partial(sizes_of_some, new, table.base, options),
-        check=partial(open_some, new, table.base, options),
-        spool=partial(_spool_new, checked),
-        report=compared.report,
-        marks=compared.marks,
-    )
+        stays_or_moves = (stored.is_newest & ~gone) | mask_of(places[moved], len(gone))
+        went = stored.splits[places[moved]]
+        changes = dataclasses.replace(
+            rewritten,
+            corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
+            columns=differing,
+            labels=matched.relabelled(),
+            read_again=int(files.sum()),
+            moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
+            added=len(new.frame),
+            removed=int((stored.is_newest & ~stays_or_moves).sum()),
+        )
+        if not changes.shards and not len(new.frame):
+            result = read_result(where)
+            return dataclasses.replace(
+                result, was_finished=True, changes=changes, removed=compared.removed
+            )
+        said = summary_of(table, compared.report, removed=compared.removed, changes=changes)
+        read = columns_of(rows.filter(pc.equal(rows.column(CHANGE), READ)))
+        return Planned(
+            plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
+            rows=rows,
+            options=options,
+            new=new,
+            report=compared.report,
+            marks=compared.marks,
+        )
 
 
 @dataclass
@@ -336,9 +350,3 @@ def _added(
     }
     splits = [*new.frame[SPLIT_COLUMN], *of_moved]
     return Added(joined([pa.table(columns), moved]), pd.Series(splits, dtype=SPLIT_TYPE))
-
-
-def _spool_new(checked: Checked, where: str, rows: pa.Table) -> None:
-    """Spool the images that came as bytes of the rows that are read from the table."""
-    read = pc.equal(rows.column(CHANGE), READ)
-    spool_images(checked.contents.values(), where, rows.filter(read))

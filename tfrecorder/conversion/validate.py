@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
-from tfrecorder.conversion.existing_rows import known_images, pass_over_known
-from tfrecorder.conversion.on_dataset import opened
-from tfrecorder.conversion.same_schema import fit_texts, schema_faults
+from tfrecorder.conversion.append import Append
+from tfrecorder.conversion.existing_rows import known_images
+from tfrecorder.conversion.on_dataset import own_dataset
+from tfrecorder.conversion.operation import Say
+from tfrecorder.conversion.same_schema import schema_faults
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.summary import left_out_words
@@ -18,6 +19,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
 from tfrecorder.options.option import takes
 from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
+from tfrecorder.output.path import given_directory
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
@@ -80,12 +82,14 @@ def validate(
                 begin("checking the table")
                 checked, notes = check_source(table, chosen.division), tuple[str, ...]()
             else:
-                where = storage.absolute(storage.given_path(against))
-                table, checked, notes = _beside(source, where, options)
+                appending = Append(
+                    source, given_directory("against", against), options, AppendOptions()
+                )
+                table, checked, notes = _beside(appending, begin)
         known = None
         if check_images and against is not None:
             try:
-                known = known_images(open_dataset(where))
+                known = known_images(open_dataset(appending.where))
             except DatasetError as error:
                 notes += (f"near copies of what is there: not looked for; {error}",)
         if check_images:
@@ -99,14 +103,11 @@ def validate(
         return checked.report(table, chosen.warnings, notes)
 
 
-def _beside(
-    source: Any, where: str, given: Mapping[str, Any]
-) -> tuple[Source, Checked, tuple[str, ...]]:
-    """A table, what `append` would add of it to a dataset, and what else to say."""
-    _, stored, newest, options, *_ = opened(where, given, dry_run=True)
-    adding = AppendOptions()
-    table = fit_texts(read_source(source, options), stored.fields)
-    sifted = pass_over_known(table, where, newest, stored.fields, adding)
+def _beside(appending: Append, say: Say) -> tuple[Source, Checked, tuple[str, ...]]:
+    """A table, what an append would add of it to a dataset, and what else to say."""
+    state = appending.look()
+    stored, options = appending.open(state)
+    table, sifted = appending.compare(own_dataset(state), stored, options, say)
     notes = tuple(left_out_words(sifted.known, sifted.removed))
     if notes and not len(sifted.table.frame):
         return table, Checked(sifted.table.frame, sifted.findings), notes
@@ -116,4 +117,4 @@ def _beside(
         faults = schema_faults(stored.fields, sifted.table, checked.fields)
     others = Finding("other_columns", [None] * len(faults), "", [None] * len(faults), faults)
     checked = checked.with_findings([others])
-    return table, sifted.beside(stored.fields, adding, checked), notes
+    return table, sifted.beside(stored.fields, appending.adding, checked), notes

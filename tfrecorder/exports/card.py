@@ -144,7 +144,7 @@ def _write(
     if now is None or now.digest != newest.digest:  # on a bucket, where nothing is locked
         raise OutputError(f"{where} was changed while its card was made; make it again.")
     # An interruption leaves no file that `card.json` does not list, or lists with another sum.
-    storage.remove_all(where, kept.files if kept else ())
+    storage.remove_files(where, kept.files if kept else ())
     for file, data in {layout.CARD: made.to_json(), **files}.items():
         storage.publish_bytes(where, file, data)
     return Card(where, newest.number, (*made.files,), len(others), len(done), (*findings,))

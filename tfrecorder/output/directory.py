@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -18,81 +17,54 @@ from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
+from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.differences import OptionDiffers, describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
-from tfrecorder.reading.commits import Commit, is_own, newest_commit, read_commit
+from tfrecorder.reading.commits import Commit, is_own, read_commit
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.storage import folders
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What a directory holds.
-
-    Attributes:
-        newest: its newest commit, which the pending plan may have set aside; None before the first.
-        pending: the plan of the operation under way, or of one that was interrupted; None if there
-            is none.
-    """
-
-    newest: Commit | None
-    pending: Plan | None
-
-    @property
-    def is_committed(self) -> bool:
-        """True if the pending plan is committed, so that only its leftovers are still there."""
-        if self.newest is None or self.pending is None:
-            return False
-        return self.newest.digest == self.pending.digest
-
-    @property
-    def undoes(self) -> bool:
-        """True if something is being taken back."""
-        return self.pending is not None and self.pending.kind is PlanKind.UNDO
-
-    @property
-    def is_overtaken(self) -> bool:
-        """True if the pending plan can never be committed: another commit took its number."""
-        if self.newest is None or self.pending is None:
-            return False
-        return self.newest.digest not in (self.pending.previous, self.pending.digest)
-
-
-def standing_of(output_dir: str) -> Standing:
-    """What a directory holds.
-
-    Raises:
-        DatasetError: its newest commit has lost its manifest.
-        OutputError: its plan cannot be read.
-    """
-    # The plan first: it goes after its commit.
-    pending = read_plan(output_dir)
-    newest = newest_commit(output_dir)
-    if newest is None and pending is not None and pending.rewrites:
-        newest = newest_commit(output_dir, name=layout.WAITING_COMMIT)
-    return Standing(newest, pending)
-
-
 @contextlib.contextmanager
-def claim(output_dir: str, has_plan: bool = True) -> Iterator[None]:
+def claim(output_dir: str, seen: DatasetState | None = None) -> Iterator[DatasetState]:
     """Claim the directory for one operation; the claim ends when its process ends.
-
-    Args:
-        has_plan: False if its manifest is lost, so that nothing says which files are foreign.
 
     A bucket has no such claim.  Two runs of one plan do the same work there and write the same
     bytes; another plan is refused by `find`, and by workers that come across it.
 
+    Args:
+        seen: what was there just before.
+
+    Yields:
+        What is there after the claim.
+
     Raises:
         OutputError: the directory cannot be made or written, is foreign, or is already claimed.
     """
+    with locked(output_dir):
+        state = seen
+        if state is None or storage.is_local(output_dir):  # whose lock may have been waited for
+            state = DatasetState.read(output_dir)
+        refuse_foreign(state)
+        yield state
+
+
+@contextlib.contextmanager
+def locked(output_dir: str) -> Iterator[None]:
+    """The lock of a directory on a disk, held until the block ends; nothing on a bucket.
+
+    Raises:
+        OutputError: the directory cannot be made or written, is no place for a dataset, or is
+            locked already.
+    """
     with storage.failing_writes(output_dir), storage.failing_as(OutputError, output_dir):
-        is_local = storage.is_local(output_dir)
         refuse_links(output_dir)
-        if has_plan:
-            refuse_foreign(output_dir)
-        lock = folders.locked(output_dir, layout.LOCK) if is_local else contextlib.nullcontext(True)
-        with lock as is_ours:
+        if not storage.is_local(output_dir):
+            yield
+            return
+        # The lock would make a folder in it.
+        refuse_strange(output_dir)
+        with folders.locked(output_dir, layout.LOCK) as is_ours:
             if not is_ours:
                 raise OutputError(
                     f"{output_dir}: another conversion is writing this directory; wait until it "
@@ -110,45 +82,60 @@ def refuse_links(output_dir: str) -> None:
 
 _ELSEWHERE = "choose a new or empty directory as `output_dir`"
 
+#: Names that any directory may have.
+_ALLOWED = {layout.PRIVATE, *layout.DESKTOP_FILES}
 
-def refuse_foreign(output_dir: str) -> None:
-    """Raise an OutputError if the directory holds anything not written by a conversion.
 
-    Raises:
-        DatasetError: it is a dataset that has lost its manifest.
+def refuse_strange(output_dir: str) -> set[str]:
+    """Raise an OutputError if what a directory holds was not written by a conversion.
+
+    Returns:
+        The names in it.
     """
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
         words = "is a file; give a directory, new or empty, as `output_dir`."
         raise OutputError(f"{output_dir} {words}")
-    names = set(storage.names(output_dir))
-    foreign, remedy = names - {layout.PRIVATE, *layout.DESKTOP_FILES}, _ELSEWHERE
-    if foreign and is_own(names):
-        standing = standing_of(output_dir)
-        card = stored_card(output_dir) if foreign & {*layout.CARD_FILES} else None
-        foreign -= {*public_names(standing), layout.CARD_YAML, *(card.files if card else ())}
-        if standing != Standing(None, None):
-            remedy = "move it away"
-        elif layout.COMMIT in names:
-            raise OutputError(
-                f"{output_dir} was written by another version of tfrecorder, or its "
-                f"{layout.COMMIT} was replaced; {_ELSEWHERE}."
-            )
-    if foreign:
+    names = {*storage.names(output_dir)}
+    foreign = names - _ALLOWED
+    if foreign and not is_own(names):
+        raise _foreign(output_dir, foreign, _ELSEWHERE)
+    return names
+
+
+def refuse_foreign(state: DatasetState) -> None:
+    """Raise an OutputError if a directory holds anything not written by a conversion."""
+    output_dir = state.where
+    names = refuse_strange(output_dir)
+    foreign = names - _ALLOWED - public_names(state)
+    if not foreign:
+        return
+    card = stored_card(output_dir) if foreign & {*layout.CARD_FILES} else None
+    foreign -= {layout.CARD_YAML, *(card.files if card else ())}
+    if state.is_empty and layout.COMMIT in names:
         raise OutputError(
-            f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
-            f"tfrecorder wrote; {remedy}."
+            f"{output_dir} was written by another version of tfrecorder, or its "
+            f"{layout.COMMIT} was replaced; {_ELSEWHERE}."
         )
+    if foreign:
+        raise _foreign(output_dir, foreign, _ELSEWHERE if state.is_empty else "move it away")
 
 
-def public_names(standing: Standing) -> set[str]:
+def _foreign(output_dir: str, foreign: Iterable[str], remedy: str) -> OutputError:
+    return OutputError(
+        f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
+        f"tfrecorder wrote; {remedy}."
+    )
+
+
+def public_names(state: DatasetState) -> set[str]:
     """The names outside our private folder that a dataset and the operation under way may have."""
     names: set[str] = set()
-    if standing.newest is not None:
-        newest = standing.newest
+    if state.newest is not None:
+        newest = state.newest
         gone = (newest.manifest.commit.replaced or {}, newest.dataset.abandoned)
         names |= _public_names(newest.plan, newest.dataset.splits, *gone)
-    if standing.pending is not None:
-        names |= _public_names(standing.pending, standing.pending.own)
+    if state.pending is not None:
+        names |= _public_names(state.pending, state.pending.own)
     return names
 
 
@@ -175,9 +162,8 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         )
 
 
-def is_in_place(output_dir: str, commit: int, digest: str) -> bool:
+def is_in_place(output_dir: str, newest: Commit | None, commit: int, digest: str) -> bool:
     """True if the plan of this digest became this commit of the dataset in a directory."""
-    newest = newest_commit(output_dir)
     if newest is None or newest.number < commit:
         return False
     named = newest if newest.number == commit else read_commit(output_dir, commit)
@@ -195,18 +181,11 @@ def is_whole(plan: Plan, output_dir: str) -> bool:
     return plan.kind is PlanKind.CONVERSION or (plan.kind is PlanKind.COMPACTION and not in_place)
 
 
-def find(
-    output_dir: str,
-    standing: Standing,
-    wanted: Plan,
-    options: ConvertOptions,
-    is_completed: bool = False,
-) -> Plan | Commit | None:
+def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | Commit | None:
     """What is there already of the plan of a call.  Changes nothing.
 
     Args:
         wanted: the plan of this call; its shard counts and its place do not matter.
-        is_completed: this call did the rest after the newest commit, which may be its own.
 
     Returns:
         The pending plan that the call continues, or the commit that has all of it; None if it
@@ -215,14 +194,16 @@ def find(
     Raises:
         OutputError: the directory is committed, or was planned with another source or options.
     """
+    output_dir = state.where
     begins = is_whole(wanted, output_dir)
-    newest, overwrite = standing.newest, "`overwrite=True`"
-    pending = None if standing.is_committed else standing.pending
+    newest = state.newest
+    overwrite = "`overwrite=True`"
+    pending = None if state.is_committed else state.pending
     differences: list[str] = []
     if newest is not None and begins:
         differences = describe_difference(begun_plan(newest), wanted)
-        is_own = is_completed and newest.plan.kind is wanted.kind
-        if not differences and pending is None and (is_own or not options.overwrite):
+        is_its_own = state.was_left and newest.plan.kind is wanted.kind
+        if not differences and pending is None and (is_its_own or not options.overwrite):
             return newest
     is_lost = newest is not None and Loss.HISTORY.is_in(newest.plan.losses)
     if newest is not None and (is_lost or grown(newest.dataset.history.origins)):
@@ -284,21 +265,33 @@ def _remedies(wanted: Plan, differences: Sequence[str]) -> str:
     )
 
 
-def stage_next(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
+def stage_next(plan: Plan, planned: pa.Table | None, seen: DatasetState) -> DatasetState:
     """Stage a plan, which claims the next commit, and look whether that is still the next.
+
+    Args:
+        planned: its rows; None if it has none.
+        seen: what the directory held when it was planned.
+
+    Returns:
+        What it holds now.
 
     Raises:
         OutputError: another operation claims it, or was committed in the meantime.
     """
+    output_dir = seen.where
     stage_plan(plan, planned, output_dir)
-    # Locally the lock is held.  On a bucket another one may have come and gone since we looked,
-    # and our shards would have the names of its shards.
-    if not storage.is_local(output_dir) and standing_of(output_dir).is_overtaken:
+    if storage.is_local(output_dir):  # the lock is held
+        return dataclasses.replace(seen, pending=plan)
+    # Another one may have come and gone since we looked, and our shards would have the names of
+    # its shards.
+    state = seen.again()
+    if state.is_overtaken:
         storage.remove(output_dir, layout.PLAN)
         raise OutputError(
             f"{output_dir} was written by another operation since this one began. Let only one "
             "write there at a time, and run this one again. Nothing was written."
         )
+    return state
 
 
 def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -> Plan:
@@ -311,20 +304,23 @@ def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -
     """
     private, done = names_in(output_dir, layout.PRIVATE), names_in(output_dir, layout.DONE)
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
-    storage.remove_all(output_dir, leftovers | (done & {shard.done for shard in shards}))
+    _remove_leftovers(output_dir, leftovers)
+    storage.remove_files(output_dir, done & {shard.done for shard in shards})
     if pending.base != base:
         pending = dataclasses.replace(pending, base=base)
         storage.publish_bytes(output_dir, layout.PLAN, pending.to_json())
     return pending
 
 
-def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None:
+def clear(state: DatasetState, keep_spool: bool = False) -> None:
     """Remove what an unfinished operation left, and what an abandoned one wrote late.
 
     Args:
         keep_spool: keep the images that came as bytes; their names say what they hold.
     """
-    pending, newest = standing.pending, standing.newest
+    output_dir = state.where
+    pending = state.pending
+    newest = state.newest
     shards = set() if pending is None else {*layout.shards_of(pending.own)}
     if newest is not None:
         shards |= {*layout.shards_of(newest.dataset.abandoned)}
@@ -334,8 +330,9 @@ def clear(output_dir: str, standing: Standing, keep_spool: bool = False) -> None
         names |= {*_public_names(pending), layout.manifest(pending.commit)}
     if pending is not None and (newest is None or pending.removed != newest.plan.removed):
         names.add(pending.removed)
-    private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
-    names &= {*storage.names(output_dir), *private}
+    if names:
+        private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
+        names &= {*storage.names(output_dir), *private}
     remove_leftovers(output_dir, names, keep_spool)
 
 
@@ -344,10 +341,20 @@ def remove_leftovers(output_dir: str, names: Iterable[str], keep_spool: bool = F
 
     The plan marks the directory as ours, and the others as its own, if we are interrupted.
     """
-    kept = {layout.SPOOL} if keep_spool else set()
-    leftovers = names_in(output_dir, layout.PRIVATE) & ({*layout.LEFTOVERS, layout.SPOOL} - kept)
-    storage.remove_all(output_dir, {*names, *leftovers})
-    storage.remove(output_dir, layout.PLAN)
+    there = names_in(output_dir, layout.PRIVATE)
+    leftovers = there & {*layout.LEFTOVERS}
+    if not keep_spool:
+        leftovers |= there & {layout.SPOOL}
+    gone = {name for name in names if name != layout.ROWS or name in there}
+    storage.remove_files(output_dir, gone)
+    _remove_leftovers(output_dir, leftovers)
+    if layout.PLAN in there:
+        storage.remove_files(output_dir, [layout.PLAN])
+
+
+def _remove_leftovers(output_dir: str, names: Collection[str]) -> None:
+    """Remove files, and folders with all in them."""
+    storage.each(lambda name: storage.remove(output_dir, name), names, output_dir)
 
 
 def names_in(output_dir: str, *folders: str) -> set[str]:

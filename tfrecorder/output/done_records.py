@@ -30,14 +30,17 @@ def list_output(output_dir: str, shards: Collection[Shard]) -> Files:
     return list_folders(output_dir)
 
 
-def list_folders(output_dir: str) -> Files:
-    """What there is of all shards in an output directory."""
+#: The folders that the files of shards are in.
+FOLDERS = ("", layout.WAITING, layout.INDEX, layout.TABLES, layout.DONE)
+
+
+def list_folders(output_dir: str, folders: Collection[str] = FOLDERS) -> Files:
+    """What there is of all shards in an output directory, or in some folders of it."""
 
     def files_of(folder: str) -> Files:
         files = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
         return {os.path.join(folder, name): file for name, file in files.items()}
 
-    folders = ("", layout.WAITING, layout.INDEX, layout.TABLES, layout.DONE)
     listed = storage.each(files_of, folders, output_dir)
     return {name: file for files in listed for name, file in files.items()}
 

@@ -12,7 +12,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,9 +79,11 @@ def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
     _stage_rows(plan, planned, output_dir)
 
 
-def rows_plan(footer: Any) -> str:
+def rows_plan(footer: Footer) -> str:
     """The digest of the plan that staged rows belong to; "" if they do not say."""
-    return str((footer.metadata or {}).get(PLAN_OF_ROWS.encode(), b"").decode(errors="replace"))
+    return str(
+        (footer.metadata.metadata or {}).get(PLAN_OF_ROWS.encode(), b"").decode(errors="replace")
+    )
 
 
 def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
@@ -132,7 +134,11 @@ def staged_plan(output_dir: str, digest: str) -> Plan:
     Raises:
         OutputError: the plan is now a different one, or gone.
     """
-    plan = read_plan(output_dir)
+    return required_plan(output_dir, read_plan(output_dir), digest)
+
+
+def required_plan(output_dir: str, plan: Plan | None, digest: str) -> Plan:
+    """What was read as the plan of this launch; raises as `staged_plan`."""
     if plan is None:
         raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
     if plan.digest != digest:
@@ -165,15 +171,29 @@ class StagedPlan:
         return latest[1]
 
 
-def read_footer(output_dir: str) -> Any:
+class Footer(NamedTuple):
     """Where the row groups of the staged plan begin, for callers that read several of them.
+
+    Attributes:
+        metadata: Parquet's.
+        file: what a bucket says of the file; None on a disk.
+    """
+
+    metadata: Any
+    file: storage.Description | None
+
+
+def read_footer(output_dir: str) -> Footer:
+    """The footer of the staged plan's rows.
 
     Raises:
         OutputError: the file cannot be read.
     """
     path = os.path.join(output_dir, layout.PLAN_ROWS)
-    with storage.failing_as(OutputError, path), storage.open_seekable(path) as opened:
-        return pq.read_metadata(opened)
+    with storage.failing_as(OutputError, path):
+        file = None if storage.is_local(path) else storage.describe(path)
+        with storage.open_seekable(path, file) as opened:
+            return Footer(pq.read_metadata(opened), file)
 
 
 #: How many rows a worker holds as objects at a time: a shard of small images has 100,000 and more.
@@ -192,7 +212,7 @@ def row_blocks(rows: pa.Table) -> Iterator[list[PlannedRow]]:
         yield list(map(PlannedRow, columns[SOURCE_ID], uris, values))
 
 
-def read_row_group(output_dir: str, group: int, footer: Any = None) -> pa.Table:
+def read_row_group(output_dir: str, group: int, footer: Footer | None = None) -> pa.Table:
     """The rows of one shard; `group` is its row group in the staged plan.
 
     Args:
@@ -203,14 +223,17 @@ def read_row_group(output_dir: str, group: int, footer: Any = None) -> pa.Table:
     """
     path = os.path.join(output_dir, layout.PLAN_ROWS)
     try:
-        with storage.open_seekable(path) as opened:  # refuses what is not a file, such as a pipe
+        metadata, listed = footer or (None, None)
+        with storage.open_seekable(
+            path, listed
+        ) as opened:  # refuses what is not a file, such as a pipe
             # On a disk by its path: Arrow's threads hold what they read of a Python file.  A thread
             # that lets go of it while Python shuts down, for example after Ctrl-C, aborts the
             # process (pyarrow 25).
             source = storage.resolve(path, "") if storage.is_local(path) else opened
             # Each column of a row group is requested once, and whole.
             file: Any = pq.ParquetFile(
-                source, metadata=footer, pre_buffer=True, page_checksum_verification=True
+                source, metadata=metadata, pre_buffer=True, page_checksum_verification=True
             )
             # With several threads, each would keep memory for itself.
             return file.read_row_group(group, use_threads=False)

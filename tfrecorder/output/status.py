@@ -18,12 +18,12 @@ from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.summary import Changes
-from tfrecorder.output.directory import standing_of
 from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
+from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
 from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
@@ -191,17 +191,17 @@ def status(directory: str | os.PathLike[str]) -> ConversionStatus:
 
 
 def _status(output_dir: str) -> ConversionStatus:
-    standing = standing_of(output_dir)
-    if standing.pending is not None and not (standing.is_committed or standing.undoes):
-        return _of_unfinished(output_dir, standing.pending)
-    if standing.newest is None:
+    state = DatasetState.read(output_dir)
+    if state.pending is not None and not (state.is_committed or state.undoes):
+        return _of_unfinished(output_dir, state.pending)
+    if state.newest is None:
         raise DatasetError(
             nothing_begun(output_dir)
             or f"{output_dir}: no conversion was started here: {layout.PLAN} is missing. Give the "
             "directory of a conversion."
         )
-    whole = _of_committed(output_dir, standing.newest)
-    return dataclasses.replace(whole, kind=PlanKind.UNDO.value) if standing.undoes else whole
+    whole = _of_committed(output_dir, state.newest)
+    return dataclasses.replace(whole, kind=PlanKind.UNDO.value) if state.undoes else whole
 
 
 def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:

@@ -6,6 +6,7 @@ a reader must know of the whole dataset then.  A generation is the number of a c
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -80,31 +81,40 @@ def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> 
     Raises:
         DatasetError: its manifest is missing, cannot be read, or is damaged.
     """
-    path = os.path.join(directory, name)
-    try:
-        data = storage.read_bytes(path)
-    except storage.UnreadableError as error:
-        if error.code in ("not_found", "bad_name", "not_a_file"):
-            return None
-        raise DatasetError(f"{path} cannot be read: {error}.") from error
-    return commit_named_by(directory, data, plan)
+    return newest_versioned(directory, name, plan)[0]
 
 
-def commit_named_by(directory: str, data: bytes, plan: str = "") -> Commit | None:
-    """The commit that a `dataset_info.json` with these bytes stands for; else as `newest_commit`.
+def newest_versioned(
+    directory: str, name: str = layout.COMMIT, plan: str = "", known: Commit | None = None
+) -> tuple[Commit | None, str]:
+    """The newest commit as `newest_commit` gives it, and the version of the file that names it.
+
+    The version is "" if there is no such file.
+
+    Args:
+        known: a commit whose manifest was read; it is not read again if it is still the newest.
 
     Raises:
         DatasetError: as `newest_commit`.
     """
+    path = os.path.join(directory, name)
+    try:
+        data, version = storage.read_versioned(path)
+    except storage.UnreadableError as error:
+        if error.code in ("not_found", "bad_name", "not_a_file"):
+            return None, ""
+        raise DatasetError(f"{path} cannot be read: {error}.") from error
     info = parse_json(data, directory, layout.COMMIT)
     note = parse_commit_note(info)
     if note is None or plan not in ("", note[1]):
-        return None
+        return None, version
     number, digest = note
-    commit = read_commit(directory, number)
+    commit = known
+    if commit is None or note != (commit.number, commit.digest):
+        commit = read_commit(directory, number)
     if commit.digest != digest:
         raise _no_manifest(directory, number, "belongs to another commit")
-    return Commit(number, commit.manifest, info)
+    return Commit(number, commit.manifest, info), version
 
 
 def read_commit(directory: str, number: int) -> Commit:
@@ -121,6 +131,14 @@ def read_commit(directory: str, number: int) -> Commit:
     except ValueError as error:
         raise _no_manifest(directory, number, f"is damaged: {error}") from error
     return Commit(number, manifest)
+
+
+def commit_of(directory: str, number: int, digest: str) -> Commit | None:
+    """The commit with this number of the plan with this digest; None if it cannot be read."""
+    with contextlib.suppress(DatasetError):
+        commit = read_commit(directory, number)
+        return commit if commit.digest == digest else None
+    return None
 
 
 def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | str) -> DatasetError:

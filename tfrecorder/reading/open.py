@@ -46,10 +46,10 @@ def open_dataset(
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
         newest = None if _is_pattern(where) else newest_commit(where)
-        files = storage.Descriptions() if _is_pattern(where) else files_in(where)
         if newest is not None:
             _refuse_named_keys(where, named)
-            return _open_own(where, newest, commit_at(where, newest, at), files)
+            return open_own(where, newest, at)
+        files = storage.Descriptions() if _is_pattern(where) else files_in(where)
         if layout.COMMIT in files and has_private_folder(where):
             raise DatasetError(
                 f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
@@ -97,14 +97,11 @@ def _is_pattern(where: str) -> bool:
     return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
-def _open_own(
-    directory: str, newest: Commit, commit: Commit, files: storage.Descriptions
-) -> StoredDataset:
-    """A dataset as of a commit.
-
-    Args:
-        files: what the store says about the files in the directory, by name.
-    """
+def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDataset:
+    """A dataset of this package, whose newest commit was read just before; as `open_dataset`."""
+    with storage.failing_as(DatasetError, directory):
+        files = files_in(directory)
+        commit = commit_at(directory, newest, at)
     then = commit.dataset
     splits = {}
     is_whole = True

@@ -16,6 +16,7 @@ from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import Failure, read_failure
 from tfrecorder.output.progress import progress_bar
+from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners import beam_options, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
 from tfrecorder.writing.limit_errors import limit_reached
@@ -89,7 +90,9 @@ def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob
             f"the {runner} failed: {_in_short(error)}. Shards that are done are kept: run "
             "the same conversion again to continue."
         ) from error
-    if not is_in_place(output_dir, plan.commit, plan.digest):
+    if runner != DIRECT and not is_in_place(
+        output_dir, newest_commit(output_dir), plan.commit, plan.digest
+    ):
         raise RunnerError(
             f"the {runner} ended without the commit and gave no reason; its log may say "
             "more. Run the same conversion again to continue."

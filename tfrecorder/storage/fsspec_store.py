@@ -165,7 +165,7 @@ class FsspecStore(Store):
 
         _request(remove)
 
-    def move(self, folder: str, name: str, new: str) -> None:
+    def move(self, folder: str, name: str, new: str, version: str = "") -> None:
         system, source = _system(f"{folder}/{name}")
         _, target = _system(f"{folder}/{new}")
 

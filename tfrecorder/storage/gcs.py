@@ -133,26 +133,31 @@ class BucketStore(Store):
 
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
-        gcs_requests.delete_object(*self._at(path))
+        self.remove_file(folder, name)
         ask, bucket, prefix = self._at(_below(path))
         below = gcs_requests.list_objects(ask, bucket, prefix)[0]
         map_at_once(lambda name: gcs_requests.delete_object(ask, bucket, name), below, REMOVALS)
 
+    def remove_file(self, folder: str, name: str) -> None:
+        gcs_requests.delete_object(*self._at(f"{folder}/{name}"))
+
     def link(self, folder: str, name: str, new: str) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}")
 
-    def move_at(self, folder: str, name: str, new: str) -> None:
-        self._copy(f"{folder}/{name}", f"{folder}/{new}", is_moved=True)
+    def move_at(self, folder: str, name: str, new: str, version: str = "") -> None:
+        self._copy(f"{folder}/{name}", f"{folder}/{new}", version, is_moved=True)
 
-    def _copy(self, path: str, new: str, is_moved: bool = False) -> None:
+    def _copy(self, path: str, new: str, listed: str = "", is_moved: bool = False) -> None:
         source, target = self._at(path), self._at(new)[1:]
         try:
-            version = gcs_requests.describe_object(*source).version
+            version = listed or gcs_requests.describe_object(*source).version
             gcs_requests.copy_object(*source, *target, version)
             if is_moved:  # delete exactly the version that was copied
                 gcs_requests.delete_object(*source, version)
         except OtherStandsError as error:  # replaced or moved in between: look again
-            raise TransientError(str(error)) from error
+            if not listed:
+                raise TransientError(str(error)) from error
+            self._copy(path, new, is_moved=is_moved)
 
     def is_unsigned(self) -> bool:
         """Whether there are no credentials, so that only public objects can be read."""

@@ -176,7 +176,7 @@ class LocalStore(Store):
                 with open(descriptor, "wb") as file:
                     self.fetch(f"{folder}/{name}", file)
 
-    def move(self, folder: str, name: str, new: str) -> None:
+    def move(self, folder: str, name: str, new: str, version: str = "") -> None:
         try:
             folders.move(folder, name, new)
         except FileNotFoundError:

@@ -161,9 +161,12 @@ class ObjectStore(Store):
     def remove(self, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
 
-        self._delete(path)
+        self.remove_file(folder, name)
         for page in self._pages(path):
             self._delete(path, [meta["path"] for meta in page])
+
+    def remove_file(self, folder: str, name: str) -> None:
+        self._delete(f"{folder}/{name}")
 
     def link(self, folder: str, name: str, new: str) -> None:
         source, target = f"{folder}/{name}", f"{folder}/{new}"

@@ -232,7 +232,11 @@ class Store(Protocol):
         """A whole file of at most `MAX_FILE_BYTES`."""
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """A whole file as `read` gives it, and the version of exactly these bytes."""
+        """A whole file as `read` gives it, and the version of exactly these bytes.
+
+        The version is "" where a store has none.
+        """
+        return self.read(path), ""
 
     def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         """A file to read and seek in, without holding it in memory.
@@ -337,6 +341,10 @@ class Store(Protocol):
     def remove(self, folder: str, name: str) -> None:
         """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
 
+    def remove_file(self, folder: str, name: str) -> None:
+        """Remove a file below a folder; where a folder may have its name too, that may stay."""
+        self.remove(folder, name)
+
     def sync(self, folder: str, names: Collection[str]) -> None:
         """See `storage.sync`; nothing where what the service has answered for is kept."""
         return
@@ -350,18 +358,21 @@ class Store(Protocol):
         ):
             self.fetch(f"{folder}/{name}", whole)
 
-    def move(self, folder: str, name: str, new: str) -> None:
+    def move(self, folder: str, name: str, new: str, version: str = "") -> None:
         """Rename a file below a folder, replacing any file with the new name.
 
         Does nothing if it has been renamed already: the old name is gone, the new one is there.
+
+        Args:
+            version: of the file, as far as it is known.
         """
         try:
-            self.move_at(folder, name, new)
+            self.move_at(folder, name, new, version)
         except UnreadableError as error:
             if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
                 raise
 
-    def move_at(self, folder: str, name: str, new: str) -> None:
+    def move_at(self, folder: str, name: str, new: str, version: str = "") -> None:
         """The requests of `move`; an UnreadableError if there is no such file."""
         self.link(folder, name, new)
         self.remove(folder, name)

@@ -13,6 +13,7 @@ from tfrecorder.storage.folders import sync_opened
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.store import (
     Claim,
+    Description,
     OtherStandsError,
     UnreadableError,
     UnwritableError,
@@ -210,13 +211,34 @@ def move(folder: str, name: str, new: str) -> None:
     Raises:
         OSError: it cannot be moved, or there is no such file.
     """
-    with _writing():
-        retried(lambda: store_of(folder).move(folder, name, new), os.path.join(folder, name))
+    move_all(folder, {name: new}, {})
 
 
-def remove_all(folder: str, unwanted: Collection[str]) -> None:
-    """`remove` many names below a folder, in any order."""
-    each(lambda name: remove(folder, name), unwanted, folder)
+def move_all(folder: str, names: Mapping[str, str], listed: Mapping[str, Description]) -> None:
+    """`move` files below a folder, each to its new name.
+
+    Args:
+        listed: what a listing has told of some of them, which are then not asked for.
+    """
+
+    def rename(name: str) -> None:
+        version = listed[name].version if name in listed else ""
+        path = os.path.join(folder, name)
+        with _writing():
+            retried(lambda: store_of(folder).move(folder, name, names[name], version), path)
+
+    each(rename, names, folder)
+
+
+def remove_files(folder: str, unwanted: Collection[str]) -> None:
+    """Remove files below a folder, in any order; as `remove`, but none of them is a folder."""
+
+    def remove_file(name: str) -> None:
+        with _writing():
+            store = store_of(folder)
+            retried(lambda: store.remove_file(folder, name), os.path.join(folder, name))
+
+    each(remove_file, unwanted, folder)
 
 
 def write_all(file: BinaryIO, *parts: bytes) -> None:

@@ -129,9 +129,9 @@ def stream(
     with contextlib.ExitStack() as stack:
         stack.callback(opened.close)
         stack.enter_context(storage.acting_as(None))
-        stack.enter_context(claim(where))
+        state = stack.enter_context(claim(where))
         say = stack.enter_context(stage_line(shown))
-        dataset = open_streamed(where, opened, given, limits.readmit)
+        dataset = open_streamed(state, opened, given, limits.readmit)
         try:
             _follow(dataset, limits, say)
         except KeyboardInterrupt:

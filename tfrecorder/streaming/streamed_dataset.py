@@ -19,10 +19,11 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import Counts, add_up
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import clear, reopen, stage_next, standing_of
+from tfrecorder.output.directory import clear, reopen, stage_next
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.staging import read_plan
-from tfrecorder.reading.commits import Commit, newest_commit
+from tfrecorder.output.state import DatasetState
+from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import types_of
 from tfrecorder.reading.stream_positions import position_of, positions_in
@@ -63,6 +64,7 @@ class StreamedDataset:
     totals: Counts = field(default_factory=partial(add_up, ()))
     readmit: bool = False
     removed: int = 0
+    _seen: DatasetState | None = None
     _marks: Marks | None = None
     _inherited: ConvertOptions | None = None
     _types: Mapping[str, Any] = field(default_factory=dict)
@@ -95,8 +97,13 @@ class StreamedDataset:
         of_images = [theirs.get(name, name) for name in sorted(images)]
         self._marks = read_marks(self.where, self.newest) if self._marks is None else self._marks
         return Batch(
-            *(Spool(self.where), number, named, self.source.base),
-            *(self._marks, of_images, self.readmit),
+            spool=Spool(self.where),
+            number=number,
+            columns=named,
+            base=self.source.base,
+            marks=self._marks,
+            images=of_images,
+            readmit=self.readmit,
         )
 
     def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
@@ -145,7 +152,8 @@ class StreamedDataset:
             self._marks = batch.marks.without(batch.came)
             plan = self._marks.publish(self.where, plan)
         if staged is None:
-            stage_next(plan, table, self.where)
+            seen = DatasetState(self.where, self.newest, "", None)
+            self._seen = stage_next(plan, table, seen)
         elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
             raise OutputError(
                 f"{self.where} is being written by another stream or append. Let only one write "
@@ -165,7 +173,11 @@ class StreamedDataset:
             OutputError: what is staged there is not from a stream; or it cannot be written.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
-        plan = None if complete(self.where) else read_plan(self.where)
+        seen = self._seen or DatasetState.read(self.where, self.newest)
+        self._seen = None  # of the next call, after an outage, there may be another
+        state = complete(seen)
+        plan = state.pending
+        newest = state.newest
         if plan is not None:
             if plan.kind is not PlanKind.BATCH:
                 kind = plan.kind.value
@@ -176,9 +188,9 @@ class StreamedDataset:
             self.staged = self.staged or plan.digest  # of an earlier call
             if not self._write(plan):
                 # Its rows are read again: only a commit makes positions count.
-                clear(self.where, standing_of(self.where), keep_spool=True)
+                clear(state, keep_spool=True)
                 return False
-        newest = newest_commit(self.where)
+            newest = read_commit(self.where, plan.commit)
         if newest is None or newest.digest != self.staged:
             return False
         if self.newest is None or self.newest.number != newest.number:
@@ -228,12 +240,13 @@ class StreamedDataset:
 
 
 def open_streamed(
-    where: str, source: OpenedSource, given: dict[str, Any], readmit: bool
+    state: DatasetState, source: OpenedSource, given: dict[str, Any], readmit: bool
 ) -> StreamedDataset:
     """The dataset of a stream, as an earlier call left it: a batch that was staged is committed.
 
     Args:
-        where, source, given, readmit: as in `StreamedDataset`.
+        state: of its directory, which is claimed.
+        source, given, readmit: as in `StreamedDataset`.
 
     Raises:
         DatasetError: what is there is damaged, or another tool wrote it; or nobody knows which rows
@@ -241,11 +254,12 @@ def open_streamed(
         OutputError: a conversion or an append was begun there and not finished.
         OptionError: an option does not fit the dataset.
     """
-    complete(where)  # an undo that was killed moves the positions back
-    newest = own_dataset(where) if storage.exists(os.path.join(where, layout.COMMIT)) else None
+    where = state.where
+    state = complete(state)  # an undo that was killed moves the positions back
+    newest = own_dataset(state) if state.version else None
     if newest is not None:
         refuse_lost_marks(where, newest, readmit)
-    dataset = StreamedDataset(where, source, given, newest, readmit=readmit)
+    dataset = StreamedDataset(where, source, given, newest, readmit=readmit, _seen=state)
     dataset.complete()
     dataset.reached = reached(source, where, dataset.newest)
     storage.remove(where, layout.SPOOL)  # what is in it was never planned

@@ -27,8 +27,9 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import FileSums
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
-from tfrecorder.output.directory import claim, refuse_foreign
+from tfrecorder.output.directory import locked, refuse_foreign
 from tfrecorder.output.staging import restage_rows
+from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.shard_tables import read_columns
 from tfrecorder.schema.fields import file_fields, primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
@@ -126,7 +127,7 @@ def repair(
         refuse(where)
         try:
             # What is lost says which files are foreign: that is looked at later.
-            with claim(where, has_plan=False):
+            with locked(where):
                 files = _repair(where, folder, is_shown(progress), lost)
         except OutputError as error:
             # The system refuses to write (a link of ours has no errno).  If all is well, it need
@@ -150,9 +151,9 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         under_way = layout.shards_of(expected.pending.own) if expected.pending else ()
         late = {*layout.shards_of(expected.last.dataset.abandoned)}
         late -= {*expected.shards, *under_way}
-        storage.remove_all(directory, [shard.file for shard in late])
+        storage.remove_files(directory, [shard.file for shard in late])
         with contextlib.suppress(DatasetError):  # of what is damaged: it is done at the end
-            complete(directory)
+            complete(DatasetState.read(directory))
         if expected.pending is not None:
             expected = read_expectation(directory)
     with byte_bar(expected, shown) as bar:
@@ -164,7 +165,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     made = _remade(expected, findings, faults)
     lost += made.lost
     written = _publish(directory, made.files)
-    storage.remove_all(directory, made.marks)
+    storage.remove_files(directory, made.marks)
     expected = read_expectation(directory)
     damaged = [f.shard for f in findings if not f.sound]
     hopeless = {shard.index_file for shard in damaged if shard.table in faulty}
@@ -181,7 +182,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
         )
     written += _write_common(expected, faulty)
     storage.sync(directory, written)
-    complete(directory)
+    complete(DatasetState.read(directory))
     _remove_not_kept(expected)
     _refuse_foreign(directory)
     again = [f.shard for f in findings if faulty & {*f.shard.files}]
@@ -199,7 +200,7 @@ def _remove_not_kept(expected: Expectation) -> None:
     """Remove what an update replaced, if it cannot be taken back any more."""
     newest = expected.commits[expected.note[0]]
     if expected.pending is None and not is_kept(newest):
-        storage.remove_all(expected.directory, not_kept(expected.directory, newest))
+        storage.remove_files(expected.directory, not_kept(expected.directory, newest))
 
 
 def _no_access(directory: str, fault: Fault) -> DatasetError:
@@ -208,7 +209,7 @@ def _no_access(directory: str, fault: Fault) -> DatasetError:
 
 def _refuse_foreign(directory: str) -> None:
     try:
-        refuse_foreign(directory)
+        refuse_foreign(DatasetState.read(directory))
     except OutputError as error:
         raise DatasetError(
             f"{directory} holds files that do not belong to the dataset; move them away first, "

@@ -14,10 +14,14 @@ from tfrecorder.format.layout import SplitState
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
+from tfrecorder.output.done_records import Files, list_folders
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, descriptions
+
+#: More files than these are listed, with a request for 1,000 of a folder, and not asked for each.
+FEW_FILES = 40
 
 
 def finish(
@@ -49,12 +53,14 @@ def finish(
         taken = map(layout.manifest, dataset.skips)
         gone |= _files(dataset.abandoned, dataset.splits) | {layout.ROWS, *taken}
     if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
-        gone |= _keep_for_undo(output_dir, plan, commit.replaced or {})
+        kept = _keep_for_undo(output_dir, plan, commit.replaced or {})
+        gone -= kept.keys()
+        gone |= names_in(output_dir, layout.BEFORE) - {*kept.values()}  # of an update before it
     elif plan.rewrites or dataset.ends_undo:
         gone |= _before(output_dir, manifest, plan.rewrites)
     storage.publish_all(output_dir, files, lasting=True)
     if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
-        storage.remove_all(output_dir, card.files)  # which show and name records that may be gone
+        storage.remove_files(output_dir, card.files)  # which show and name records that may be gone
         gone.add(layout.CARD)  # until then it says that these files are ours
     remove_leftovers(output_dir, gone)
 
@@ -65,21 +71,26 @@ def _files(gone: Mapping[str, Sequence[int]], stays: Mapping[str, SplitState]) -
     return {file for shard in shards for file in shard.files}
 
 
-def _keep_for_undo(output_dir: str, plan: Plan, replaced: Mapping[str, SplitState]) -> set[str]:
+def _keep_for_undo(
+    output_dir: str, plan: Plan, replaced: Mapping[str, SplitState]
+) -> dict[str, str]:
     """Put the shards that an update wrote again where nobody reads them, until the next commit.
 
     Args:
         replaced: the shards of before the update.
 
     Returns:
-        What an update before it has left there.
+        The names that their files have there, by those that they had.
     """
     names: dict[str, str] = {}
     for shard in layout.shards_of(replaced):
         if shard.index not in plan.kept.get(shard.split, ()):
             names |= {name: layout.before(name) for name in shard.files}
-    storage.each(lambda name: storage.move(output_dir, name, names[name]), names, output_dir)
-    return names_in(output_dir, layout.BEFORE) - {*names.values()}
+    listed: Files = {}
+    if len(names) > FEW_FILES and not storage.is_local(output_dir):
+        listed = list_folders(output_dir, ("", layout.INDEX, layout.TABLES))
+    storage.move_all(output_dir, names, listed)
+    return names
 
 
 def not_kept(output_dir: str, newest: Commit) -> set[str]:

@@ -69,6 +69,8 @@ class Attempt:
     def begin(self) -> None:
         """Look whether the shard is done; claim it if an attempt ended on the way.
 
+        Without this look what is done is written once more, and found to be there (`finish`).
+
         Raises:
             ShardDoneError, OvertakenError
         """
@@ -157,21 +159,25 @@ def settled(
     shard: Shard,
     plan_digest: str,
     write: Callable[[Attempt], DoneRecord],
+    is_new: bool = False,
 ) -> DoneRecord:
     """The done-record of a shard: from this attempt, or from another that was first.
 
     Args:
         write: writes the shard and finishes the attempt it is given.
+        is_new: no attempt was there a moment ago.
 
     Raises:
         OutputError: other attempts have claimed the shard each time.
         UnwantedError: nobody wants the shard any more.
         Anything else that `write` raises.
     """
-    for _ in range(TURNS):
-        attempt, began = Attempt(output_dir, shard, plan_digest), time.monotonic()
+    for turn in range(TURNS):
+        attempt = Attempt(output_dir, shard, plan_digest)
+        began = time.monotonic()
         try:
-            attempt.begin()
+            if turn or not is_new:
+                attempt.begin()
             return write(attempt)
         except ShardDoneError as other:
             return other.done

@@ -25,7 +25,8 @@ from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import Room
 from tfrecorder.output.staging import row_blocks
-from tfrecorder.reading.commits import all_done, commits, newest_commit
+from tfrecorder.reading.changed_shards import read_in_words
+from tfrecorder.reading.commits import all_done, commit_of, commits
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
 from tfrecorder.schema.fields import Field, with_validators
@@ -34,7 +35,6 @@ from tfrecorder.schema.kinds import FILES, File, Image
 from tfrecorder.writing.rows import (
     Dated,
     Loaded,
-    LoadRow,
     Read,
     Rejected,
     array_dtypes,
@@ -42,45 +42,6 @@ from tfrecorder.writing.rows import (
     row_loader,
     without_facts,
 )
-
-
-def record_copier(plan: Plan) -> LoadRow:
-    """The function that copies the record of a row; threads share it and its open files."""
-    read = record_reader(plan.base)
-    images = [field for field in plan.fields if isinstance(field.kind, Image)]
-
-    def copy(row: PlannedRow) -> Loaded | Rejected:
-        if (reject := planned_reject(row)) is not None:
-            return reject
-        framed, features = read(row)
-        return loaded(row, [framed], features, images, row.values[COPY_OF.warning])
-
-    return copy
-
-
-def record_reader(directory: str) -> Callable[[PlannedRow], tuple[bytes, dict[str, Values]]]:
-    """The function that reads the record of a row from a dataset: framed, and its features.
-
-    Raises:
-        DatasetError: the record is damaged, or of another row.
-    """
-    files = OpenFiles()
-
-    def read(row: PlannedRow) -> tuple[bytes, dict[str, Values]]:
-        offset = row.values[COPY_OF.offset]
-        shard = ShardFile(os.path.join(directory, row.values[COPY_OF.file]), None, 0)
-        framed = files.read(shard, offset, row.values[COPY_OF.size])
-        try:
-            features = parse_example(unframe(framed))
-        except ValueError as error:
-            raise damaged_record(shard, offset, error) from error
-        number = bytes(features[SOURCE_ID][0]).decode()
-        if number != str(row.row):
-            words = f"it is the record of row {number}, but its table has row {row.row} here"
-            raise damaged_record(shard, offset, words)
-        return framed, features
-
-    return read
 
 
 def loaded(
@@ -142,52 +103,91 @@ def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
 LOCAL_PIECE = 2**20
 
 
-def row_changer(plan: Plan, directory: str, room: Room, read: Read) -> LoadRow:
-    """The function that does what a row of a plan says of its record; see `CHANGE`.
+class RowChanger:
+    """Copies the record of a row, or does what the plan says of it (`CHANGE`); threads share it.
 
     Args:
-        directory: of the dataset.
+        directory: of the dataset that has the records.
         room, read: as for `row_loader`.
     """
-    record_of = record_reader(directory)
-    load = without_facts(row_loader(plan, room, read))
-    images = [field for field in plan.fields if isinstance(field.kind, Image)]
-    kept = [field for field in plan.fields if isinstance(field.kind, (Image, File))]
-    checked = replace(plan, fields=with_validators(plan.fields))  # what is kept was checked before
-    plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, FILES))]
-    arrays = array_dtypes(plan.fields)
-    keys = {feature.key for field in plain for feature in field.features}
 
-    def change(row: PlannedRow) -> Loaded | Rejected:
-        how, is_new = row.values[CHANGE], not row.values[COPY_OF.file]
+    def __init__(self, plan: Plan, directory: str, room: Room, read: Read) -> None:
+        self._directory = directory
+        self._files = OpenFiles()
+        self._room = room
+        self._read = read
+        self._load = without_facts(row_loader(plan, room, read))
+        self._images = [field for field in plan.fields if isinstance(field.kind, Image)]
+        self._kept = [field for field in plan.fields if isinstance(field.kind, (Image, File))]
+        # What is kept was checked before.
+        self._unchecked = replace(plan, fields=with_validators(plan.fields))
+        self._arrays = array_dtypes(plan.fields)
+        plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, FILES))]
+        self._keys = {feature.key for field in plain for feature in field.features}
+
+    def __call__(self, row: PlannedRow) -> Loaded | Rejected:
+        is_new = not row.values[COPY_OF.file]
         if is_new:
-            return load(row)
-        if (reject := planned_reject(row)) is not None:
+            return self._load(row)
+        reject = planned_reject(row)
+        if reject is not None:
             return reject
-        if how == READ:
-            return _sound(load(row))
-        framed, features = record_of(row)
+        if row.values.get(CHANGE) == READ:
+            return _sound(self._load(row))
+        values = row.values
+        framed = self._files.read(self._shard_of(row), values[COPY_OF.offset], values[COPY_OF.size])
+        return self.changed(row, framed)
+
+    def changed(self, row: PlannedRow, framed: bytes) -> Loaded:
+        """A row as the plan has it.
+
+        Args:
+            framed: its record.
+
+        Raises:
+            DatasetError: the record is damaged, or of another row.
+        """
+        features = self._features(row, framed)
+        how = row.values.get(CHANGE)
         if how == MADE:
-            return made_again(row, features)
+            return self._made_again(row, features)
         parts = [framed]
         if how == VALUES:
-            given = {key: row.values[key] for key in keys & row.values.keys()}
+            given = {key: row.values[key] for key in self._keys & row.values.keys()}
+            arrays = self._arrays
             given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
-        return loaded(row, parts, features, images, row.values[COPY_OF.warning])
+        return loaded(row, parts, features, self._images, row.values[COPY_OF.warning])
 
-    def made_again(row: PlannedRow, features: dict[str, Any]) -> Loaded:
+    def _features(self, row: PlannedRow, framed: bytes) -> dict[str, Values]:
+        """The values of a row's record."""
+        offset = row.values[COPY_OF.offset]
+        try:
+            features = parse_example(unframe(framed))
+        except ValueError as error:
+            raise damaged_record(self._shard_of(row), offset, error) from error
+        number = bytes(features[SOURCE_ID][0]).decode()
+        if number != str(row.row):
+            words = f"it is the record of row {number}, but its table has row {row.row} here"
+            raise damaged_record(self._shard_of(row), offset, words)
+        return features
+
+    def _shard_of(self, row: PlannedRow) -> ShardFile:
+        return ShardFile(os.path.join(self._directory, row.values[COPY_OF.file]), None, 0)
+
+    def _made_again(self, row: PlannedRow, features: dict[str, Any]) -> Loaded:
+        """A row made again of the images in its record."""
+        kept = self._kept
         stored = {row.values[f.uri_key]: bytes(features[f.encoded_key][0]) for f in kept}
 
         def read_once(uri: str, file: str, note: Callable[[], None], kind: File | None) -> Dated:
-            return (stored[uri], None) if uri in stored else read(uri, file, note, kind)
+            return (stored[uri], None) if uri in stored else self._read(uri, file, note, kind)
 
-        made = _sound(without_facts(row_loader(checked, room, read_once))(row))
+        load = without_facts(row_loader(self._unchecked, self._room, read_once))
+        made = _sound(load(row))
         of_kept = {field.key for field in kept}
         sources = {key: source for key, source in made.sources.items() if key not in of_kept}
         return made._replace(sources=sources, images=as_noted(row, made.images))
-
-    return change
 
 
 def _sound(outcome: Loaded | Rejected) -> Loaded:
@@ -203,10 +203,12 @@ def _sound(outcome: Loaded | Rejected) -> Loaded:
 
 def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
     """The done-records of the dataset that an update changes, by the names of the shards' files."""
-    newest = newest_commit(output_dir) if plan.kind is PlanKind.UPDATE else None
-    if newest is None or newest.digest != plan.previous:  # it was committed meanwhile
+    if plan.kind is not PlanKind.UPDATE:
         return {}
-    done = all_done(commits(output_dir, newest))
+    before = commit_of(output_dir, plan.commit - 1, plan.previous)
+    if before is None:  # it was committed meanwhile
+        return {}
+    done = all_done(commits(output_dir, before))
     return {shard.file: record for shard, record in done.items()}
 
 
@@ -271,33 +273,53 @@ class Rewritten(NamedTuple):
     crc: int
 
 
+class _OldBytes:
+    """The bytes of a shard; all of a small one on a bucket come with one request."""
+
+    def __init__(self, shard: ShardFile, size: int) -> None:
+        self._shard = shard
+        self._files = OpenFiles()
+        self._whole: bytes | None = None
+        self.piece = MOST_TOGETHER
+        if storage.is_local(shard.path):
+            self.piece = LOCAL_PIECE
+        elif size <= MOST_TOGETHER:
+            with read_in_words(shard):
+                self._whole = storage.read_bytes(shard.path)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Those from `start` up to `stop`."""
+        if self._whole is not None:
+            return self._whole[start:stop]
+        return self._files.read(self._shard, start, stop - start)
+
+
 def write_again(
-    rows: pa.Table, directory: str, old: OldShard, change: LoadRow, file: BinaryIO
+    rows: pa.Table, directory: str, old: OldShard, changer: RowChanger, file: BinaryIO
 ) -> Rewritten:
     """Write a shard with the changed records, and the others as they are, many at a time.
 
     Args:
         rows: as planned, from which `old_shard` made `old`.
-        change: as `row_changer` gives it.
 
     Raises:
         DatasetError: the old shard is damaged, or its table is of other records.
     """
     shard = ShardFile(os.path.join(directory, rows.column(COPY_OF.file)[0].as_py()), None, 0)
-    files, at, before, now = OpenFiles(), 0, 0, 0
-    piece = LOCAL_PIECE if storage.is_local(directory) else MOST_TOGETHER
+    data = _OldBytes(shard, old.done.bytes)
+    at = before = now = 0
 
     def read(start: int, stop: int) -> bytes:
         nonlocal before
-        data = files.read(shard, start, stop - start)
-        before = google_crc32c.extend(before, data)
-        return data
+        some = data.read(start, stop)
+        before = google_crc32c.extend(before, some)
+        return some
 
     def copy(start: int, stop: int) -> None:
         nonlocal now
         differed = before ^ now
-        for first in range(start, stop, piece):
-            storage.write_all(file, read(first, min(first + piece, stop)))
+        for first in range(start, stop, data.piece):
+            storage.write_all(file, read(first, min(first + data.piece, stop)))
         now = before ^ shifted(differed, stop - start)
 
     sizes = old.sizes.copy()
@@ -308,9 +330,7 @@ def write_again(
         offset = int(old.offsets[number])
         copy(at, offset)
         at = offset + int(sizes[number])
-        read(offset, at)
-        outcome = change(row)
-        assert isinstance(outcome, Loaded)
+        outcome = changer.changed(row, read(offset, at))
         framed = b"".join(outcome.parts)
         storage.write_all(file, framed)
         now = google_crc32c.extend(now, framed)

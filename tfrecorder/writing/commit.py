@@ -24,15 +24,14 @@ from tfrecorder.format.layout import Shard, SplitState
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.manifest import FileSums, Generation, Manifest
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.output.directory import Standing, clear, is_whole, standing_of
-from tfrecorder.output.done_records import list_output, shard_fault
+from tfrecorder.output.directory import clear, is_whole
+from tfrecorder.output.done_records import Files, list_output, shard_fault
 from tfrecorder.output.staging import begun_now
+from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import (
     Commit,
     all_done,
-    commit_named_by,
     commits,
-    newest_commit,
     read_commit,
 )
 from tfrecorder.reading.row_numbers import counted_rows, next_row_of
@@ -45,20 +44,26 @@ from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, 
 
 
 def commit(
-    plan: Plan, done: Iterable[DoneRecord], output_dir: str, max_reject_fraction: float
+    state: DatasetState, plan: Plan, done: Iterable[DoneRecord], max_reject_fraction: float
 ) -> None:
     """Check that every planned row is a record or a reject, and commit the plan.
+
+    Args:
+        state: of the directory just before.
 
     Raises:
         OutputError: rows are missing: a shard is not done, or was done by another plan; or another
             operation was committed since this one was planned.
         RejectedError: more than `max_reject_fraction` of the rows were rejected.
     """
+    output_dir = state.where
     by_name = {record.shard: record for record in done}
     by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
-    previous, version = _replaceable(output_dir, plan)
+    _refuse_overtaken(state, plan)
+    previous = state.newest
+    version = state.version
     if previous is not None and previous.digest == plan.digest:
-        complete(output_dir)
+        complete(state)
         return
     if not plan.next_row:  # an earlier version staged it
         next_row = max(counted_rows(plan), next_row_of(output_dir, previous))
@@ -100,7 +105,7 @@ def commit(
     if plan.kept and plan.kind is PlanKind.UNDO:
         then = base.dataset
         manifest = manifest.with_dataset(since=then.since, contents=then.contents)
-    _check_standing(plan, by_shard, output_dir)
+    files = _check_standing(plan, by_shard, output_dir)
     described: dict[str, bytes] = {}
     narrows = False
     if previous is not None and plan.rewrites:
@@ -114,11 +119,11 @@ def commit(
         if before is None:  # readers of a dataset with rejects want their list
             described, row_lists = {**described, **row_lists}, {}
         storage.publish_all(output_dir, described, lasting=True)
-    into_place(output_dir, plan)
+    into_place(output_dir, plan, files)
     info_before = None if previous is None else previous.info
     info = dataset_info_json(plan, by_shard, info_before, manifest.dataset)
-    files = [file for shard in by_shard for file in shard.files]
-    replace_commit(output_dir, manifest, info, version, [*files, *described])
+    new = [file for shard in by_shard for file in shard.files]
+    replace_commit(output_dir, manifest, info, version, [*new, *described])
     finish(output_dir, plan, manifest, row_lists)
 
 
@@ -176,8 +181,8 @@ def _overtaken(output_dir: str) -> OutputError:
     )
 
 
-def complete(output_dir: str) -> bool:
-    """Do what is left after a commit; False if no plan is there that is committed.
+def complete(state: DatasetState) -> DatasetState:
+    """Do what is left after a commit, and return what is there then.
 
     A plan that can never be committed is removed, for it may have been abandoned by who was killed.
     What was to be taken back is taken back, which is no commit of who calls.
@@ -185,18 +190,20 @@ def complete(output_dir: str) -> bool:
     Raises:
         OSError: a file cannot be written or removed; the next call continues.
     """
-    standing = standing_of(output_dir)
-    pending, newest = standing.pending, standing.newest
+    pending = state.pending
+    newest = state.newest
     if pending is None or newest is None:
-        return False
-    if standing.is_overtaken:
-        clear(output_dir, standing)
-    elif standing.undoes:
-        take_back(output_dir, pending)
-    elif standing.is_committed:
-        finish(output_dir, pending, newest.manifest)
-        return True
-    return False
+        return state
+    if state.is_overtaken:
+        clear(state)
+    elif state.undoes:
+        take_back(state, pending)
+    elif state.is_committed:
+        finish(state.where, pending, newest.manifest)
+        return dataclasses.replace(state, pending=None, was_left=True)
+    else:
+        return state
+    return state.again()
 
 
 def _with_kept(
@@ -260,13 +267,11 @@ def kept_as(update: Commit, old: Shard) -> Shard | None:
     return Shard(old.split, kept.index(old.index), revision)
 
 
-def into_place(output_dir: str, plan: Plan) -> None:
+def into_place(output_dir: str, plan: Plan, listed: Files) -> None:
     """Move the shards of a plan that wait to their final names; those that are there stay."""
     is_local = storage.is_local(output_dir)
     waiting = [shard for shard in plan.shards if plan.unfinished(shard, is_local) != shard.file]
-    storage.each(
-        lambda shard: storage.move(output_dir, shard.waiting, shard.file), waiting, output_dir
-    )
+    storage.move_all(output_dir, {shard.waiting: shard.file for shard in waiting}, listed)
 
 
 def covers(wide: Manifest, narrow: Manifest) -> bool:
@@ -288,25 +293,31 @@ def covers(wide: Manifest, narrow: Manifest) -> bool:
     return True
 
 
-def abandon(output_dir: str, standing: Standing) -> None:
+def abandon(state: DatasetState) -> DatasetState:
     """Give up the pending operation of a directory, and remove what it wrote.
 
     If the directory is committed, a commit that changes nothing takes the number of that operation,
     so that a committer of it that wakes up later fails.
 
+    Returns:
+        What is there then.
+
     Raises:
         OutputError: it was committed in the meantime.
     """
-    pending = standing.pending
+    output_dir = state.where
+    pending = state.pending
     assert pending is not None
-    previous, version = _replaceable(output_dir, pending)
+    now = state.again()
+    _refuse_overtaken(now, pending)
+    previous = now.newest
     if previous is not None and previous.digest == pending.digest:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
         if pending.rewrites:
             described = descriptions(previous.plan, previous.dataset)
             storage.publish_all(output_dir, described, lasting=True)
-            storage.remove_all(output_dir, outdated(output_dir, previous.plan))
+            storage.remove_files(output_dir, outdated(output_dir, previous.plan))
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
         lists = previous.dataset.lists
@@ -314,24 +325,30 @@ def abandon(output_dir: str, standing: Standing) -> None:
         manifest = manifest_of(plan, {}, previous.dataset, lists, undone=kind)
         manifest = manifest.with_dataset(abandoned=pending.own)
         info = dataset_info_json(plan, {}, previous.info, manifest.dataset)
-        replace_commit(output_dir, manifest, info, version)
+        replace_commit(output_dir, manifest, info, now.version)
         storage.publish_all(output_dir, descriptions(plan, manifest.dataset), lasting=True)
-    clear(output_dir, standing)
+    clear(state)
+    return state.again()
 
 
-def take_back(output_dir: str, plan: Plan) -> None:
+def take_back(state: DatasetState, plan: Plan) -> None:
     """Commit a staged plan of `plan_without`, unless it is committed, and remove what goes.
+
+    Args:
+        state: of the directory just before.
 
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    newest, version = _replaceable(output_dir, plan)
+    output_dir = state.where
+    _refuse_overtaken(state, plan)
+    newest = state.newest
     assert newest is not None
     if newest.digest == plan.digest:
         finish(output_dir, plan, newest.manifest)
         return
     if plan.rewrites:  # an update
-        commit(plan, (), output_dir, 1.0)
+        commit(state, plan, (), 1.0)
         return
     plan = _with_losses(plan, newest, output_dir)
     taken, before = taken_by(output_dir, plan)
@@ -344,24 +361,15 @@ def take_back(output_dir: str, plan: Plan) -> None:
     manifest = dataclasses.replace(manifest, commit=record)
     info_before = info_without(newest.info, taken, before)
     info = dataset_info_json(plan, {}, info_before, manifest.dataset)
-    replace_commit(output_dir, manifest, info, version)
+    replace_commit(output_dir, manifest, info, state.version)
     finish(output_dir, plan, manifest, row_lists)
 
 
-def _replaceable(output_dir: str, plan: Plan) -> tuple[Commit | None, str]:
-    """The newest commit, and the version of `dataset_info.json` that a plan's commit replaces.
-
-    Raises:
-        OutputError: the plan follows another commit, and is not committed itself.
-    """
-    data, version = _versioned(output_dir, layout.COMMIT)
-    newest = None if data is None else commit_named_by(output_dir, data)
-    if newest is None and plan.rewrites:  # whose files fit no longer: it was set aside first
-        newest = newest_commit(output_dir, name=layout.WAITING_COMMIT)
-    digest = "" if newest is None else newest.digest
+def _refuse_overtaken(state: DatasetState, plan: Plan) -> None:
+    """Raise an OutputError if a plan follows another commit, and is not committed itself."""
+    digest = "" if state.newest is None else state.newest.digest
     if digest not in (plan.previous, plan.digest):
-        raise _overtaken(output_dir)
-    return newest, version
+        raise _overtaken(state.where)
 
 
 def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:
@@ -389,10 +397,13 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
         )
 
 
-def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> None:
+def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> Files:
     """Look once more whether what is in the directory is what was written there.
 
     Shards that are kept have their files under the names of this commit by now.
+
+    Returns:
+        What is there.
     """
     files = list_output(output_dir, done)
     written = {*plan.shards}
@@ -414,6 +425,7 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
             "worker that was given up but kept running. Nothing was committed; run the same "
             "conversion again to write it again."
         )
+    return files
 
 
 def _check_rejects(

@@ -10,7 +10,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
 from threading import Semaphore
-from typing import Any
 
 import google_crc32c
 import pyarrow as pa
@@ -29,20 +28,19 @@ from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.files import read_image
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.rejects import Reject
-from tfrecorder.output.staging import read_row_group, row_blocks
+from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import File, Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.changing import (
     Rewritten,
+    RowChanger,
     old_shard,
-    record_copier,
-    row_changer,
     write_again,
 )
 from tfrecorder.writing.outcomes import Outcomes, RecordAt
-from tfrecorder.writing.rows import Dated, Loaded, Rejected, row_loader, without_facts
+from tfrecorder.writing.rows import Dated, Loaded, LoadRow, Rejected, row_loader, without_facts
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -103,7 +101,7 @@ def write_shard(
     attempt: Attempt,
     pool: Pool,
     report: Callable[[int], None] = lambda rows: None,
-    footer: Any = None,
+    footer: Footer | None = None,
     before: Mapping[str, DoneRecord] = NOTHING,
 ) -> DoneRecord:
     """Write one shard with all that belongs to it, its done-record last.
@@ -139,10 +137,11 @@ def write_shard(
             return _read_spooled(uri, storage.resolve(file, spool), note), None
         return read_image(uri, plan.base, note, pool.folders, kind)
 
-    if plan.kind is PlanKind.COMPACTION:
-        load = record_copier(plan)
-    elif plan.changes:
-        load = row_changer(plan, output_dir, pool.budget.room, read)
+    load: LoadRow
+    changer = None
+    if plan.kind is PlanKind.COMPACTION or plan.changes:
+        directory = plan.base if plan.kind is PlanKind.COMPACTION else output_dir
+        load = changer = RowChanger(plan, directory, pool.budget.room, read)
     else:
         load = row_loader(plan, pool.budget.room, read)
         if plan.kind is PlanKind.BATCH:
@@ -160,9 +159,9 @@ def write_shard(
                     tally.add_reject(outcome)
             storage.write_all(file, *parts)
 
-        old = old_shard(plan, rows, before)
-        if old is not None:
-            tally.add_again(old.done, rows, write_again(rows, output_dir, old, load, file))
+        old = None if changer is None else old_shard(plan, rows, before)
+        if changer is not None and old is not None:
+            tally.add_again(old.done, rows, write_again(rows, output_dir, old, changer, file))
         for block in row_blocks(rows) if old is None else ():
             run_in_order(
                 pool.executor,

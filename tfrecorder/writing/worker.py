@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,13 +15,15 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
 from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.plan import Plan
-from tfrecorder.output.directory import is_in_place
+from tfrecorder.output.directory import is_in_place, names_in
 from tfrecorder.output.done_records import committed_done
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.output.progress import note_progress
-from tfrecorder.output.staging import StagedPlan, read_footer, rows_plan, staged_plan
+from tfrecorder.output.staging import StagedPlan, read_footer, required_plan, rows_plan
+from tfrecorder.output.state import DatasetState
 from tfrecorder.schema.fields import validators_of, with_validators
 from tfrecorder.writing.attempt import Attempt, settled
 from tfrecorder.writing.changing import done_before
@@ -30,6 +33,9 @@ from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write
 
 #: Seconds to wait, after Ctrl-C, for shards under way: as long as most requests take.
 PATIENCE = 2
+
+#: Seconds after which a worker looks again whether the plan on a bucket is still its own.
+LOOK_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ class Worker:
         with storage.accessing(task.access), _failure_noted(task):
             self._staged = StagedPlan(task.output_dir, task.digest)
             plan = self._staged.read()
+            self._looked = time.monotonic()
             self._plan = replace(plan, fields=with_validators(plan.fields, task.validators))
             self._shards = self._plan.shards
             self._footer = read_footer(task.output_dir)
@@ -89,6 +96,7 @@ class Worker:
                     f"{task.output_dir} holds the rows of another conversion, which started at the "
                     "same time. Let only one write there at a time: run this one again."
                 )
+        self._new: set[str] = set()
         threads = task.threads or default_threads(self._plan)
         base = self._plan.base if storage.is_local(self._plan.base) else None
         self._pool = shared(lambda: Pool(ThreadPool(threads), threads, storage.FoldersRead(base)))
@@ -98,6 +106,10 @@ class Worker:
         if len(numbers) == 1 or storage.is_local(self._task.output_dir):
             yield from map(self._write, numbers)
             return
+        output_dir = self._task.output_dir
+        with storage.accessing(self._task.access), storage.failing_as(OutputError, output_dir):
+            done = names_in(output_dir, layout.DONE)
+        self._new = {self._shards[number].done for number in numbers} - done
         with ThreadPool(SIDE_BY_SIDE, "tfrecorder-shard") as pool:
             # One more than run: a shard may be done before its turn.
             yield from map_ahead(pool, self._write, numbers, SIDE_BY_SIDE + 1, PATIENCE)
@@ -116,7 +128,7 @@ class Worker:
             return write_shard(self._plan, number, attempt, pool, note, footer, self._before)
 
         def settle() -> DoneRecord:
-            return settled(task.output_dir, shard, task.digest, write)
+            return settled(task.output_dir, shard, task.digest, write, shard.done in self._new)
 
         with (
             taken(self._pool.places),
@@ -124,7 +136,7 @@ class Worker:
             _failure_noted(task, shard.name),
         ):
             try:
-                self._staged.read()  # fails if another conversion has put its own there
+                self._look_at_plan()
                 # A disk that fails briefly loses the shard that is being written: start it again.
                 done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
             except OutputError:
@@ -134,8 +146,18 @@ class Worker:
                     raise
                 return committed[shard]
             if noted:
-                storage.remove(task.output_dir, shard.progress)
+                storage.remove_files(task.output_dir, [shard.progress])
             return done
+
+    def _look_at_plan(self) -> None:
+        """Fail if another conversion has put its own plan there; on a bucket asked now and then.
+
+        What a late worker writes until then replaces nothing of the other one (`attempt.py`).
+        """
+        now = time.monotonic()
+        if storage.is_local(self._task.output_dir) or now - self._looked > LOOK_SECONDS:
+            self._staged.read()
+            self._looked = now
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
@@ -147,10 +169,12 @@ def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -
     """
     out = task.output_dir
     with storage.accessing(task.access), _failure_noted(task), storage.failing_as(OutputError, out):
-        if is_in_place(out, task.commit, task.digest):
-            complete(out)
+        state = DatasetState.read(out)
+        if is_in_place(out, state.newest, task.commit, task.digest):
+            complete(state)
             return
-        commit(staged_plan(out, task.digest), done, out, max_reject_fraction)
+        plan = required_plan(out, state.pending, task.digest)
+        commit(state, plan, done, max_reject_fraction)
 
 
 @contextlib.contextmanager

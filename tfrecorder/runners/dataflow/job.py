@@ -25,6 +25,7 @@ from tfrecorder.output.directory import is_in_place
 from tfrecorder.output.failure import read_failure
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.status import ConversionStatus, status
+from tfrecorder.reading.commits import newest_commit
 from tfrecorder.storage import UnreadableError
 from tfrecorder.storage.gcs_requests import answer_words
 
@@ -239,7 +240,8 @@ class DataflowJob:
     def _is_committed(self) -> bool:
         try:
             with storage.acting_as(self.impersonate):
-                return is_in_place(self.output_dir, self.commit, self.plan)
+                newest = newest_commit(self.output_dir)
+                return is_in_place(self.output_dir, newest, self.commit, self.plan)
         except UnreadableError as error:
             raise RunnerError(
                 f"job {self.job_id} is done, but {self.output_dir} cannot be read: {error}."

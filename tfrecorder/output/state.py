@@ -1,0 +1,90 @@
+"""What stands in a dataset directory, as of one look.
+
+An operation looks at most three times: at its start, after its claim, and before its commit.  In
+between what it saw is passed on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfrecorder.format import layout
+from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.output.staging import read_plan
+from tfrecorder.reading.commits import Commit, newest_commit, newest_versioned
+
+
+@dataclass(frozen=True)
+class DatasetState:
+    """What a directory holds.
+
+    Attributes:
+        where: the directory.
+        newest: its newest commit, which the pending plan may have set aside; None before the first.
+        version: of `dataset_info.json`, as `storage.read_versioned` names it; "" for no file.
+        pending: the plan of the operation under way, or of one that was interrupted; None if there
+            is none.
+        was_left: this operation did the rest after the newest commit, which may be its own.
+    """
+
+    where: str
+    newest: Commit | None
+    version: str
+    pending: Plan | None
+    was_left: bool = False
+
+    @classmethod
+    def read(cls, where: str, known: Commit | None = None) -> DatasetState:
+        """Look at a directory.
+
+        Args:
+            known: a commit whose manifest was read; it is not read again if it is still the newest.
+
+        Raises:
+            DatasetError: its newest commit has lost its manifest.
+            OutputError: its plan cannot be read.
+        """
+        # The plan first: it goes after its commit.
+        pending = read_plan(where)
+        newest, version = newest_versioned(where, known=known)
+        if newest is None and pending is not None and pending.rewrites:
+            newest = newest_commit(where, name=layout.WAITING_COMMIT)
+        return cls(where, newest, version, pending)
+
+    def again(self) -> DatasetState:
+        """Look once more at the same directory."""
+        return DatasetState.read(self.where, self.newest)
+
+    def unless_claimed(self) -> DatasetState:
+        """It, or what is there now if another plan is pending by now.
+
+        On a bucket nothing is locked while an operation is planned, and what its clearing removes
+        may be what another one has begun meanwhile.
+        """
+        pending = read_plan(self.where)
+        before = None if self.pending is None else self.pending.digest
+        return self if (pending and pending.digest) == before else self.again()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was begun there."""
+        return self.newest is None and self.pending is None
+
+    @property
+    def is_committed(self) -> bool:
+        """True if the pending plan is committed, so that only its leftovers are still there."""
+        if self.newest is None or self.pending is None:
+            return False
+        return self.newest.digest == self.pending.digest
+
+    @property
+    def undoes(self) -> bool:
+        """True if something is being taken back."""
+        return self.pending is not None and self.pending.kind is PlanKind.UNDO
+
+    @property
+    def is_overtaken(self) -> bool:
+        """True if the pending plan can never be committed: another commit took its number."""
+        if self.newest is None or self.pending is None:
+            return False
+        return self.newest.digest not in (self.pending.previous, self.pending.digest)
