@@ -153,8 +153,9 @@ class Update(OnDataset):
             others = tuple(name for name in table.left_out if name not in OF_COPIES)
             table = dataclasses.replace(table, left_out=others)
         stored = stored_rows(where, newest)
-        fields, updating = dataset.fields, self.updating
-        compared = _Comparison(table, stored, fields, options, updating=updating, say=say)
+        compared = _Comparison(
+            table, stored, dataset.fields, options, updating=self.updating, say=say
+        )
         compared.check()
         table, matched, new = compared.table, compared.matched, compared.new
         checked, places = matched.checked, matched.places
@@ -270,9 +271,13 @@ class _Comparison:
 
     def _report(self) -> None:
         self.say("checking the table")
-        where, classes = self.stored.where, self.updating
         _, self.report = checked_beside(
-            where, self.fields, self.table, self.options, classes=classes, beside=self._compare
+            self.stored.where,
+            self.fields,
+            self.table,
+            self.options,
+            classes=self.updating,
+            beside=self._compare,
         )
 
     def _compare(self, checked: Checked) -> Checked:
