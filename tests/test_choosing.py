@@ -325,11 +325,11 @@ MISTAKES: dict[str, tuple[Callable[[list[str]], Any], str]] = {
     ),
     "weights for other records": (
         lambda both: batches(both[0], "TRAIN", balance=[1, 2], **OPTIONS),
-        "`balance`: it has the shape (2,), and there are 100 records.",
+        "balance: it has the shape (2,), and there are 100 records.",
     ),
     "a negative weight": (
         lambda both: batches(both[0], "TRAIN", balance=[-1] * 100, **OPTIONS),
-        "`balance`: weights must be finite numbers from 0, and not all 0.",
+        "balance: give finite numbers from 0, not all 0.",
     ),
     "no weights": (
         lambda both: batches(both[0], "TRAIN", balance=5, **OPTIONS),
@@ -345,7 +345,7 @@ MISTAKES: dict[str, tuple[Callable[[list[str]], Any], str]] = {
     ),
     "no record": (
         lambda both: batches(both[0], "TRAIN", where={"label": "cow"}, **OPTIONS),
-        "`where`: no row has 'label' 'cow'",
+        "where: no row has 'label' 'cow'",
     ),
     "no condition": (
         lambda both: batches(both[0], "TRAIN", where="cat", **OPTIONS),

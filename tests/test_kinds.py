@@ -197,7 +197,10 @@ def test_columns_are_chosen_by_name(every: str) -> None:
         ({"inputs": "count"}, "a list of columns, such as ['image_uri', 'age']. Or give 'all'"),
         ({"targets": []}, "a list of columns"),
         ({"inputs": "all", "targets": ["lit"]}, "`inputs='all'` gives everything as it is stored"),
-        ({"inputs": "all", "max_boxes": 3}, "leave `max_boxes` out"),
+        (
+            {"inputs": "all", "max_boxes": 3},
+            "max_boxes=3: `inputs='all'` gives everything as it is stored; leave it out",
+        ),
         ({"inputs": ["count"], "targets": ["lit"], "augment": True}, "holds images; leave it out"),
         ({"inputs": ["count"], "targets": ["lit"], "max_boxes": 3}, "holds boxes; leave it out"),
     ],

@@ -86,13 +86,13 @@ def in_python(**options: object) -> str:
         ),
         (
             {"runner_options": {"streaming": True}},
-            "`runner_options['streaming']=True`: a conversion",
+            "runner_options={'streaming': True}: a conversion",
             ("--runner-option", "streaming"),
             "--runner-option streaming=True: a conversion",
         ),
         (
             {"runner": "PortableRunner"},
-            "give it, such as `runner_options['job_endpoint']='localhost:8099'`",
+            "give it, such as `runner_options={'job_endpoint': 'localhost:8099'}`",
             ("--runner", "PortableRunner"),
             "give it, such as --runner-option job_endpoint=localhost:8099",
         ),

@@ -175,7 +175,11 @@ def test_an_error_names_the_option_shows_the_value_and_gives_the_remedy(name, va
 def test_an_error_about_a_value_that_cannot_be_pickled_can_be_pickled_itself():
     with pytest.raises(OptionError) as refused:
         ConvertOptions(num_shards=lambda: 4)
-    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    error = refused.value
+    again = pickle.loads(pickle.dumps(OptionError("both are wrong:", error, "so is a file")))
+    assert str(again) == f"both are wrong:\n- {error}\n- so is a file"
+    assert (again.args[1].name, again.args[1].remedy) == (error.name, error.remedy)
+    assert again.args[1].value is ...
 
 
 @pytest.mark.parametrize(

@@ -145,10 +145,11 @@ def test_errors_about_what_was_given_are_value_errors(name):
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_errors_cross_processes_with_their_words(error):
-    one = error("what, where, remedy", *_more(error))
+    report = _more(error)
+    one = error("what, where, remedy", *report)
     other = pickle.loads(pickle.dumps(one))
     assert type(other) is error
-    assert str(other) == str(one) == "what, where, remedy"
+    assert str(other) == str(one) == "\n".join(["what, where, remedy", *map(str, report)])
 
 
 def _more(error):

@@ -154,8 +154,11 @@ def test_sizes_that_differ_cannot_share_a_batch(kept: str) -> None:
         ({"value_range": (0, 1)}, "uint8 pixels are 0 to 255"),
         ({"dtype": "float32", "value_range": (1, 0)}, "low must be less"),
         ({"dtype": "float32", "value_range": (0, float("inf"))}, "both finite"),
-        ({"decode": False, "image_size": 5}, "`decode=False`.*leave out `image_size`"),
-        ({"decode": False, "value_range": (0, 255)}, "`decode=False`.*leave out `value_range`"),
+        ({"decode": False, "image_size": 5}, "image_size=5: `decode=False`.*leave it out"),
+        (
+            {"decode": False, "value_range": (0, 255)},
+            r"value_range=\(0, 255\): `decode=False`",
+        ),
         ({"max_boxes": 3}, "max_boxes=3: no column that is read from .* holds boxes"),
         ({"image": 3}, "image=3: give text"),
         ({"augment": True}, "`image_size=224`"),

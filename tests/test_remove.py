@@ -118,7 +118,7 @@ def test_older_positions_and_generations_are_refused_in_words(photos: pd.DataFra
         ({"label": "cat", "row": 0}, "it holds for no row"),
         ("label = 'cat'", "give columns with values"),
         ({"row": (100, None)}, "it holds for no row"),
-        ({"row": "many"}, "'row' 'many' is not a number"),
+        ({"row": "many"}, "where={'row': 'many'}: this is not a number"),
         ({"label": ("cat", "dog")}, "a tuple is a range of numbers"),
         (lambda rows: rows.row, "the function returned int64 of shape (52,)"),
         ({"row": (0, None)}, "this would leave no record"),

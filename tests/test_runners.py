@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 from clusters import free_port
-from support import CSV, error_of, public_files, run
+from support import CSV, error_of, invoke, public_files, run
 
 import tfrecorder
 from tfrecorder.errors import OptionError, OutputError, RunnerError
@@ -76,14 +76,17 @@ def test_a_runner_that_is_none_is_refused(runner: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"dask_npartition": 3}, "`runner_options['dask_npartition']=3`: neither Beam nor the "),
+        ({"dask_npartition": 3}, "runner_options={'dask_npartition': 3}: neither Beam nor the "),
         ({"dask_npartition": 3}, "has such an option; did you mean dask_npartitions?"),
-        ({"dask_npartitions": "many"}, "='many'`: invalid int value: 'many'"),
+        (
+            {"dask_npartitions": "many"},
+            "runner_options={'dask_npartitions': 'many'}: invalid int value: 'many'",
+        ),
         ({"dask_npartitions": True}, "it takes a value, not True or False"),
         ({"dask_npartitions": [1, 2]}, "it takes one value"),
         ({"dask_npartitions": 1, "dask_partition_size": 2}, "not allowed with argument"),
         ({"no_auth": "perhaps"}, "it takes True or False"),
-        ({"transform_name_mapping": "a"}, "`runner_options['transform_name_mapping']='a'`: "),
+        ({"transform_name_mapping": "a"}, "runner_options={'transform_name_mapping': 'a'}: "),
         ({"runner": "DirectRunner"}, "give it as `runner=…`"),
         ({"streaming": True}, "a conversion is not a streaming pipeline"),
         ({"update": True}, "it replaces a running streaming job"),
@@ -103,16 +106,22 @@ def test_what_beam_finds_missing_is_told_too() -> None:
 
 
 def test_a_portable_runner_needs_to_know_its_job_service() -> None:
-    assert "`runner_options['job_endpoint']='localhost:8099'`" in refusal_of(
+    assert "`runner_options={'job_endpoint': 'localhost:8099'}`" in refusal_of(
         runner="PortableRunner"
     )
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
     wrong = {"dask_npartition": 3, "streaming": True, "direct_num_workers": "x"}
-    lines = refusal_of(runner="DaskRunner", runner_options=wrong).splitlines()
-    assert len(lines) == 3
-    assert all(name in line for name, line in zip(wrong, lines, strict=True))
+    said, *lines = refusal_of(runner="DaskRunner", runner_options=wrong).splitlines()
+    assert said == "`runner_options` cannot be used:"
+    for (name, value), line in zip(wrong.items(), lines, strict=True):
+        assert line.startswith(f"- runner_options={{{name!r}: {value!r}}}: ")
+    given = [f"--runner-option={name}={value}" for name, value in wrong.items()]
+    said, *lines = invoke("convert", CSV, "out", "--runner=DaskRunner", *given).stderr.splitlines()
+    assert said == "error: --runner-option cannot be used:"
+    for (name, value), line in zip(wrong.items(), lines, strict=True):
+        assert line.startswith(f"- --runner-option {name}={value}: ")
 
 
 @pytest.mark.parametrize("name", ["direct_num_workers", "direct_running_mode", "num_workers"])
@@ -142,7 +151,7 @@ def test_an_option_reaches_the_engine() -> None:
 def test_a_server_that_does_not_run_is_told_at_once(runner: str, name: str, address: str) -> None:
     address = address.format(free_port())
     message = refusal_of(runner=runner, runner_options={name: address})
-    assert f"nothing answers at `runner_options[{name!r}]={address!r}`" in message
+    assert f"- runner_options={{{name!r}: {address!r}}}: nothing answers there" in message
 
 
 @pytest.mark.slow

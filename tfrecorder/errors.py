@@ -35,28 +35,34 @@ class TfrecorderError(Exception):
 class OptionError(TfrecorderError, ValueError):
     """An argument has a wrong name, type or value.
 
+    Of several faults, each is an argument of the exception, below what is said of all of them.
+
     Attributes:
         name: of the argument; None if the message is about something else.
-        value: as it was given.
+        value: as it was given; `...` if it is not shown.
         remedy: what to give instead.
     """
 
     name: str | None = None
-    value: Any = None
+    value: Any = ...
     remedy: str = ""
 
     @classmethod
-    def of(cls, name: str | None, value: Any, remedy: str) -> OptionError:
-        """The error for one argument; without a name, the remedy says what it is about."""
+    def of(cls, name: str, value: Any, remedy: str) -> OptionError:
+        """The error for one argument."""
         shown = repr(value)
         if "\n" in shown:  # a frame, given for another argument
             shown = f"a {type(value).__name__}"
-        error = cls(remedy if name is None else f"{name}={shown}: {remedy}")
+        error = cls(f"{name}: {remedy}" if value is ... else f"{name}={shown}: {remedy}")
         error.name, error.value, error.remedy = name, value, remedy
         return error
 
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        return type(self), (str(self),)  # the value may be a frame, or an open file
+    def __str__(self) -> str:
+        return "\n- ".join(map(str, self.args))
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...], dict[str, Any]]:
+        # Without the value, which may be a frame, or an open file.
+        return type(self), self.args, {"name": self.name, "remedy": self.remedy}
 
 
 class SourceError(TfrecorderError, ValueError):
@@ -72,11 +78,11 @@ class ValidationError(TfrecorderError, ValueError):
     """
 
     def __init__(self, message: str, report: ValidationReport) -> None:
-        super().__init__(message)
+        super().__init__(message, report)
         self.report = report
 
-    def __reduce__(self) -> tuple[type, tuple[str, ValidationReport]]:
-        return type(self), (str(self), self.report)
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class OutputError(TfrecorderError):

@@ -15,7 +15,7 @@ import click
 from tfrecorder.cli.change import remove, update
 from tfrecorder.cli.convert import append, compact, convert, schema, status, undo, validate
 from tfrecorder.cli.look import card, duplicates, export, inspect, preview
-from tfrecorder.cli.output import complain, error_in_shell_words, in_shell_words
+from tfrecorder.cli.output import complain, error_in_shell_words, flags, in_shell_words
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.read import benchmark, cache, info
@@ -92,9 +92,8 @@ class _Group(click.Group):
                 _check_address_space()
                 return super().invoke(ctx)
         except ValidationError as error:
-            words = str(error).splitlines()[0]
-            report = in_shell_words(str(error.report))
-            raise _Failure(f"{words}\n{report}") from error
+            words, report = error.args
+            raise _Failure(f"{words}\n{in_shell_words(str(report))}") from error
         except TfrecorderError as error:
             words = error_in_shell_words(error)
             wrong_option = isinstance(error, OptionError)
@@ -125,8 +124,9 @@ def _with_hint(error: click.UsageError) -> str:
     """Click's message, or for an unknown option the one that was probably meant."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        near = nearest(name, [param.name or "" for param in error.ctx.command.params], "`")
-        hint = f" Did you mean {in_shell_words(near)}?" if near else ""
+        names = [param.name or "" for param in error.ctx.command.params]
+        near = nearest(name, names, shown=flags().__getitem__)
+        hint = f" Did you mean {near}?" if near else ""
         return f"No such option {error.option_name!r}.{hint}"
     return error.format_message()
 

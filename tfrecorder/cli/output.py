@@ -23,7 +23,7 @@ _QUIET = "tfrecorder.quiet"
 def in_shell_words(words: str) -> str:
     """A message of the library, with options spelled as on the command line."""
     try:
-        return shell_words(words, _flags(), _commands())
+        return shell_words(words, flags(), _commands())
     except (MemoryError, SystemError):  # no memory left to parse it
         return words
 
@@ -35,21 +35,25 @@ def _commands() -> dict[str, click.Command]:
     return dict(sorted(commands.items(), key=lambda item: item[0] != root.invoked_subcommand))
 
 
-def _flags() -> dict[str, str]:
+def flags() -> dict[str, str]:
     """How the option of each name is typed, in any command; arguments in capitals."""
-    flags: dict[str, str] = {}
+    typed_as: dict[str, str] = {}
     for param in (param for command in _commands().values() for param in command.params):
         name = param.name or ""
         argument = (param.metavar or name.upper()).strip("[].")
-        flags.setdefault(name, param.opts[0] if isinstance(param, click.Option) else argument)
-    return flags
+        typed_as.setdefault(name, param.opts[0] if isinstance(param, click.Option) else argument)
+    return typed_as
 
 
-def error_in_shell_words(error: TfrecorderError) -> str:
-    """An error in one line; the option that it is about, and its value, as they are typed."""
-    if isinstance(error, OptionError) and (flag := _flags().get(error.name or "")):
-        return f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
-    return in_shell_words(one_line(str(error)))
+def error_in_shell_words(error: TfrecorderError | str) -> str:
+    """An error in one line, or one a fault; options that are wrong, and their values, as typed."""
+    if not isinstance(error, OptionError):
+        return in_shell_words(one_line(str(error)))
+    words, *faults = error.args
+    shown = in_shell_words(one_line(words))
+    if flag := flags().get(error.name or ""):
+        shown = f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
+    return "\n- ".join([shown, *map(error_in_shell_words, faults)])
 
 
 def coloured(words: str) -> str:

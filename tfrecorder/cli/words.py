@@ -63,7 +63,7 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
     >>> _typed_code("pandas.read_csv('a.csv', sep=';')", {"sep": "--sep"}, ())
     "--sep ';'"
     """
-    value: Any = "…"
+    value: Any = ...
     try:
         match ast.parse(code.removesuffix("=…")).body:
             case [ast.Assign([target], given)]:
@@ -74,26 +74,17 @@ def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -
                 return None
         match target:
             case ast.Name(name) if name in flags:
-                return flags[name] if value == "…" else typed(flags[name], value)
-            case ast.Subscript(ast.Name(name), ast.Constant(str(key))) if name in flags:
-                return (
-                    f"{flags[name]} {key}=…" if value == "…" else typed(flags[name], {key: value})
-                )
+                return typed(flags[name], value)
             case ast.Attribute(module, name) if (
                 _is_ours(module) and (run := _COMMANDS.get(name, name)) in commands
             ):
                 return f"`{command(run)}`"
-            case ast.Call(ast.Attribute(module, name), values, named) if (
-                _is_ours(module) and name in commands
-            ):
+            case ast.Call(ast.Attribute(module, name), values, named):
                 more = [typed(flags[str(item.arg)], ast.literal_eval(item.value)) for item in named]
-                return f"`{' '.join([command(name, *map(_argument, values)), *more])}`"
-            # What Python does by another library is an option here.
-            case ast.Call(
-                ast.Attribute(ast.Name("pandas" | "frame"), "read_csv" | "rename"), _, named
-            ):
-                texts = {str(item.arg): ast.literal_eval(item.value) for item in named}
-                return " ".join(typed(flags[name], value) for name, value in texts.items())
+                if not _is_ours(module):  # what Python does by another library is an option here
+                    return " ".join(more) or None
+                if name in commands:
+                    return f"`{' '.join([command(name, *map(_argument, values)), *more])}`"
     except (KeyError, SyntaxError, ValueError):
         pass  # some other text between backticks
     return None
@@ -114,6 +105,8 @@ def typed(flag: str, value: Any) -> str:
     >>> typed("--shuffle", False), typed("--splits", {"TRAIN": 0.5, "TEST": 0.5})
     ('--no-shuffle', '--splits TRAIN=0.5,TEST=0.5')
     """
+    if value is ...:
+        return flag
     if flag == "CONDITION":
         return " ".join(_conditions(value))
     if flag == "--overwrite" and isinstance(value, str):

@@ -166,7 +166,7 @@ class Compaction(Operation):
         dropped = stored.is_newest & _dropped(stored, dataset.fields, drop)
         stays = stored.is_newest & ~dropped
         if not stays.any():
-            raise OptionError("`drop` would leave no record; name fewer uris.")
+            raise OptionError.of("drop", ..., "it would leave no record; name fewer uris.")
         left = Added(stored.rows.filter(pa.array(stays)), stored.splits[stays])
         if drop:
             statistics = stored.statistics(dataset.fields, left.rows, left.splits)
@@ -255,15 +255,15 @@ def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str])
         return np.zeros(len(stored.rows), bool)
     image, where = primary_file(fields), stored.where
     if image is None:
-        raise OptionError(
-            f"the records of {where} have no images, so they have no uris; leave `drop` out."
-        )
+        raise OptionError.of("drop", ..., f"the records of {where} have no uris; leave it out.")
     uris = stored.rows.column(image.uri_key).combine_chunks()
     wanted = pa.array(list(drop), pa.large_string())
     absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=uris)))
     if len(absent):
-        raise OptionError(
-            f"{len(absent):,} of {len(wanted):,} uris that `drop` names are not in {where}, such "
-            f"as {absent[0].as_py()!r}; write each exactly as the source did."
+        raise OptionError.of(
+            "drop",
+            ...,
+            f"{len(absent):,} of {len(wanted):,} uris are not in {where}, such as "
+            f"{absent[0].as_py()!r}; write each exactly as the source did.",
         )
     return np.asarray(pc.is_in(uris, value_set=wanted).to_numpy(zero_copy_only=False))

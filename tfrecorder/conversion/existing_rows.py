@@ -72,18 +72,17 @@ class Sifted(NamedTuple):
     findings: tuple[Finding, ...] = ()
     same: pd.DataFrame | None = None
 
-    def beside(
-        self, existing: Sequence[Field], adding: AppendOptions, checked: Checked
-    ) -> Iterator[Finding]:
-        """What the comparison with the dataset finds, once the table is checked.
+    def beside(self, existing: Sequence[Field], adding: AppendOptions, checked: Checked) -> Checked:
+        """The checked table, with what the comparison with the dataset finds.
 
         Args:
             existing: the columns of the dataset.
         """
-        yield from self.findings
+        findings = [*self.findings]
         if self.same is not None and SPLIT_COLUMN in checked.frame:
-            yield from findings_of(self.same, checked.frame[SPLIT_COLUMN])
-        yield from named_classes(existing, adding, checked)
+            findings += findings_of(self.same, checked.frame[SPLIT_COLUMN])
+        findings += named_classes(existing, adding, checked)
+        return checked.with_findings(findings)
 
 
 def known_images(stored: StoredDataset) -> KnownImages:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,7 +27,6 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset, open_own
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field
-from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked
@@ -108,14 +107,14 @@ def checked_beside(
     table: Source,
     options: ConvertOptions,
     classes: NewClasses,
-    beside: Callable[[Checked], Iterable[Finding]],
+    beside: Callable[[Checked], Checked],
     look: Callable[[Checked], Checked] | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table that fits a dataset, checked; and the report on it.
 
     Args:
         known: the columns of the dataset.
-        beside: what a comparison with the dataset finds.
+        beside: compares it with the dataset, as for `check_table`.
         look: as for `check_table`.
 
     Raises:

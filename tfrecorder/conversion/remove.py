@@ -86,7 +86,7 @@ def remove(
         if ROW not in where:
             columns = ", ".join(map(repr, where))
             words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
-            raise OptionError(f"`where`: a table with the columns {columns}; {words}")
+            raise OptionError.of("where", ..., f"a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
     return run_as_asked(Removal(where, directory, options), is_staged=stage_only, is_tried=dry_run)
 
@@ -108,8 +108,7 @@ class Removal(OnDataset):
         if fault is not None:
             if state.was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
                 return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
-            words = f"{fault.remedy} Nothing was removed."
-            raise OptionError.of(fault.name, fault.value, words)
+            raise OptionError.of("where", fault.value, f"{fault.remedy} Nothing was removed.")
         chosen &= stored.is_newest
         gone = stored.all_of(chosen)
         stays = stored.is_newest & ~gone

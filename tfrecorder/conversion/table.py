@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfrecorder import storage
@@ -20,7 +20,6 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.preflight import before_the_launch, in_files
 from tfrecorder.schema.fields import Field
-from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.images import KnownImages, look_at_files
 from tfrecorder.validation.report import (
@@ -79,21 +78,20 @@ def check_table(
     where: str,
     options: ConvertOptions,
     known: Sequence[Field] = (),
-    compare: Callable[[Checked], Iterable[Finding]] = lambda checked: (),
+    compare: Callable[[Checked], Checked] = lambda checked: checked,
     look: Callable[[Checked], Checked] | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table without errors as it goes into a plan, and the report on it.
 
     Args:
         known: the columns of the dataset to which the table is added.
-        compare: says what the table is beside that dataset.
+        compare: adds what the table is beside that dataset.
         look: looks at the files of a table without errors.
 
     Raises:
         ValidationError: the table has faults.
     """
-    checked = check_source(table, options.division, known)
-    checked = dataclasses.replace(checked, findings=(*checked.findings, *compare(checked)))
+    checked = compare(check_source(table, options.division, known))
     report = _sound_report(checked, table, options)
     if look is not None:
         checked = look(checked)
@@ -109,7 +107,7 @@ def check_table(
 def _sound_report(checked: Checked, table: Source, options: ConvertOptions) -> ValidationReport:
     report = checked.report(table, options.warnings)
     if has_errors(report):
-        raise ValidationError(f"the source has faults; nothing was written.\n{report}", report)
+        raise ValidationError("the source has faults; nothing was written.", report)
     return report
 
 

@@ -10,8 +10,8 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -153,7 +153,10 @@ class Update(OnDataset):
             others = tuple(name for name in table.left_out if name not in OF_COPIES)
             table = dataclasses.replace(table, left_out=others)
         stored = stored_rows(where, newest)
-        compared = _compared(table, stored, dataset.fields, options, self.updating, say)
+        compared = _Comparison(
+            table, stored, dataset.fields, options, updating=self.updating, say=say
+        )
+        compared.check()
         table, matched, new = compared.table, compared.matched, compared.new
         checked, places = matched.checked, matched.places
         moved, gone = matched.moved_and_gone(self.updating.missing == "remove")
@@ -209,73 +212,87 @@ class Update(OnDataset):
         )
 
 
-class _Compared(NamedTuple):
+@dataclass
+class _Comparison:
     """A table beside the dataset that it corrects.
 
     Attributes:
         table: without the rows that stay out, because they were removed from the dataset.
-        matched: its rows, checked, with those of the dataset that they are.
-        report: on it.
-        new: the rows that the dataset gets.
+        out: those of its rows that stay out, if all new ones do.
         removed: how many rows stay out.
         marks: of what was removed, once the table is in; None if they stay.
+        report: on it.
+        matched: its rows, checked, with those of the dataset that they are.
+        new: the rows that the dataset gets.
     """
 
     table: Table
-    matched: Matched
-    report: ValidationReport
-    new: Checked
-    removed: int
-    marks: Marks | None
+    stored: StoredRows
+    fields: Sequence[Field]
+    options: ConvertOptions
+    updating: UpdateOptions
+    say: Say
+    out: Sequence[int] = ()
+    removed: int = 0
+    marks: Marks | None = None
+    report: ValidationReport = field(init=False)
+    matched: Matched = field(init=False)
+    new: Checked = field(init=False)
 
+    def check(self) -> None:
+        """Check the table, and compare it.
 
-def _compared(
-    table: Table,
-    stored: StoredRows,
-    fields: Sequence[Field],
-    options: ConvertOptions,
-    updating: UpdateOptions,
-    say: Say,
-) -> _Compared:
-    refuse_lost_marks(stored.where, stored.newest, updating.readmit)
-    rows, out, marks = len(table.frame), pd.Index([]), None
+        Raises:
+            DatasetError: nobody knows which rows were removed.
+            SourceError: its columns are not the dataset's.
+            ValidationError: it has faults.
+        """
+        where, newest = self.stored.where, self.stored.newest
+        refuse_lost_marks(where, newest, self.updating.readmit)
+        marked = read_marks(where, newest)
+        if marked:
+            self._leave_out_removed(marked)
+        self._report()
 
-    def compare(
-        classes: UpdateOptions, options: ConvertOptions
-    ) -> tuple[Matched, ValidationReport]:
-        pairs: list[Matched] = []
+    def _leave_out_removed(self, marked: Marks) -> None:
+        """Leave out what was removed before; it brings nothing along."""
+        lenient = dataclasses.replace(self.updating, new_classes="allow")
+        shown = dataclasses.replace(self.options, warnings="show")
+        before = dataclasses.replace(self, options=shown, updating=lenient)
+        before._report()
+        table = self.table
+        of_new = table.only(table.frame.index.isin(before.new.frame.index))
+        enters, self.marks = marked.sift(of_new, self.updating.readmit)
+        self.out = of_new.frame.index[~enters].tolist()
+        self.removed = len(self.out)
+        if 0 < self.removed < len(before.matched.checked.frame):
+            self.table = without_rows(table, of_new.frame[~enters])
+            self.removed = len(table.frame) - len(self.table.frame)
 
-        def against_dataset(checked: Checked) -> Iterator[Finding]:
-            yield from named_classes(fields, classes, checked)
-            if has_faults(checked.findings) or schema_faults(fields, table, checked.fields):
-                return
-            say("comparing it with the dataset")
-            pairs[:] = [match_rows(stored, checked, table.base, fields)]
-            yield from _same_bytes(pairs[0], table, updating.missing == "keep")
+    def _report(self) -> None:
+        self.say("checking the table")
+        _, self.report = checked_beside(
+            self.stored.where,
+            self.fields,
+            self.table,
+            self.options,
+            classes=self.updating,
+            beside=self._compare,
+        )
 
-        say("checking the table")
-        _, report = checked_beside(stored.where, fields, table, options, classes, against_dataset)
-        return pairs[0], report
-
-    if marked := read_marks(stored.where, stored.newest):  # what stays out brings nothing along
-        lenient = dataclasses.replace(updating, new_classes="allow")
-        before, _ = compare(lenient, dataclasses.replace(options, warnings="show"))
-        checked = before.checked
-        of_new = table.only(table.frame.index.isin(checked.frame.index[before.places < 0]))
-        enters, marks = marked.sift(of_new, updating.readmit)
-        out = of_new.frame.index[~enters]
-        if 0 < len(out) < len(checked.frame):
-            table = without_rows(table, of_new.frame[~enters])
-    both, report = compare(updating, options)
-    checked = both.checked
-    new = checked.part((both.places < 0) & ~checked.frame.index.isin(out))
-    # Rows that are there keep their splits.
-    open_rows, groups = new.unassigned, table.groups
-    assigned = describe_assigned(new.frame[SPLIT_COLUMN], open_rows, options.division, groups)
-    words = {f"splits: {checked.assigned}": f"splits: {assigned}" if assigned else ""}
-    report.notes = tuple(filter(None, (words.get(note, note) for note in report.notes)))
-    removed = rows - len(table.frame) or len(out)
-    return _Compared(table, both, report, new, removed, marks)
+    def _compare(self, checked: Checked) -> Checked:
+        of_classes = checked.with_findings(named_classes(self.fields, self.updating, checked))
+        if has_faults(checked.findings) or schema_faults(self.fields, self.table, checked.fields):
+            return of_classes
+        self.say("comparing it with the dataset")
+        self.matched = match_rows(self.stored, checked, self.table.base, self.fields)
+        is_new = (self.matched.places < 0) & ~checked.frame.index.isin(self.out)
+        self.new = self.matched.checked.part(is_new)
+        # Rows that are there keep their splits.
+        splits, was_open = self.new.frame[SPLIT_COLUMN], self.new.unassigned
+        assigned = describe_assigned(splits, was_open, self.options.division, self.table.groups)
+        findings = _same_bytes(self.matched, self.table, self.updating.missing == "keep")
+        return dataclasses.replace(of_classes.with_findings(findings), assigned=assigned)
 
 
 def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Finding]:

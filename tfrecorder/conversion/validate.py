@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -117,6 +116,5 @@ def _beside(appending: Append, say: Say) -> tuple[Source, Checked, tuple[str, ..
     if not faults:
         faults = schema_faults(stored.fields, sifted.table, checked.fields)
     others = Finding("other_columns", [None] * len(faults), "", [None] * len(faults), faults)
-    beside = sifted.beside(stored.fields, appending.adding, checked)
-    findings = (*checked.findings, others, *beside)
-    return table, dataclasses.replace(checked, findings=findings), notes
+    checked = checked.with_findings([others])
+    return table, sifted.beside(stored.fields, appending.adding, checked), notes

@@ -22,18 +22,18 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
-def nearest(name: str, options: Collection[str], mark: str = "") -> str | None:
+def nearest(name: str, options: Collection[str], shown: Callable[[str], str] = str) -> str | None:
     """The options that a wrong name probably means: those with it as a word, or the nearest.
 
     Args:
-        mark: what stands before and behind each.
+        shown: an option in words.
 
     >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
     ('num_shards', 'seed')
     """
     near = [option for option in options if name in option.split("_")]
     near = near or difflib.get_close_matches(name, options, n=1)
-    return " or ".join(f"{mark}{option}{mark}" for option in near) or None
+    return " or ".join(map(shown, near)) or None
 
 
 def did_you_mean(name: str, options: Collection[str]) -> str:
@@ -42,7 +42,7 @@ def did_you_mean(name: str, options: Collection[str]) -> str:
     >>> did_you_mean("labels", ["label", "row"]), did_you_mean("age", ["label", "row"])
     ("did you mean 'label'?", "there is 'label', 'row'.")
     """
-    near = nearest(name, options, "'")
+    near = nearest(name, options, repr)
     return f"did you mean {near}?" if near else f"there is {', '.join(map(repr, options))}."
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from tfrecorder.core.checks import Check, Whole, flag, is_number, is_whole
 
-#: The name of an option whose value is wrong, and the remedy: what to give instead, in words.  A
-#: remedy without a name says itself what it is about.
-Fault = tuple[str | None, str]
+#: The name of an option whose value is wrong, and the remedy: what to give instead, in words.
+Fault = tuple[str, str]
 
 
 def plain(value: Any) -> Any:

@@ -82,7 +82,7 @@ def check_schema(value: Any) -> str | None:
         try:
             as_schema(value)
         except OptionError as error:
-            return (error.remedy or str(error)).removeprefix("schema: ")
+            return error.remedy or str(error)
         return None
     return "give a tfrecorder.schema.Schema, or the path of a YAML or JSON file."
 

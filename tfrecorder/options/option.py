@@ -68,7 +68,7 @@ class Options:
 def refuse(options: Any, faults: Iterator[Fault]) -> None:
     """Raise the first of these faults as an OptionError."""
     for name, remedy in faults:
-        raise OptionError.of(name, None if name is None else getattr(options, name), remedy)
+        raise OptionError.of(name, getattr(options, name), remedy)
 
 
 def require(check: Check, **named: Any) -> None:
@@ -87,7 +87,7 @@ def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
     """Raise an OptionError, with the nearest name, if an option is none of these names."""
     for name in given:
         if name not in names:
-            near = nearest(name, names, "`")
+            near = nearest(name, names, "`{}`".format)
             hint = f"did you mean {near}?" if near else f"the options are {', '.join(names)}."
             raise OptionError(f"there is no option {name!r}; {hint}")
 

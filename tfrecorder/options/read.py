@@ -257,13 +257,13 @@ class ReadOptions(RecordOptions):
     def _conflicts(self) -> Iterator[Fault]:
         for name in ("targets", "max_boxes"):
             if self.is_whole and getattr(self, name):
-                yield name, f"`inputs='all'` gives everything as it is stored; leave `{name}` out."
+                yield name, "`inputs='all'` gives everything as it is stored; leave it out."
         if not self.decode:
             names = ("image_size", "augment", "value_range")
             pixels = [name for name in names if getattr(self, name)]
             if pixels or self.dtype != "uint8":
                 name = (pixels or ["dtype"])[0]
-                yield None, f"`decode=False` gives the stored bytes; leave out `{name}`."
+                yield name, "`decode=False` gives the stored bytes; leave it out."
         if self.augment and self.image_size is None:
             yield "augment", "random parts differ in size; give a size, such as `image_size=224`."
         if self.resize == "fit" and self.image_size is not None and self.augment:

@@ -18,7 +18,7 @@ from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.output.state import DatasetState
-from tfrecorder.plan.differences import describe_difference
+from tfrecorder.plan.differences import OptionDiffers, describe_difference
 from tfrecorder.plan.history import grown, holdings, holdings_words
 from tfrecorder.reading.commits import Commit, is_own, read_commit
 from tfrecorder.reading.stored_card import stored_card
@@ -257,7 +257,7 @@ def _remedies(wanted: Plan, differences: Sequence[str]) -> str:
     """What to do instead of replacing a dataset."""
     if wanted.kind is not PlanKind.CONVERSION:
         return "Give another `output_dir`"
-    if differences and all(words.startswith("`") for words in differences):  # options alone
+    if differences and all(isinstance(differs, OptionDiffers) for differs in differences):
         return "Give these as they were to get its result, another `output_dir` for another dataset"
     return (
         "`tfrecorder.update` corrects it after this table, and `tfrecorder.append` adds rows that "

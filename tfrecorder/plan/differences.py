@@ -11,6 +11,10 @@ from tfrecorder.options.convert_values import DEFAULT_VERSION
 _OF_VALUES = frozenset(("columns", "schema", "seed", "splits", "stratify", "split_by"))
 
 
+class OptionDiffers(str):
+    """That an option had another value, in words."""
+
+
 def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
     # An option without an effect is not recorded.
@@ -24,7 +28,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         faults.append("the values in the source's rows have changed")
     for name in changed:
         was, now_is = (_shown(options.get(name)) for options in (then, given))
-        faults.append(f"`{name}` was {was} and now is {now_is}")
+        faults.append(OptionDiffers(f"`{name}` was {was} and now is {now_is}"))
     if staged.kind is not now.kind and (staged.changes or now.changes):
         faults.append(f"it is for {staged.kind.words}, not for {now.kind.words}")
     if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:

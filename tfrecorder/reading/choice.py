@@ -59,17 +59,18 @@ def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> n
     writes_through = int(pd.__version__.partition(".")[0]) < 3
     mask = np.array(where(frame.copy(deep=writes_through)))
     if mask.dtype != bool or mask.shape != (len(frame),):
-        raise OptionError(
-            f"`where`: the function returned {mask.dtype} of shape {mask.shape}; it must return "
-            f"True or False for each of the {len(frame):,} rows."
+        words = (
+            f"the function returned {mask.dtype} of shape {mask.shape}; it must return True or "
+            f"False for each of the {len(frame):,} rows."
         )
+        raise OptionError.of("where", ..., words)
     return mask
 
 
 def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, OptionError | None]:
     if name not in frame:
         hint = did_you_mean(str(name), list(frame.columns))
-        raise OptionError(f"`where`: there is no column {name!r}; {hint}")
+        raise OptionError.of("where", ..., f"there is no column {name!r}; {hint}")
     column = frame[name]
     if isinstance(value, tuple):
         return _in_range(column, value), None
@@ -89,8 +90,7 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
     fault = None
     if absent := [value for value in values if value not in present]:
         more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
-        words = f"`where`: no row has {name!r} {absent[0]!r}{more}; {hint}"
-        fault = OptionError.of(None, None, words)
+        fault = OptionError.of("where", ..., f"no row has {name!r} {absent[0]!r}{more}; {hint}")
     return meant if cells is column else frame.index.isin(cells.index[meant]), fault
 
 
@@ -117,4 +117,4 @@ def _number(name: Any, value: Any) -> Any:
     try:
         return value if not isinstance(value, str) else float(value)
     except ValueError:
-        raise OptionError(f"`where`: {name!r} {value!r} is not a number.") from None
+        raise OptionError.of("where", {name: value}, "this is not a number.") from None

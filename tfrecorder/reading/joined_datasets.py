@@ -70,7 +70,7 @@ def joined_classes(
                     "`classes={'cat': ['cat', 'kitten']}`"
                 )
                 more = ", or `classes='by name'`." if named == {True} else "."
-                raise OptionError(f"`classes`: {words}{more}")
+                raise OptionError.of("classes", ..., words + more)
     if same or named != {True}:
         return first, [np.arange(_NONE, first.num_classes or 0) for _ in fields]
     names = tuple(dict.fromkeys(name for field in fields for name in field.names or ()))

@@ -160,7 +160,7 @@ class RecordSet:
                 weights = weights[self.chosen]
             if weights.shape != (self.records,):
                 words = f"it has the shape {weights.shape}, and there are {self.records:,} records."
-                raise OptionError(f"`balance`: {words}")
+                raise OptionError.of("balance", ..., words)
         else:
             weights = np.ones(self.records)
         weights = checked(weights)

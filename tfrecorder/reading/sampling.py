@@ -154,7 +154,7 @@ def checked(weights: Any) -> np.ndarray:
     except (TypeError, ValueError):
         floats = np.array([np.nan])
     if not (np.isfinite(floats).all() and (floats >= 0).all() and floats.any()):
-        raise OptionError("`balance`: weights must be finite numbers from 0, and not all 0.")
+        raise OptionError.of("balance", ..., "give finite numbers from 0, not all 0.")
     return floats
 
 

@@ -84,17 +84,18 @@ def check_runner(options: ConvertOptions) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
-    faults = PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
+    faults: list[str | OptionError] = []
+    faults += PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
     given = options.runner_options or {}
     if name == "PortableRunner" and "job_endpoint" not in given:
         faults.append(
             "the address of the job service is missing: give it, such as "
-            "`runner_options['job_endpoint']='localhost:8099'`."
+            "`runner_options={'job_endpoint': 'localhost:8099'}`."
         )
     servers = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
     faults += filter(None, servers)
     if faults:
-        raise OptionError("`runner_options`: " + "\n".join(faults))
+        raise OptionError(f"the {name} cannot start:", *faults)
 
 
 def beam_flags(options: ConvertOptions) -> list[str]:
@@ -106,28 +107,25 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     """
     parser = _beam_parser()
     flags: list[str] = []
-    faults: list[str] = []
+    faults: list[OptionError] = []
     for name, value in (options.runner_options or {}).items():
         try:
             flags += _parsed(parser, name, value, options.runner or DIRECT)
-        except _FaultError as fault:
-            faults.append(str(fault))
-    if not faults:
-        try:
-            parser.parse_args(flags)  # options that exclude each other
-        except _FaultError as fault:
-            faults.append(f"`runner_options`: {fault}")
+        except ValueError as fault:
+            faults.append(OptionError.of("runner_options", {name: value}, str(fault)))
+    if faults[1:]:
+        raise OptionError("`runner_options` cannot be used:", *faults)
     if faults:
-        raise OptionError("\n".join(faults))
+        raise faults[0]
+    try:
+        parser.parse_args(flags)  # options that exclude each other
+    except ValueError as fault:
+        raise OptionError.of("runner_options", ..., str(fault)) from fault
     return flags
 
 
-class _FaultError(Exception):
-    """What the parser says about an argument."""
-
-
 def _raise_fault(message: str) -> None:
-    raise _FaultError(message.partition(": ")[2] or message)
+    raise ValueError(message.partition(": ")[2] or message)
 
 
 def _beam_parser() -> Any:
@@ -142,33 +140,29 @@ def _beam_parser() -> Any:
 
 def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
     """The arguments for one option, once Beam's parser has accepted them."""
-    shown = f"`runner_options[{name!r}]={value!r}`"
     if name == "help" or not _is_known(parser, name):
         options = re.findall(r"--([\w-]+)", parser.format_help())
         near = difflib.get_close_matches(name, map(plain_name, options), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise _FaultError(f"{shown}: neither Beam nor the {runner} has such an option{hint}")
+        raise ValueError(f"neither Beam nor the {runner} has such an option{hint}")
     if reason := refusal(name, value, runner):
-        raise _FaultError(f"{shown}: {reason}")
-    try:
-        flags = _written(parser, name, value)
-        parser.parse_args(flags)
-    except (_FaultError, ValueError) as fault:
-        raise _FaultError(f"{shown}: {fault}") from fault
+        raise ValueError(reason)
+    flags = _written(parser, name, value)
+    parser.parse_args(flags)
     return flags
 
 
 def _is_known(parser: Any, name: str) -> bool:
     try:
         return not parser.parse_known_args([f"--{name}"])[1]
-    except _FaultError:
+    except ValueError:
         return True  # it needs a value
 
 
 def _accepts(parser: Any, flag: str) -> bool:
     try:
         parser.parse_args([flag])
-    except (_FaultError, ValueError):
+    except ValueError:
         return False
     return True
 
@@ -182,7 +176,7 @@ def _written(parser: Any, name: str, value: Any) -> list[str]:
         value = {"true": True, "false": False}.get(str(value).lower())
     if isinstance(value, bool) != is_switch:
         kind = "True or False" if is_switch else "a value, not True or False"
-        raise _FaultError(f"it takes {kind}")
+        raise ValueError(f"it takes {kind}")
     if is_switch:  # False is its opposite, if it has one
         opposite = name[3:] if name.startswith("no_") else f"no_{name}"
         chosen = name if value else opposite
@@ -190,7 +184,7 @@ def _written(parser: Any, name: str, value: Any) -> list[str]:
     values = value if isinstance(value, (list, tuple)) else [value]
     flags = [f"{flag}={_text(item)}" for item in values]
     if len(flags) > 1 and parser.parse_args(flags) == parser.parse_args(flags[-1:]):
-        raise _FaultError("it takes one value")
+        raise ValueError("it takes one value")
     return flags
 
 
@@ -198,7 +192,7 @@ def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, Mapping) else str(value)
 
 
-def _unreachable(name: str, address: Any) -> str | None:
+def _unreachable(name: str, address: Any) -> OptionError | None:
     """The fault of a server that does not answer; None if it does, or if it has no port."""
     host, _, port = str(address).rpartition("://")[2].rpartition(":")
     if not port.isdecimal():
@@ -207,6 +201,6 @@ def _unreachable(name: str, address: Any) -> str | None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        shown = f"`runner_options[{name!r}]={address!r}`"
-        return f"nothing answers at {shown} ({reason}); is the server running?"
+        words = f"nothing answers there ({reason}); is the server running?"
+        return OptionError.of("runner_options", {name: address}, words)
     return None

@@ -215,8 +215,10 @@ def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
     counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
         if count > 1 or not key:
-            raise OptionError(
-                f"schema: two columns would both make the feature {key!r}; rename one of them."
+            raise OptionError.of(
+                "schema",
+                ...,
+                f"two columns would both make the feature {key!r}; rename one of them.",
             )
     return tuple(made)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,7 +42,7 @@ class Kind:
 
     def __post_init__(self) -> None:
         for name, remedy in faults_of(self):
-            value = getattr(self, name or "")
+            value = getattr(self, name)
             raise OptionError(f"{type(self).__name__}({name}={value!r}): {remedy}")
 
     def __repr__(self) -> str:
@@ -273,14 +273,9 @@ class Schema:
     def __init__(self, columns: Mapping[str, Kind] | None = None, /, **more: Kind) -> None:
         """Kinds by column, as keywords, or as a dict if names are not Python identifiers."""
         named = {**(columns or {}), **more}
-        for name, kind in named.items():
-            if isinstance(kind, type) and issubclass(kind, Kind):
-                raise OptionError(f"schema: {name}={kind.__name__}: write {kind.__name__}().")
-            if not isinstance(name, str) or not isinstance(kind, Kind):
-                kinds = ", ".join(kind.__name__ for kind in KINDS.values())
-                raise OptionError(f"schema: {name!r}={kind!r}: give one of the kinds {kinds}.")
         object.__setattr__(self, "fields", tuple(named.items()))
-        _check_together(self)
+        for fault in _faults(self):
+            raise OptionError.of("schema", ..., fault)
 
     @property
     def columns(self) -> dict[str, Kind]:
@@ -309,41 +304,42 @@ def columns_of(name: str, kind: Kind) -> tuple[str, ...]:
     return (name,)
 
 
-def _check_together(schema: Schema) -> None:
+def _faults(schema: Schema) -> Iterator[str]:
+    """What is wrong with a schema; what comes after a fault is not to be relied on."""
+    for name, kind in schema.fields:
+        if isinstance(kind, type) and issubclass(kind, Kind):
+            yield f"{name}={kind.__name__}: write {kind.__name__}()."
+        if not isinstance(name, str) or not isinstance(kind, Kind):
+            kinds = ", ".join(kind.__name__ for kind in KINDS.values())
+            yield f"{name!r}={kind!r}: give one of the kinds {kinds}."
     for cls in (Split, Boxes):
         if len(several := schema.of(cls)) > 1:
-            raise OptionError(f"schema: {several} are all {cls.__name__}(); there can be only one.")
+            yield f"{several} are all {cls.__name__}(); there can be only one."
     if not schema.of(*FILES, Label, Labels, Boxes, Number, Text, Bytes):
-        raise OptionError("schema: no column makes a feature; name at least one, such as Image().")
+        yield "no column makes a feature; name at least one, such as Image()."
     images = schema.of(Image)
     for name in schema.of(Boxes):
         if len(images) != 1:
-            raise OptionError(f"schema: {name}=Boxes() needs one Image(); there are {len(images)}.")
+            yield f"{name}=Boxes() needs one Image(); there are {len(images)}."
     for name, kind in schema.fields:
         if isinstance(kind, _Values) and kind.of not in (None, *schema.of(Boxes)):
-            raise OptionError(
-                f"schema: {name}={kind}: there is no Boxes() column of that name; there are "
+            yield (
+                f"{name}={kind}: there is no Boxes() column of that name; there are "
                 f"{schema.of(Boxes)}."
             )
         if not isinstance(kind, Mask):
             continue
         if kind.of is None and len(images) != 1:
-            raise OptionError(
-                f"schema: {name}=Mask() of which image? There are {len(images)}: {images}; give "
-                "of='…'."
-            )
+            yield (f"{name}=Mask() of which image? There are {len(images)}: {images}; give of='…'.")
         if kind.of is not None and kind.of not in images:
-            raise OptionError(
-                f"schema: {name}=Mask(of={kind.of!r}): there is no such Image() column; there are "
-                f"{images}."
+            yield (
+                f"{name}=Mask(of={kind.of!r}): there is no such Image() column; there are {images}."
             )
     taken: dict[str, str] = {}
     for name, kind in schema.fields:
         for column in columns_of(name, kind):
             if column in taken:
-                raise OptionError(
-                    f"schema: column {column!r} is needed for {taken[column]!r} and for {name!r}."
-                )
+                yield (f"column {column!r} is needed for {taken[column]!r} and for {name!r}.")
             taken[column] = name
 
 

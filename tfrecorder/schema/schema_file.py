@@ -61,13 +61,13 @@ def kind_of(name: str, value: Any) -> Kind:
     if word not in KINDS:
         near = difflib.get_close_matches(str(word), KINDS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"the kinds are {', '.join(KINDS)}."
-        raise OptionError(f"schema: {name}: there is no kind {word!r}; {hint}")
+        raise OptionError.of("schema", ..., f"{name}: there is no kind {word!r}; {hint}")
     cls = KINDS[word]
     names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for option in given:
         if option not in names:
             hint = f"it knows {', '.join(names)}." if names else "it has no settings."
-            raise OptionError(f"schema: {name}: {word} has no setting {option!r}; {hint}")
+            raise OptionError.of("schema", ..., f"{name}: {word} has no setting {option!r}; {hint}")
     return cls(**{option: _value(item) for option, item in given.items()})
 
 

@@ -28,6 +28,5 @@ def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) 
     uris = list(() if given is None else given)  # a Series has no truth value
     wrong = [uri for uri in uris if not isinstance(uri, str)]
     if wrong:
-        words = f"`{option}` names {wrong[0]!r}, which is not a uri; give texts, or a file's path."
-        raise OptionError(words)
+        raise OptionError.of(option, wrong[0], "this is no uri; give texts, or a file's path.")
     return list(dict.fromkeys(map(storage.unsigned, uris)))

@@ -35,7 +35,7 @@ def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSo
             "object with the methods of tfrecorder.streaming.StreamSource."
         )
     elif options:
-        raise OptionError("`source_options`: a source object has none; leave it out.")
+        raise OptionError.of("source_options", ..., "a source object has none; leave it out.")
     name = getattr(source, "name", None)
     if not is_text(name):
         raise SourceError(
@@ -61,7 +61,7 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     with contextlib.suppress(TypeError, ValueError):
         settle = float(settle)  # a shell passes text
     if remedy := seconds(settle):
-        raise OptionError(f"`source_options['settle']={settle!r}`: {remedy}")
+        raise OptionError.of("source_options", {"settle": settle}, remedy)
     folder = WatchedFolder(path, settle)
     if f"{where}/".startswith(f"{folder.base}/"):
         words = "it is inside the watched folder; give a directory outside it."
@@ -72,4 +72,4 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
 def _refuse_unknown(options: Mapping[str, Any], kind: str, names: Sequence[str]) -> None:
     if unknown := sorted(set(options).difference(names)):
         words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(names)}."
-        raise OptionError(f"`source_options`: {words}")  # without the others: some are passwords
+        raise OptionError.of("source_options", ..., words)  # some values are passwords

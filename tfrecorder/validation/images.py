@@ -118,7 +118,7 @@ def look_at_files(
                 assigned=describe_assigned(splits, was_open, options.division, table.groups),
             )
         findings += _near_copies(uris[first], looks, pairs, checked.findings, dataset)
-    return dataclasses.replace(checked, findings=(*checked.findings, *findings))
+    return checked.with_findings(findings)
 
 
 def _sound_uris(checked: Checked) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,10 @@ class Checked:
             unassigned=self.unassigned[rows],
             source_rows=len(frame),
         )
+
+    def with_findings(self, findings: Iterable[Finding]) -> Checked:
+        """With more faults and warnings."""
+        return dataclasses.replace(self, findings=(*self.findings, *findings))
 
     def report(
         self, table: Source, warnings: str | Sequence[str], notes: Sequence[str] = ()

@@ -51,29 +51,30 @@ def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None
         *_bucket_faults(settings, output_dir),
     ]
     if faults:
-        raise OptionError("the DataflowRunner cannot start:\n- " + "\n- ".join(faults))
+        raise OptionError("the DataflowRunner cannot start:", *faults)
 
 
-def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[str]:
+def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[OptionError]:
     examples = {"project": "my-project", "region": "us-central1"}
     for name, example in examples.items():
         own, beams = getattr(options, name), (options.runner_options or {}).get(name)
         if not getattr(settings, name):
             words = f"give the Google Cloud {name} of the job, such as `{name}={example!r}`."
-            yield f"`{name}` is missing: {words}"
+            yield OptionError.of(name, ..., words)
         elif own and beams and own != beams:
-            yield f"`{name}={own!r}` and `runner_options[{name!r}]={beams!r}`: give one of them."
+            yield OptionError.of(name, own, f"`runner_options` have {beams!r}; give one of them.")
 
 
-def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[str]:
+def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[OptionError]:
     kind = storage.scheme(output_dir)
     if kind in _HERE:
-        yield (
-            f"`output_dir={output_dir!r}` is a path on this machine, which workers cannot reach: "
-            "give a folder in a bucket, such as gs://my-bucket/flowers."
+        words = (
+            "it is a path on this machine, which workers cannot reach: give a folder in a bucket, "
+            "such as gs://my-bucket/flowers."
         )
+        yield OptionError.of("output_dir", output_dir, words)
     elif kind != "gs" and not _brings_packages(options):
-        yield f"`output_dir={output_dir!r}`: {_needs_packages(kind)}"
+        yield OptionError.of("output_dir", output_dir, _needs_packages(kind))
 
 
 def _image_faults(uris: Iterable[str], options: ConvertOptions) -> Iterator[str]:
@@ -100,29 +101,31 @@ def _brings_packages(options: ConvertOptions) -> bool:
 def _needs_packages(kind: str) -> str:
     return (
         f"Beam's worker image has no package that reads {kind}://: list the packages for it in a "
-        "file, and give that file as `runner_options['requirements_file']=…`; or give your own "
-        "image as `runner_options['sdk_container_image']=…`."
+        "file, and give that file as `runner_options={'requirements_file': 'FILE'}`; or give your "
+        "own image as `runner_options={'sdk_container_image': 'IMAGE'}`."
     )
 
 
-def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str]:
+def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str | OptionError]:
     if settings.temp_location is None:
         yield (
             "the place for the job's own files is missing: give a folder in a bucket, as "
-            "`runner_options['temp_location']='gs://my-bucket/tmp'`."
+            "`runner_options={'temp_location': 'gs://my-bucket/tmp'}`."
         )
     for name in ("temp_location", "staging_location"):
         place = getattr(settings, name)
         if place is None:
             continue
-        shown = f"`runner_options[{name!r}]={place!r}`"
+        words = ""
         if storage.scheme(place) != "gs" or not place.removeprefix("gs://").partition("/")[2]:
-            yield f"{shown}: give a folder in a bucket, such as gs://my-bucket/tmp."
+            words = "give a folder in a bucket, such as gs://my-bucket/tmp."
         elif f"{place}/".startswith(f"{output_dir.rstrip('/')}/"):
-            yield (
-                f"{shown} is inside `output_dir={output_dir!r}`, which holds the dataset and "
-                "nothing else: give another folder in a bucket."
+            words = (
+                f"it is inside `output_dir={output_dir!r}`, which holds the dataset and nothing "
+                "else: give another folder in a bucket."
             )
+        if words:
+            yield OptionError.of("runner_options", {name: place}, words)
 
 
 def _beam_faults(settings: Settings, output_dir: str, options: ConvertOptions) -> list[str]:

@@ -113,7 +113,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         try:
             pipe = beam.Pipeline("DataflowRunner", PipelineOptions(flags))
         except ValueError as error:
-            raise OptionError(f"`runner_options`: {error}") from error
+            raise OptionError.of("runner_options", ..., str(error)) from error
         with storage.acting_as(None):  # workers have their own account, and act as no other
             # Threads 0: the worker decides, as for a remote source.
             task = Task.of(plan, output_dir, threads=options.num_threads or 0, launch=mark)
