@@ -103,7 +103,7 @@ def _download(name: str, version: str, folder: str, machine: str) -> str:
             f"not download: {reasons[-1]} Download it where there is a network, with `pip download "
             f"--no-deps --only-binary :all: --python-version {python} --platform "
             f"manylinux2014_{machine} {wanted}`, and give its path as "
-            "`runner_options['extra_package']=…`."
+            "`runner_options={'extra_package': 'FILE'}`."
         )
     [file] = [file for file in os.listdir(folder) if file.startswith(f"{name}-")]
     return os.path.join(folder, file)
