@@ -141,10 +141,10 @@ class Append(OnDataset):
         if any(there.values()) and not len(table.frame):
             return _nothing(stored, newest, sifted)
         say("checking the table")
-        beside = partial(sifted.beside, stored.fields, self.adding)
+        compare = partial(sifted.compared, stored.fields, self.adding)
         look = look_for_copies(table, options, say, partial(known_images, stored))
         checked, report = checked_beside(
-            where, stored.fields, table, options, self.adding, beside=beside, look=look
+            where, stored.fields, table, options, self.adding, compare=compare, look=look
         )
         counted = checked
         first = next_row_of(where, newest)

@@ -19,7 +19,7 @@ from tfrecorder.format.losses import Loss
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes
-from tfrecorder.output.directory import begun_plan, refuse_links, refuse_nested, refuse_strange
+from tfrecorder.output.directory import begun_plan, refuse_links, refuse_nested, refuse_not_ours
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.state import DatasetState
@@ -128,7 +128,7 @@ class Conversion(Operation):
             return DatasetState.read(where)
         except DatasetError as error:
             with storage.failing_as(OutputError, where):
-                refuse_strange(where)  # says more, if it is no dataset of ours
+                refuse_not_ours(where)  # says more, if it is no dataset of ours
             denied = getattr(error.__cause__, "code", "not_found") != "not_found"
             raise (OutputError(str(error)) if denied else error) from error.__cause__
 

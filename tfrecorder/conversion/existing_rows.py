@@ -72,7 +72,9 @@ class Sifted(NamedTuple):
     findings: tuple[Finding, ...] = ()
     same: pd.DataFrame | None = None
 
-    def beside(self, existing: Sequence[Field], adding: AppendOptions, checked: Checked) -> Checked:
+    def compared(
+        self, existing: Sequence[Field], adding: AppendOptions, checked: Checked
+    ) -> Checked:
         """The checked table, with what the comparison with the dataset finds.
 
         Args:

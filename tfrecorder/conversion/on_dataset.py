@@ -107,15 +107,14 @@ def checked_beside(
     table: Source,
     options: ConvertOptions,
     classes: NewClasses,
-    beside: Callable[[Checked], Checked],
+    compare: Callable[[Checked], Checked],
     look: Callable[[Checked], Checked] | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table that fits a dataset, checked; and the report on it.
 
     Args:
         known: the columns of the dataset.
-        beside: compares it with the dataset, as for `check_table`.
-        look: as for `check_table`.
+        compare, look: as for `check_table`.
 
     Raises:
         SourceError: its columns are not the dataset's.
@@ -123,7 +122,7 @@ def checked_beside(
     """
     refuse_other_schema(where, known, table)
     severe = dataclasses.replace(options, warnings=classes.severe(options.warnings))
-    checked, report = check_table(table, where, severe, known, beside, look)
+    checked, report = check_table(table, where, severe, known, compare, look)
     refuse_other_schema(where, known, table, checked.fields)
     return checked, report
 

@@ -24,7 +24,7 @@ class Operation(ABC):
     """What a call writes into a directory.
 
     Attributes:
-        verb: what is run again to continue: "conversion", "append" or "compaction".
+        verb: what is run again to continue, such as "append".
         adds: its rows depend on what the directory holds, so that is claimed first.
         path: the dataset directory, as the user gave it.
         options: as the user gave them.

@@ -277,7 +277,7 @@ class _Comparison:
             self.table,
             self.options,
             classes=self.updating,
-            beside=self._compare,
+            compare=self._compare,
         )
 
     def _compare(self, checked: Checked) -> Checked:

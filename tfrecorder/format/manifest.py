@@ -22,7 +22,7 @@ from tfrecorder.format.commit_log import LogEntry
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.done_records import Counts, DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
-from tfrecorder.format.plan import History, Plan, PlanKind, Shape
+from tfrecorder.format.plan import History, Plan, PlanKind, Shape, shapes_of, sides_of
 
 #: The number of the form that is written; another number is another form.
 FORM = 5
@@ -280,8 +280,8 @@ class Manifest:
             since=values["since"],
             chain=values["chain"],
             skips=tuple(values["skips"]),
-            image_shapes=_shapes(values["image_shapes"]),
-            image_sides=[(smallest, largest) for smallest, largest in values["image_sides"]],
+            image_shapes=shapes_of(values["image_shapes"]),
+            image_sides=sides_of(values["image_sides"]),
             positions=values["positions"],
             lists={name: FileSums(**sums) for name, sums in values["lists"].items()},
             contents=values["contents"],
@@ -311,10 +311,6 @@ class Manifest:
 
 def _ranges(values: Mapping[str, Sequence[int]]) -> dict[str, ShardRange]:
     return {split: ShardRange(*of_split) for split, of_split in values.items()}
-
-
-def _shapes(values: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
-    return {key: (height, width, channels) for key, (height, width, channels) in values.items()}
 
 
 def _states(values: Mapping[str, Sequence[int]]) -> dict[str, SplitState]:

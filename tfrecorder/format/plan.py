@@ -107,13 +107,20 @@ class TakesBack(Adds):
 def _follows_of(values: Mapping[str, Any] | None) -> Adds | None:
     if values is None:
         return None
-    of_a_plan = {**values, **_as_tuples(values)}
-    return TakesBack(**of_a_plan) if "version" in values else Adds(**of_a_plan)
+    read = dict(values)
+    read["image_shapes"] = shapes_of(values["image_shapes"])
+    read["image_sides"] = sides_of(values["image_sides"])
+    return TakesBack(**read) if "version" in read else Adds(**read)
 
 
-def _as_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    shapes = {key: tuple(shape) for key, shape in values["image_shapes"].items()}
-    return {"image_shapes": shapes, "image_sides": [*map(tuple, values["image_sides"])]}
+def shapes_of(values: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+    """Shapes of images, from JSON values."""
+    return {key: (height, width, channels) for key, (height, width, channels) in values.items()}
+
+
+def sides_of(values: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """[smallest, largest] of sides of images, from JSON values."""
+    return [(smallest, largest) for smallest, largest in values]
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def locked(output_dir: str) -> Iterator[None]:
             yield
             return
         # The lock would make a folder in it.
-        refuse_strange(output_dir)
+        refuse_not_ours(output_dir)
         with folders.locked(output_dir, layout.LOCK) as is_ours:
             if not is_ours:
                 raise OutputError(
@@ -86,7 +86,7 @@ _ELSEWHERE = "choose a new or empty directory as `output_dir`"
 _ALLOWED = {layout.PRIVATE, *layout.DESKTOP_FILES}
 
 
-def refuse_strange(output_dir: str) -> set[str]:
+def refuse_not_ours(output_dir: str) -> set[str]:
     """Raise an OutputError if what a directory holds was not written by a conversion.
 
     Returns:
@@ -105,7 +105,7 @@ def refuse_strange(output_dir: str) -> set[str]:
 def refuse_foreign(state: DatasetState) -> None:
     """Raise an OutputError if a directory holds anything not written by a conversion."""
     output_dir = state.where
-    names = refuse_strange(output_dir)
+    names = refuse_not_ours(output_dir)
     foreign = names - _ALLOWED - public_names(state)
     if not foreign:
         return

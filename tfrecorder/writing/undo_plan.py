@@ -58,7 +58,7 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
         before: what it was added to.
         next_row: as for `nothing_after`.
     """
-    plan = nothing_after(before.manifest, taken.digest, next_row)
+    plan = _with_losses(nothing_after(before.manifest, taken.digest, next_row), newest)
     major = int(newest.dataset.stated.partition(".")[0])
     assert plan.follows is not None
     version = f"{major + 1}.0.0"
@@ -68,7 +68,6 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
         commit=newest.number + 1,
         previous=newest.digest,
         follows=follows,
-        **_left_after(newest, plan),
     )
 
 
@@ -86,9 +85,9 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     known = newest.plan.revisions | now
     other = {split for split, state in splits.items() if state.revision != now[split]}
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
-    nothing = nothing_after(before.manifest, newest.digest, next_row)
+    plan = _with_losses(nothing_after(before.manifest, newest.digest, next_row), newest)
     return dataclasses.replace(
-        nothing,
+        plan,
         source_rows=_next_row_then(before.plan),
         statistics=merged(commit.plan.statistics for commit in every),
         kept={split: list(range(state.shards)) for split, state in splits.items()},
@@ -99,19 +98,18 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
         revisions={split: number for split, number in revisions.items() if number != 1},
         commit=newest.number + 1,
         previous=newest.digest,
-        **_left_after(newest, nothing),
     )
 
 
-def _left_after(newest: Commit, plan: Plan) -> dict[str, Any]:
-    """What is lost stays lost, also if it was noted after what is gone back to.
+def _with_losses(plan: Plan, newest: Commit) -> Plan:
+    """A plan that goes back to an older commit, without what was lost since.
 
     Args:
-        plan: to what is gone back.
+        newest: notes it.
     """
     losses = both(lasting(newest.plan.losses), plan.losses)
     is_lost = plan.removed in losses.get(Loss.MARKS.value, ())
-    return {"losses": losses, "removed": "" if is_lost else plan.removed}
+    return dataclasses.replace(plan, losses=losses, removed="" if is_lost else plan.removed)
 
 
 def taken_number(plan: Plan) -> int:
