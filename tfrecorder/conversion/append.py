@@ -155,9 +155,9 @@ class Append(OnDataset):
         if is_new.all():
             return planned
         # Rejects that are tried again were counted before.
-        plan = dataclasses.replace(planned.plan, statistics=described(counted.part(is_new)))
+        plan = planned.plan.with_rows(statistics=described(counted.part(is_new)))
         if not is_new.any():  # they were accepted as such, and may fail again
-            plan = dataclasses.replace(plan, source_rows=0, statistics={})
+            plan = plan.with_rows(in_source=0, statistics={})
         return dataclasses.replace(planned, plan=plan)
 
     def compare(

@@ -23,7 +23,7 @@ from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, Rewrites
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
 from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
@@ -150,7 +150,7 @@ def _missing(
     for field in fields:
         counts = Counter[str]()
         for commit in every:
-            of_split = commit.plan.statistics.get(field.column, {})
+            of_split = commit.plan.rows.statistics.get(field.column, {})
             counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
         if counts.total():
             key, default = default_of(field)
@@ -232,22 +232,26 @@ def changed_plan(
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(
-        rows=len(planned),
-        source_rows=next_row + new_ones,
-        split_rows=split_rows,
-        split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
+        rows=PlannedRows(
+            count=len(planned),
+            in_source=next_row + new_ones,
+            statistics=statistics,
+            base=base,
+            fingerprint=digest.hexdigest(),
+            remote=not storage.is_local(base),
+            streams={name: {"to": to} for name, to in positions.items()} or None,
+        ),
+        layout=Layout(
+            split_rows=split_rows,
+            split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
+            kept=kept,
+            rewritten=rewritten,
+        ),
         fields=tuple(fields),
-        statistics=dict(statistics),
-        base=base,
-        fingerprint=digest.hexdigest(),
         options=options.content_options(),
-        remote=not storage.is_local(base),
         kind=kind,
-        kept=kept,
-        rewritten=rewritten,
-        renumbers=bool(gone.any()),
-        streams={name: {"to": to} for name, to in positions.items()} or None,
-        next_row=next_row + new_ones,
+        follows=Rewrites(stored.newest.digest, renumbers=bool(gone.any())),
+        carried=Carried(next_row + new_ones),
     )
     sizes = rows.column(COPY_OF.size).to_numpy()[is_touched]
     changes = Changes(

@@ -24,7 +24,7 @@ from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
-from tfrecorder.format.plan import History, PlanKind
+from tfrecorder.format.plan import Carried, History, PlanKind
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
@@ -172,7 +172,7 @@ class Compaction(Operation):
             statistics = stored.statistics(dataset.fields, left.rows, left.splits)
         else:
             every = commits(where, newest)
-            statistics = merged(commit.plan.statistics for commit in every)
+            statistics = merged(commit.plan.rows.statistics for commit in every)
         plan, rows, rewritten = changed_plan(
             stored,
             gone=np.ones(len(stays), bool),
@@ -201,12 +201,14 @@ class Compaction(Operation):
         )
         return Planned(
             plan=dataclasses.replace(
-                plan,
+                plan.laid_out(kept=kept),
                 options=taken,
-                kept=kept,
-                carried=history if in_place else History(history.origins),
+                carried=Carried(
+                    next_row=plan.carried.next_row,
+                    history=history if in_place else History(history.origins),
+                    losses=lasting(last.plan.carried.losses),
+                ),
                 summary=said,
-                losses=lasting(last.plan.losses),
             ),
             rows=rows,
             options=options,

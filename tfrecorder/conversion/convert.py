@@ -146,7 +146,7 @@ class Conversion(Operation):
         # An overwrite that was killed may have set it aside: what was removed stays out.
         newest = state.newest if state.version or options.overwrite else None
         marks = read_marks(self.where, newest)
-        begun = None if newest is None else begun_plan(newest).source_rows
+        begun = None if newest is None else begun_plan(newest).rows.in_source
         # Whole if it began the dataset, before some of its rows were removed: the same call again.
         is_whole = anew or (not options.overwrite and begun == len(table.frame))
         stays, _ = (Marks() if is_whole else marks).sift(table)
@@ -161,12 +161,12 @@ class Conversion(Operation):
         losses: dict[str, list[str]] = {}
         if (
             newest is not None
-            and Loss.MARKS.is_in(newest.plan.losses)
+            and Loss.MARKS.is_in(newest.plan.carried.losses)
             and options.overwrite is True
         ):
-            losses[Loss.MARKS.value] = newest.plan.losses[Loss.MARKS.value]
+            losses[Loss.MARKS.value] = newest.plan.carried.losses[Loss.MARKS.value]
             report.notes += ("which rows were removed before is lost: they may come in again",)
         removed = int((~stays).sum())
         planned = planned_rows(self.where, table, checked, report, options, removed=removed)
-        plan = dataclasses.replace(planned.plan, losses=losses)
+        plan = planned.plan.carrying(losses=losses)
         return dataclasses.replace(planned, plan=plan, marks=Marks() if anew and marks else None)

@@ -185,10 +185,10 @@ def _splits(plan: Plan, sizes: Sequence[int]) -> dict[str, PlannedSplit]:
     return {
         split: PlannedSplit(
             rows=rows,
-            shards=plan.split_shards[split],
+            shards=plan.layout.split_shards[split],
             bytes=None if row_bytes is None else round(rows * row_bytes),
         )
-        for split, rows in plan.split_rows.items()
+        for split, rows in plan.layout.split_rows.items()
     }
 
 

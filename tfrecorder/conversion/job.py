@@ -81,7 +81,7 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
                     shards_before=len(before),
-                    rows_before=sum(map(plan.shard_rows, before)),
+                    rows_before=sum(map(plan.layout.shard_rows, before)),
                 )
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, where, f"the same {operation.verb}")) is None:

@@ -132,7 +132,7 @@ class Marks:
         data = seal({"salt": self.salt} | {name: sorted(getattr(self, name)) for name in _SETS})
         name = layout.removed(plan.commit, hashlib.sha256(data).hexdigest())
         storage.publish_bytes(where, name, data, lasting=True)
-        return dataclasses.replace(plan, removed=name)
+        return plan.carrying(marks=name)
 
     def _hashes(self, keys: pa.Array) -> list[str]:
         """A hash of each key; "" of a null."""
@@ -154,7 +154,7 @@ def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
     Raises:
         DatasetError: they are not, and nobody knows which they are.
     """
-    if Loss.MARKS.is_in(newest.plan.losses) and not readmit:
+    if Loss.MARKS.is_in(newest.plan.carried.losses) and not readmit:
         raise DatasetError(
             f"{where}: nobody knows any more which rows were removed from it, because the file "
             "that told them was lost. Give `readmit=True` to let in every row, also those that "
@@ -196,7 +196,7 @@ def read_marks(where: str, newest: Commit | None) -> Marks:
     Raises:
         DatasetError: they cannot be read, or are damaged.
     """
-    name = "" if newest is None else newest.plan.removed
+    name = "" if newest is None else newest.plan.carried.marks
     if not name:
         return Marks()
     path = os.path.join(where, name)

@@ -52,10 +52,10 @@ def planned_rows(
     if deep and options.image_format in ("jpeg", "raw"):
         words = f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out."
         raise OptionError.of("image_format", options.image_format, words)
-    remote = plan.remote or (plan.spooled > 0 and not storage.is_local(folder))
+    remote = plan.rows.remote or (plan.rows.spooled > 0 and not storage.is_local(folder))
     said = summary_of(table, report, **summary)
     return Planned(
-        plan=dataclasses.replace(plan, remote=remote, summary=said),
+        plan=dataclasses.replace(plan.with_rows(remote=remote), summary=said),
         rows=rows,
         options=options,
         new=checked,

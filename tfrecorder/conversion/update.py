@@ -203,7 +203,7 @@ class Update(OnDataset):
         said = summary_of(table, compared.report, removed=compared.removed, changes=changes)
         read = columns_of(rows.filter(pc.equal(rows.column(CHANGE), READ)))
         return Planned(
-            plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
+            plan=dataclasses.replace(plan.with_rows(spooled=spooled_images(read)), summary=said),
             rows=rows,
             options=options,
             new=new,

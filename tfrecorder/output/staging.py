@@ -95,8 +95,8 @@ def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
         buffered = io.BufferedWriter(file)
         with pq.ParquetWriter(buffered, table.schema, **parquet_options(plan.fields)) as writer:
             start = 0
-            for shard in plan.shards:
-                size = plan.shard_rows(shard)
+            for shard in plan.layout.shards:
+                size = plan.layout.shard_rows(shard)
                 writer.write_table(table.slice(start, size), row_group_size=size)
                 start += size
         buffered.flush()

@@ -223,17 +223,17 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
-    noted = read_notes(output_dir, plan.shards)
-    done = read_all_done(output_dir, plan.shards, plan.digest)
+    noted = read_notes(output_dir, plan.layout.shards)
+    done = read_all_done(output_dir, plan.layout.shards, plan.digest)
     failure = read_failure(output_dir)
     return ConversionStatus(
         output_dir,
         False,
-        _splits(done, {shard: rows for shard, (rows, _) in noted.items()}, plan.split_rows),
+        _splits(done, {shard: rows for shard, (rows, _) in noted.items()}, plan.layout.split_rows),
         add_up(filter(None, done.values())).reasons,
         None if failure is None else f"{failure.error}: {failure.message}",
         overwrites=plan.rewrites,
-        appends=0 if plan.follows is None else plan.commit,
+        appends=plan.commit if plan.adds else 0,
         kind=plan.kind.value,
         changes=plan.summary.changes,
     )

@@ -28,17 +28,18 @@ def history_after(plan: Plan, records: int) -> History:
     Args:
         records: that this commit added or wrote.
     """
-    before, kind = plan.carried, plan.kind
+    before, kind = plan.carried.history, plan.kind
     origins = dict(before.origins)
-    added = records - (0 if plan.follows is not None else sum(origins.values()))
+    added = records - (0 if plan.adds else sum(origins.values()))
     if added < 0:
         name = GONE
-    elif plan.streams and kind in _FROM_SOURCES:
-        name = ", ".join(plan.streams)
+    elif plan.rows.streams and kind in _FROM_SOURCES:
+        name = ", ".join(plan.rows.streams)
     else:
         name = APPENDED if origins else CONVERTED
-    own = {value: getattr(plan, value) for value in _OF_BEGINNING}
-    own |= {"kind": kind.value, "streams": dict.fromkeys(plan.streams or ())}
+    values = plan.values()
+    own = {name: values[name] for name in _OF_BEGINNING}
+    own |= {"kind": kind.value, "streams": dict.fromkeys(plan.rows.streams or ())}
     if added:
         origins[name] = origins.get(name, 0) + added
     updates = before.updates + (1 if kind is PlanKind.UPDATE else 0)

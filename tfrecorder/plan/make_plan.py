@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
@@ -72,7 +72,8 @@ def make_plan(
         checked: a table without errors.
         base: the folder that relative uris start from.
         options: what the user asked for.
-        kind, streams: as in `Plan`.
+        kind: as in `Plan`.
+        streams: as in `PlannedRows`.
 
     Returns:
         The plan, whose numbers of shards are not decided yet unless the options state them; and its
@@ -82,20 +83,21 @@ def make_plan(
     splits = checked.frame[SPLIT_COLUMN]
     order, split_rows = order_of(splits, options)
     plan = Plan(
-        rows=len(splits),
-        source_rows=checked.source_rows,
-        split_rows=split_rows,
-        split_shards=shard_counts(split_rows, (), options),
+        rows=PlannedRows(
+            count=len(splits),
+            in_source=checked.source_rows,
+            statistics=described(checked),
+            base=base,
+            fingerprint=fingerprint(splits, checked.values),
+            remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
+            streams=streams,
+            spooled=spooled_images(checked.values),
+        ),
+        layout=Layout(split_rows, shard_counts(split_rows, (), options)),
         fields=checked.fields,
-        statistics=described(checked),
-        base=base,
-        fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
-        remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         kind=kind,
-        streams=streams,
-        spooled=spooled_images(checked.values),
-        next_row=0 if checked.frame.empty else int(checked.frame.index.max()) + 1,
+        carried=Carried(0 if checked.frame.empty else int(checked.frame.index.max()) + 1),
     )
     # Last, because every value is there twice from now on.
     numbers = pa.array(checked.frame.index.take(order).to_numpy(np.int64))

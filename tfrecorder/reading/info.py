@@ -332,7 +332,7 @@ def info(
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
         options=options,
-        statistics=merged(commit.plan.statistics for commit in every),
+        statistics=merged(commit.plan.rows.statistics for commit in every),
         columns=columns_of(stored),
         generations={
             commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)

@@ -288,8 +288,13 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         plan = commit.plan
         done = commit.done
         for shard, record in done.items():
-            kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
-            planned = plan.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
+            kept, new = (
+                plan.layout.kept.get(shard.split, ()),
+                plan.layout.split_shards.get(shard.split),
+            )
+            planned = (
+                plan.layout.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
+            )
             if not record.rows == planned == record.records + record.rejects:
                 words = (
                     f"{planned:,} rows were planned for {shard.file}, and it has {record.rows:,}: "
@@ -302,7 +307,11 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         if last in expected.lost:
             continue
         before = expected.before(number)
-        if before is not None and last == number - 1 and plan.previous != before.commit.digest:
+        if (
+            before is not None
+            and last == number - 1
+            and plan.follows.previous != before.commit.digest
+        ):
             yield Fault(file, "differs", "it follows another commit than the one before it")
         made = manifest_of(plan, done, expected.dataset_before(number), commit.dataset.lists)
         made = with_said_of(made.as_read(), commit.manifest)
@@ -324,7 +333,7 @@ def with_said_of(made: Manifest, said: Manifest) -> Manifest:
         earlier=then.earlier,
         stated_by_card=then.stated_by_card,
     )
-    if not made.plan.renumbers:
+    if not made.plan.follows.renumbers:
         dataset = replace(dataset, since=then.since, contents=then.contents)
     commit = replace(
         made.commit,

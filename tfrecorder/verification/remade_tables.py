@@ -222,8 +222,8 @@ class Tables:
     def _places(self, plan: Plan | None, row: Row, record: Mapping[str, Values]) -> Row:
         """Where the files of a row were, as far as anything says."""
         is_of_source = plan is not None and plan.kind in OF_A_SOURCE
-        values = {BASE: plan.base if plan is not None and is_of_source else ""}
-        came = plan.spooled > 0 if plan is not None and is_of_source else self.came_as_bytes
+        values = {BASE: plan.rows.base if plan is not None and is_of_source else ""}
+        came = plan.rows.spooled > 0 if plan is not None and is_of_source else self.came_as_bytes
         for one in file_fields(self.fields) if came else ():
             uri = row[one.uri_key]
             data = record.get(one.encoded_key)
@@ -245,9 +245,9 @@ class Tables:
         """The columns of a table that do not follow from its records' bytes."""
         types = {SOURCE_ID: pa.int64()}
         types |= {key.key: arrow_type(key) for key in planned_features(self.fields)}
-        if shard in self.damaged and plan.streams:
+        if shard in self.damaged and plan.rows.streams:
             # A position that is not known is "": of each source, one row at least says so.
-            for row, source in zip(rows, itertools.cycle(plan.streams), strict=False):
+            for row, source in zip(rows, itertools.cycle(plan.rows.streams), strict=False):
                 row |= dict(zip(POSITION_OF, (source, ""), strict=True))
         for name in rows[0] if rows else ():
             if is_fact(name) and name not in _OF_RECORDS:
@@ -278,7 +278,7 @@ class Tables:
                 break
         if files:
             self.note(Loss.SUMS, shard.table)
-        if plan.streams:
+        if plan.rows.streams:
             self.note(Loss.POSITIONS, shard.table)
 
 
@@ -347,7 +347,7 @@ def _keeps_files(plan: Plan | None) -> bool:
         return False
     every = [plan.options]
     if plan.kind not in OF_A_SOURCE:  # rows of others, each with its own options
-        before = plan.carried
+        before = plan.carried.history
         begun = before.begun_by
         is_known = begun.get("kind") == PlanKind.CONVERSION.value and begun.get("fingerprint")
         if not is_known or grown(before.origins) or before.updates:

@@ -230,7 +230,7 @@ def _remade(
         for shard in sound
         if shard.table not in damaged and contradicted & {shard.table, shard.index_file}
     ]
-    marks = {commit.plan.removed for commit in expected.commits.values()} & damaged
+    marks = {commit.plan.carried.marks for commit in expected.commits.values()} & damaged
     older = {layout.manifest(number) for number in expected.numbers}
     folders = (layout.BEFORE, layout.COMMITS, layout.REMOVED)
     kept = {file for file in damaged - older - marks if os.path.dirname(file) in folders}

@@ -165,7 +165,7 @@ def _check_common(expected: Expectation) -> list[Fault]:
         except (storage.UnreadableError, OSError) as error:
             fault = unread(file, error)
         faults += [fault] if fault else []
-    marks = {commit.plan.removed for commit in expected.commits.values()}
+    marks = {commit.plan.carried.marks for commit in expected.commits.values()}
     for file in sorted(filter(None, marks)):
         read_or_fault(expected.directory, file, unseal, faults)
     if expected.pending is None:  # otherwise what an update replaced may not be kept yet

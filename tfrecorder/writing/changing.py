@@ -205,7 +205,7 @@ def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
     """The done-records of the dataset that an update changes, by the names of the shards' files."""
     if plan.kind is not PlanKind.UPDATE:
         return {}
-    before = commit_of(output_dir, plan.commit - 1, plan.previous)
+    before = commit_of(output_dir, plan.commit - 1, plan.follows.previous)
     if before is None:  # it was committed meanwhile
         return {}
     done = all_done(commits(output_dir, before))

@@ -174,7 +174,7 @@ class Outcomes:
         columns.pop(REDUCED, None)
         if any(self._reduced):
             columns[REDUCED] = pa.array(self._reduced, pa.large_string())
-        bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
+        bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.rows.base]
         if len(bases) == 1:
             columns.pop(BASE, None)
         base = bases[0] if len(bases) == 1 else ""

@@ -16,7 +16,7 @@ from tfrecorder.format.documents import commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import DatasetRecord, Shape
-from tfrecorder.format.plan import Plan, TakesBack
+from tfrecorder.format.plan import Adds, Plan, TakesBack
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
@@ -37,7 +37,7 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
     how small it can be decoded.
     """
     extremes = [sides for record in done for sides in record.sides]
-    if plan.follows is not None:
+    if isinstance(plan.follows, Adds):
         extremes += [list(ends) for ends in zip(*plan.follows.image_sides, strict=True)]
     return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
@@ -45,7 +45,7 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
 def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
     done = list(done)
-    before = {} if plan.follows is None else plan.follows.image_shapes
+    before = plan.follows.image_shapes if isinstance(plan.follows, Adds) else {}
     shapes = {}
     for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
@@ -139,7 +139,7 @@ def dataset_info_json(
         previous: what stands there, if anything does.
         dataset: as of the commit.
     """
-    before = (previous or {"splits": ()})["splits"] if plan.follows is not None else ()
+    before = (previous or {"splits": ()})["splits"] if plan.adds else ()
     splits = with_shards(before, done)
     version = dataset.stated
     document: dict[str, Any] = {
@@ -192,10 +192,10 @@ def stated_version(plan: Plan, previous: str | None) -> str:
         return plan.follows.version
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
-    if plan.follows is not None and not plan.own:
+    if plan.adds and not plan.own:
         return previous
     major, minor, _ = map(int, previous.split("."))
-    return f"{major + 1}.0.0" if plan.follows is None else f"{major}.{minor + 1}.0"
+    return f"{major}.{minor + 1}.0" if plan.adds else f"{major + 1}.0.0"
 
 
 def _target(plan: Plan) -> str | None:

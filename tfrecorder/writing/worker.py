@@ -88,7 +88,7 @@ class Worker:
             plan = self._staged.read()
             self._looked = time.monotonic()
             self._plan = replace(plan, fields=with_validators(plan.fields, task.validators))
-            self._shards = self._plan.shards
+            self._shards = self._plan.layout.shards
             self._footer = read_footer(task.output_dir)
             self._before = done_before(task.output_dir, self._plan)
             if rows_plan(self._footer) != task.digest:
@@ -98,7 +98,7 @@ class Worker:
                 )
         self._new: set[str] = set()
         threads = task.threads or default_threads(self._plan)
-        base = self._plan.base if storage.is_local(self._plan.base) else None
+        base = self._plan.rows.base if storage.is_local(self._plan.rows.base) else None
         self._pool = shared(lambda: Pool(ThreadPool(threads), threads, storage.FoldersRead(base)))
 
     def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:
