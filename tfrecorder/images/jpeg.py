@@ -19,6 +19,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from tfrecorder.core.limits import is_address_space_limited
 from tfrecorder.images.fingerprint import LEAST_SIDE
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.jpeg_scans import (
@@ -28,7 +29,7 @@ from tfrecorder.images.jpeg_scans import (
     markers,
     too_many_segments,
 )
-from tfrecorder.images.memory import Room, is_limited, unlimited
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported
 
@@ -60,7 +61,9 @@ def _decode(data: bytes) -> np.ndarray | str:
     try:
         gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
     except (ValueError, KeyError, RuntimeError) as error:
-        if is_limited() and re.search("nsufficient memory|llocation failure", str(error)):
+        if is_address_space_limited() and re.search(
+            "nsufficient memory|llocation failure", str(error)
+        ):
             raise MemoryError(str(error)) from None
         return str(error)
     return gray[:, :, 0]

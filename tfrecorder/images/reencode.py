@@ -25,10 +25,11 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from tfrecorder.core.limits import is_address_space_limited
 from tfrecorder.errors import install
 from tfrecorder.images import cost, deep_png, png, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
-from tfrecorder.images.memory import Room, is_limited, unlimited
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported, words_of
 
@@ -148,7 +149,7 @@ def reencode(
         try:
             return _reencode(data, kind, max_pixels, take_room, depth)
         except MemoryError:
-            if taken and is_limited():  # the limit is at fault, not the image
+            if taken and is_address_space_limited():  # the limit is at fault, not the image
                 raise
             raise Reject("check", "too_large", f"not enough memory to decode the {kind}") from None
 

@@ -7,7 +7,6 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tfrecorder import storage
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, is_installed
 from tfrecorder.format.plan import Plan
@@ -24,10 +23,6 @@ from tfrecorder.writing.worker import Task
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
-
-#: Of address space, for the import of Beam (122 MB) and its threads.  Where they find less, C code
-#: of what it imports may end the process, or wait without end.
-BEAM_BYTES = 160 * 2**20
 
 #: In a Dask graph: its grouping step turns 128 into 4,000 tasks, and a thousand into 70,000.
 MOST_PARTITIONS = 128
@@ -66,9 +61,6 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
 def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob | None:
     output_dir, runner = task.output_dir, options.runner or DIRECT
     try:
-        left = address_space_left()
-        if left is not None and left < BEAM_BYTES:
-            raise MemoryError
         with quiet_beam(), as_in_a_script():
             if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)

@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.text_form import TextForm
@@ -175,7 +174,7 @@ def _read_plain(copy: str, header: list[str], form: TextForm) -> pd.DataFrame | 
     names_are_plain = len(header) > 1 and len(set(header)) == len(header) and all(header)
     if form.encoding or not form.separator.isascii() or not names_are_plain:
         return None
-    if os.path.getsize(copy) < ARROW_BYTES or address_space_left() is not None:
+    if os.path.getsize(copy) < ARROW_BYTES:
         return None
     with open(copy, "rb") as file:
         while block := file.read(2**20):
