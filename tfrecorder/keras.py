@@ -95,7 +95,9 @@ class TrainingPosition(keras.callbacks.Callback):
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.epoch, self.step, self._begun_at = epoch + 1, 0, 0
+        self.epoch = epoch + 1
+        self.step = 0
+        self._begun_at = 0
         self._save()
 
     def _save(self) -> None:
@@ -131,7 +133,8 @@ class TrainingPosition(keras.callbacks.Callback):
             raise OptionError(
                 f"{pointer} is damaged: {error}; copy it again, or begin anew in another directory."
             ) from error
-        self.epoch, self.step = document["epoch"], document["step"]
+        self.epoch = document["epoch"]
+        self.step = document["step"]
         self._saved = self.step
         self._unread = self._directory / document["variables"]
         if not model.built and document.get("input_shape"):

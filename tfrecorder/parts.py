@@ -155,7 +155,8 @@ def work(
     Example:
         >>> tfrecorder.parts.work("out", part=(3, 16))  # doctest: +SKIP
     """
-    began, where = time.perf_counter(), storage.absolute(given_directory("directory", directory))
+    began = time.perf_counter()
+    where = storage.absolute(given_directory("directory", directory))
     require(_check_part, part=part)
     number, parts = map(int, part)
     options = ConvertOptions(num_threads=num_threads, progress=progress)
@@ -273,10 +274,12 @@ def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
     if not missing:
         return list(done.values())
     parts = _parts(where)
-    named, what = [plan.shards[at].name for at in missing], "shards"
+    named = [plan.shards[at].name for at in missing]
+    what = "shards"
     if parts > 1:
         numbers = sorted({at % parts + 1 for at in missing})
-        named, what = [f"{number}/{parts}" for number in numbers], "parts"
+        named = [f"{number}/{parts}" for number in numbers]
+        what = "parts"
     more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
     share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
     raise OutputError(

@@ -104,7 +104,8 @@ class TensorBatches(of_arrays.Batches):
 
     def _made_by_workers(self, torch: Any, position: Position, share: Share) -> Iterator[Any]:
         """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
-        options, workers = self._options, self._options.num_workers
+        options = self._options
+        workers = self._options.num_workers
         is_read_once = self._reader.is_local or options.local_cache is not None
         if position.mode == "blocks" and not is_read_once:
             words = "each worker would read every block of a bucket; give another `shuffle`."
@@ -251,11 +252,13 @@ class BatchSampler(of_arrays.Progress):
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
         """
-        takes_seed, since = self._options.seed is None, self._records.stored.since
+        takes_seed = self._options.seed is None
+        since = self._records.stored.since
         size = self._records.size
         position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
         self._position = self._drawn = position
-        self._is_loaded, self._has_own_seed = True, False
+        self._is_loaded = True
+        self._has_own_seed = False
 
     def __iter__(self) -> Iterator[list[int]]:
         """The numbers of each batch, from the position to the end of its epoch."""

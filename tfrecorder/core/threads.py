@@ -248,8 +248,13 @@ class _Line(Generic[T, R]):
         weigh: Callable[[R], int],
         weight: int,
     ) -> None:
-        self._work, self._finish, self._groups, self._ahead = work, finish, groups, ahead
-        self._weigh, self._weight, self._waiting = weigh, weight, 0
+        self._work = work
+        self._finish = finish
+        self._groups = groups
+        self._ahead = ahead
+        self._weigh = weigh
+        self._weight = weight
+        self._waiting = 0
         self._changed = threading.Condition()
         self._taken = self._finished = 0
         self._ready: dict[int, list[R]] = {}

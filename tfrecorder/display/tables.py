@@ -196,7 +196,8 @@ def readable_bytes(size: int) -> str:
     >>> readable_bytes(999), readable_bytes(134_217_728), readable_bytes(86_000_000_000)
     ('999 B', '128 MiB', '80.1 GiB')
     """
-    value, unit = float(size), "B"
+    value = float(size)
+    unit = "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
             break

@@ -125,7 +125,8 @@ def _write(
     records = as_parquet(rows)
     listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}
     listed[layout.RECORDS] = len(records), hashlib.sha256(records).hexdigest()
-    own, folder = str(newest.info["name"]), os.path.basename(storage.absolute(where).rstrip("/"))
+    own = str(newest.info["name"])
+    folder = os.path.basename(storage.absolute(where).rstrip("/"))
     name = fields.name or (own if own != DATASET_NAME else folder)
     provenance = made_by(newest.number, newest.plan.kind.value, newest.digest)
     stated = {"version": newest.info["version"], "prov:wasGeneratedBy": provenance}

@@ -66,7 +66,9 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     Raises:
         OptionError: it has no place for what this dataset is.
     """
-    image, boxes, label = primary_file(stored.fields), boxes_in(stored), class_field(stored.fields)
+    image = primary_file(stored.fields)
+    boxes = boxes_in(stored)
+    label = class_field(stored.fields)
     if to == COCO and boxes is None:
         raise OptionError.of("to", to, "it holds boxes, and this dataset has none; give 'csv'.")
     is_label = label is not None and isinstance(label.kind, Label) and not label.is_unlabelled
@@ -88,7 +90,8 @@ def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list
     Raises:
         OptionError: a label is no name of a folder.
     """
-    image, label = primary_file(stored.fields), class_field(stored.fields)
+    image = primary_file(stored.fields)
+    label = class_field(stored.fields)
     numbers = {
         split: [f"{split.lower()}/{number:08d}" for number in table.index]
         for split, table in tables.items()
@@ -138,14 +141,16 @@ def as_json(value: Any) -> bytes:
 
 def _coco(stored: StoredDataset, table: pd.DataFrame, records: Sequence[Written]) -> dict[str, Any]:
     """COCO's instances of one split; images and annotations count from 1."""
-    field, image = boxes_in(stored), primary_image(stored.fields)
+    field = boxes_in(stored)
+    image = primary_image(stored.fields)
     assert field is not None
     assert image is not None
     kind: Any = field.kind
     start = 0 if kind.background_class else 1
     names = field.class_names or () if kind.label else ("object",)
     ids = {name: number + start for number, name in enumerate(names) if number + start}
-    images, made = [], list[dict[str, Any]]()
+    images = []
+    made = list[dict[str, Any]]()
     columns = [table[name] for name in kind.columns]
     labels = table[kind.label] if kind.label else [["object"] * len(boxes) for boxes in columns[0]]
     for number, (record, *edges, of_boxes) in enumerate(

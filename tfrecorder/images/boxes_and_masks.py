@@ -62,7 +62,9 @@ def rle_of(mask: np.ndarray) -> dict[str, Any]:
 
 def _runs(counts: str | bytes) -> list[int]:
     """The lengths of the runs of compressed RLE, which pycocotools reads beyond its end."""
-    runs, value, shift = list[int](), 0, 0
+    runs = list[int]()
+    value = 0
+    shift = 0
     for byte in counts.encode("ascii") if isinstance(counts, str) else counts:
         value |= (byte - 48 & 31) << shift
         shift += 5
@@ -84,7 +86,9 @@ def stored_object_masks(
     from pycocotools import mask as masks
 
     assert isinstance(field.kind, Boxes)
-    height, width, unit = of.source.height, of.source.width, field.kind.unit
+    height = of.source.height
+    width = of.source.width
+    unit = field.kind.unit
     for _, fault in segmentation_faults(segmentations, width, height, unit):
         raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
     drawn = list[bytes]()
@@ -118,7 +122,8 @@ def segmentation_faults(
         unit: of the corners of polygons, as that of boxes.
     """
     for number, text in enumerate(masks):
-        value, image = _in_pixels(text, width, height, unit), f"{width} x {height} pixels"
+        value = _in_pixels(text, width, height, unit)
+        image = f"{width} x {height} pixels"
         if isinstance(value, dict) and value["size"] != [height, width]:
             size = " x ".join(map(str, reversed(value["size"])))
             yield number, f"mask {number} has {size} pixels, the image has {image}"
@@ -164,7 +169,8 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
     if mask.format != "png":
         words = f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG"
         raise Reject("check", "mask_format", words)
-    size, wanted = (mask.width, mask.height), (of.source.width, of.source.height)
+    size = (mask.width, mask.height)
+    wanted = (of.source.width, of.source.height)
     if size != wanted:
         words = f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x "
         raise Reject("check", "mask_size", f"{words}{wanted[1]}")

@@ -88,7 +88,8 @@ def check_image(
     if kind == "ico":
         data = largest_picture(data, max_pixels)
         kind = formats.sniff(data)
-    warning, gray = None, None
+    warning = None
+    gray = None
     if kind not in ("jpeg", "png"):
         data, header = reencode(data, kind, max_pixels, room, depth)
         kind = "png"

@@ -27,7 +27,9 @@ _GIF_COMMENT_BLOCKS = 4_000
 _COMMENT = re.compile(rb"#[^\r\n]*(?:[\r\n]|\Z)")
 # What comes next in a GIF: an extension with its label, a picture, or the end.
 _GIF_NEXT = re.compile(rb"!.|[,;]", re.DOTALL)
-_GIF_COMMENT, _GIF_PICTURE, _GIF_END = b"!\xfe", b",", b";"
+_GIF_COMMENT = b"!\xfe"
+_GIF_PICTURE = b","
+_GIF_END = b";"
 
 
 def too_expensive(detail: str) -> Reject:

@@ -12,7 +12,8 @@ from tfrecorder.images.deep_png import SIGNATURE
 from tfrecorder.images.header import check_size
 from tfrecorder.images.rejects import Reject
 
-_HEAD, _BITMAP = struct.Struct("<HHH"), struct.Struct("<IiiHHI12xI")
+_HEAD = struct.Struct("<HHH")
+_BITMAP = struct.Struct("<IiiHHI12xI")
 #: Width and height (0 stands for 256), colours, reserved, planes, bits, size and place.
 _ENTRY = struct.Struct("<BBBBHHII")
 
@@ -35,7 +36,8 @@ def largest_picture(data: bytes, max_pixels: int) -> bytes:
         raise Reject("check", "truncated", "the icon ends in its largest picture")
     if picture.startswith(SIGNATURE):
         return picture
-    width, height = _side(entry[0]), _side(entry[1])
+    width = _side(entry[0])
+    height = _side(entry[1])
     check_size(height, width, 4, max_pixels)
     if size < _BITMAP.size:
         raise Reject("check", "damaged", "the icon's largest picture has no header")

@@ -99,7 +99,9 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
 
 def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
     """The header, and the frame's components: 4 for CMYK, where channels is 3."""
-    at, exif, profile = 2, None, b""
+    at = 2
+    exif = None
+    profile = b""
     for _ in range(SEGMENTS):
         match = _MARKER.search(data, at)
         at = len(data) if match is None else match.end() - 1

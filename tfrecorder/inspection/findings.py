@@ -195,7 +195,8 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
     train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}
     if not train:
         return
-    most, least = max(train, key=train.__getitem__), min(train, key=train.__getitem__)
+    most = max(train, key=train.__getitem__)
+    least = min(train, key=train.__getitem__)
     if train[most] > IMBALANCE * train[least]:
         yield Remark(
             f"Class {_quoted(most)} has {train[most] / train[least]:,.0f} times the TRAIN records "

@@ -119,7 +119,8 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
         stem: image_of(record.features, stored),
         f"{stem}-mask": mask_of(record.features, stored),
     }
-    shown, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
+    shown = (stored.image_key, mask_key(stored))
+    keys = _image_keys(record.features, stored)
     further = [data for key in keys if key not in shown for data in _further(record, key, stored)]
     images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
     return {f"{name}{ending_of(data) or '.bin'}": data for name, data in images.items() if data}

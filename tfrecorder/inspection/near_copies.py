@@ -70,7 +70,8 @@ def duplicates(
         raise DatasetError(near.damaged[0])
     for note in near.notes:
         warn(f"{stored.directory}: {note}")
-    copies, frames = near.copies, []
+    copies = near.copies
+    frames = []
     for split, rows in copies.groupby("split", sort=False):
         table = table_of(stored, str(split)).iloc[rows["number"]]
         frames.append(table.set_axis(rows.index))
@@ -113,7 +114,8 @@ class NearCopies:
 
     def leaked(self, split: str, other: str) -> int:
         """The records of a split of which another has near copies."""
-        groups, splits = self.near["group"], self.near["split"]
+        groups = self.near["group"]
+        splits = self.near["split"]
         return int(groups[splits == split].isin(groups[splits == other]).sum())
 
     def pairs(self, most: int) -> list[list[Place]]:
@@ -207,7 +209,8 @@ def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
     Raises:
         DatasetError: nobody noted what its images look like.
     """
-    image, tables = primary_image(stored.fields), []
+    image = primary_image(stored.fields)
+    tables = []
     columns = {SOURCE_ID: "row"}
     if image:
         columns |= zip(source_of(image), SourceOf._fields, strict=True)

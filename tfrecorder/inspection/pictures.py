@@ -24,7 +24,9 @@ _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
 #: The middle of an image whose blur is measured has at most so many pixels a side, and is smoothed
 #: over so many.  An image of more pixels takes seconds and is not looked at.
-_MIDDLE, _SMOOTHED, _MOST_PIXELS = 512, 9, 2**26
+_MIDDLE = 512
+_SMOOTHED = 9
+_MOST_PIXELS = 2**26
 
 #: Colours of the classes of a mask, in turn; strong on light and on dark pixels.
 PALETTE = (

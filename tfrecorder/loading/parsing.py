@@ -89,7 +89,8 @@ def _needs_no_decoder(spec: ElementSpec, field: Field) -> bool:
 
 
 def _decoded(spec: ElementSpec, stored: StoredDataset, field: Field, values: Values) -> tf.Tensor:
-    encoded, picture = values[field.encoded_key], spec.pictures[field.key]
+    encoded = values[field.encoded_key]
+    picture = spec.pictures[field.key]
     drawn = values.get("drawn")
     if stored.form != "tfrecorder":
         encoded = refused_in_words(encoded, stored, field.encoded_key)

@@ -133,7 +133,8 @@ def _decoded(
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    held, cache_pixels = 0, caches_pixels(options)
+    held = 0
+    cache_pixels = caches_pixels(options)
     if shuffled and chosen is None and not growing:
         of_one = (
             image_bytes(stored, split, options) if cache_pixels else record_bytes(stored, split)

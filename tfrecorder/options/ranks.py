@@ -75,7 +75,8 @@ def _log(rank: Rank) -> None:
 
 
 def _connected() -> Rank | None:
-    torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax")
+    torch = sys.modules.get("torch.distributed")
+    jax = sys.modules.get("jax")
     if torch and torch.is_available() and torch.is_initialized():
         return Rank(torch.get_rank(), torch.get_world_size(), "by torch.distributed")
     if jax and jax.distributed.is_initialized():

@@ -53,7 +53,8 @@ def change_of(shard: ShardFile, *, may_be_gone: bool = False) -> DatasetError | 
         standing = storage.describe(shard.path)
     if shard.listed in (None, standing) or (may_be_gone and standing is None):
         return None
-    directory, change = os.path.dirname(shard.path), ""
+    directory = os.path.dirname(shard.path)
+    change = ""
     with contextlib.suppress(DatasetError):  # its manifest may be about to go too
         if (newest := newest_commit(directory)) is not None:
             change = f"; by now it is at generation {newest.number} ({newest.plan.kind.value})"

@@ -39,7 +39,8 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
     array([False, False,  True])
     """
     require(check_where, where=where)
-    chosen, fault = np.ones(len(frame), bool), None
+    chosen = np.ones(len(frame), bool)
+    fault = None
     if callable(where):
         chosen = _by_function(frame, where)
     else:

@@ -164,9 +164,11 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         require(Whole(0), at=at)
     if at is None or at == newest.number:
         return newest
-    numbers, chain = _readable(directory, newest), newest.dataset.chain
+    numbers = _readable(directory, newest)
+    chain = newest.dataset.chain
     if at not in numbers:
-        first, last = numbers[0], newest.number
+        first = numbers[0]
+        last = newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
         why = f" Generation {at} was taken back by `tfrecorder.undo`." if first < at < last else ""
         if at < first:

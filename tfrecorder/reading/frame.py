@@ -183,7 +183,8 @@ def table_of(
         splits, cells = gather(stored, fields, [split])
         count = len(splits)
     else:
-        cells, count = cells_in(fields, rows), len(rows)
+        cells = cells_in(fields, rows)
+        count = len(rows)
     of_one = pd.Categorical.from_codes(np.zeros(count, np.int8), pd.Index([split]))
     return frame_of(stored, of_one, cells, pd.RangeIndex(count))
 

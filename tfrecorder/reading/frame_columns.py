@@ -95,7 +95,8 @@ def cells_of(
         key: str | None = field.encoded_key
         read: Callable[[bytes], Any] = bytes
         if images == "uri":
-            key, read = name_key(stored, field), text_of
+            key = name_key(stored, field)
+            read = text_of
         if key is None:
             words = f"{stored.directory} does not say from which file its {field.column} is; "
             raise OptionError.of("images", "uri", f"{words}give `images='bytes'`.")

@@ -31,7 +31,8 @@ class GrowingDataset:
     def __init__(self, directory: Datasets, options: ReadOptions) -> None:
         if not isinstance(directory, (str, os.PathLike)):
             raise OptionError.of("follow", True, "it reads one dataset; give one, or leave it out.")
-        self.directory, self._options = storage.given_path(directory), options
+        self.directory = storage.given_path(directory)
+        self._options = options
         self._first: StoredDataset | None = None
         self._last: int | None = None
 

@@ -30,7 +30,8 @@ from tfrecorder.schema.statistics import merged
 SHOWN_GENERATIONS = 10
 
 #: From this many generations on, if they are smaller than this on average, we suggest `compact`.
-MANY_GENERATIONS, SMALL_GENERATION = 10, 128 * 2**20
+MANY_GENERATIONS = 10
+SMALL_GENERATION = 128 * 2**20
 
 #: How many classes the printed table shows; `as_dict` has all.
 SHOWN_CLASSES = 20
@@ -221,13 +222,15 @@ class DatasetInfo(Report):
             notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
-            single, many = "image decodes with a warning", "images decode with a warning"
+            single = "image decodes with a warning"
+            many = "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
             words = (
                 "carry an EXIF orientation, which training does not apply: `apply_exif=True` does"
             )
-            single, many = words.replace("carry", "image carries"), f"images {words}"
+            single = words.replace("carry", "image carries")
+            many = f"images {words}"
             notes.append(("orientation", counted(self.oriented, single, many)))
         notes += reduced_in_words(self.reduced).items()
         if self.card is not None and self._changed_since(self.card):
@@ -300,7 +303,8 @@ def info(
         >>> tfrecorder.info("out").class_names  # doctest: +SKIP
         ('daisy', 'rose')
     """
-    where, named = storage.given_path(directory), NamedKeys(image, label)
+    where = storage.given_path(directory)
+    named = NamedKeys(image, label)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
         number = stored.commit

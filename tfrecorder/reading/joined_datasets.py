@@ -21,7 +21,8 @@ from tfrecorder.reading.dataset import StoredDataset, image_shape
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label
 
-BY_NAME, EQUAL = "by name", "equal"
+BY_NAME = "by name"
+EQUAL = "equal"
 
 #: What the integer of a class becomes whose records are left out.
 LEFT_OUT = -2
@@ -148,7 +149,8 @@ def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) ->
     columns = [_columns(dataset, options) for dataset in stored]
     for other, of_other in zip(stored, columns, strict=True):
         _refuse_others(first, columns[0], other, of_other)
-    fields, class_maps = {}, {}
+    fields = {}
+    class_maps = {}
     for field in first.fields:
         is_read = field.column in columns[0] or isinstance(options.classes, Mapping)
         if field.label_key is not None and is_read:
@@ -235,5 +237,6 @@ def _sides(stored: Sequence[StoredDataset]) -> Any:
     every = [dataset.sides for dataset in stored if dataset.sides is not None]
     if len(every) < len(stored):
         return None
-    lows, highs = np.array(every).min(0)[:, 0].tolist(), np.array(every).max(0)[:, 1].tolist()
+    lows = np.array(every).min(0)[:, 0].tolist()
+    highs = np.array(every).max(0)[:, 1].tolist()
     return tuple(zip(lows, highs, strict=True))

@@ -53,7 +53,9 @@ class RecordReader:
         chosen: np.ndarray | None = None,
         folder: CacheFolder | None = None,
     ) -> None:
-        self._stored, self._chosen, self._folder = stored, chosen, folder
+        self._stored = stored
+        self._chosen = chosen
+        self._folder = folder
         self._shards = [shard for shard in stored.splits[split] if shard.records]
         counts = [shard.records or 0 for shard in self._shards]
         self._ends = list(itertools.accumulate(counts))

@@ -155,7 +155,8 @@ class RecordSet:
             frame = self.table(_needed(None, balance)) if frame is None else frame
             weights, groups = weights_of(balance, frame, class_field(self.stored.fields), parts)
         elif balance is not None:
-            weights, every = checked(balance), self.stored.records(self.split)
+            weights = checked(balance)
+            every = self.stored.records(self.split)
             if self.chosen is not None and weights.shape == (every,):
                 weights = weights[self.chosen]
             if weights.shape != (self.records,):

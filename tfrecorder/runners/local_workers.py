@@ -172,7 +172,8 @@ def _answer(process: subprocess.Popen[bytes]) -> list[DoneRecord]:
 
 def main() -> None:
     """What a worker process does: it ends with its launcher, which keeps our input open."""
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what else is printed stands apart
+    answers = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what else is printed stands apart
     task, numbers = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     answer: list[DoneRecord] | Exception

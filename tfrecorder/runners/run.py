@@ -45,7 +45,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
     """
     stays = options.wait or options.runner != "DataflowRunner"
     shown = is_shown(options.progress) and stays
-    threads, launch = options.num_threads or 0, uuid.uuid4().hex
+    threads = options.num_threads or 0
+    launch = uuid.uuid4().hex
     task = Task.of(plan, output_dir, threads=threads, progress=shown, launch=launch)
     with progress_bar(output_dir, plan, shown):
         without_beam = options.runner is None and not is_installed("apache_beam")
@@ -59,7 +60,8 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
 
 
 def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob | None:
-    output_dir, runner = task.output_dir, options.runner or DIRECT
+    output_dir = task.output_dir
+    runner = options.runner or DIRECT
     try:
         with quiet_beam(), as_in_a_script():
             if runner == "DataflowRunner":
@@ -122,7 +124,8 @@ def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
 
     from tfrecorder.writing import pipeline
 
-    name, flags = options.runner or DIRECT, beam_options.beam_flags(options)
+    name = options.runner or DIRECT
+    flags = beam_options.beam_flags(options)
     is_direct = name == DIRECT
     partitions = {"dask_npartitions", "dask_partition_size"}
     if name == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):

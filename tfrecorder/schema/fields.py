@@ -67,7 +67,8 @@ class Field:
         """The keys of the record that the column makes."""
         if self.held is not None:
             return self.held
-        key, kind = self.key, self.kind
+        key = self.key
+        kind = self.kind
         if isinstance(kind, kinds.FILES):
             encoded = "bytes" if isinstance(kind, kinds.File) else kind.word
             words = {"encoded": encoded, "format": "text", "filename": "text"}
@@ -194,7 +195,8 @@ def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
     Raises:
         OptionError: two columns would make the same key.
     """
-    images, masks = schema.of(kinds.Image), schema.of(kinds.Mask)
+    images = schema.of(kinds.Image)
+    masks = schema.of(kinds.Mask)
     classes = schema.of(kinds.Label, kinds.Labels)
     made = []
     for name, kind in schema.fields:

@@ -152,7 +152,8 @@ def _unquoted(data: bytes) -> bytes:
 
 
 def _of_mapping(cell: Mapping[Any, Any]) -> Any:
-    data, path = cell.get("bytes"), cell.get("path")
+    data = cell.get("bytes")
+    path = cell.get("path")
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, (str, type(None))) or not {"bytes", "path"} & {*cell}:
         return CellFault('a dict other than {"bytes": …, "path": …}', _keys(cell))

@@ -120,7 +120,9 @@ def masks_of(file: File) -> list[str | None]:
 
     The PNGs are in the folder beside the file that has its name.
     """
-    masks, png, ids = list[str | None](), "", np.zeros((0, 0), np.int64)
+    masks = list[str | None]()
+    png = ""
+    ids = np.zeros((0, 0), np.int64)
     for text in file.annotations[MASKS]:
         if text is not None and text.startswith('{"png":'):
             segment = json.loads(text)

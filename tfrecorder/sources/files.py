@@ -97,12 +97,15 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
         copy: where it can be opened.
         base: the folder that relative uris start from.
     """
-    form, columns = options.text_form, options.columns or {}
+    form = options.text_form
+    columns = options.columns or {}
     needed = (options.schema or DEFAULT_SCHEMA).source_columns()
     names = {*COLUMNS, *columns, *needed}
     # Vertex AI writes training-00001-of-00004, which has no ending.
     is_named = bool(os.path.splitext(path)[1])
-    json_lines, headed, stated = path.lower().endswith((".jsonl", ".ndjson")), False, None
+    json_lines = path.lower().endswith((".jsonl", ".ndjson"))
+    headed = False
+    stated = None
     try:
         if not is_named:
             json_lines = _is_json(copy)
@@ -129,7 +132,8 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
         ) from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
-    text, typed = TextFile(copy, json_lines, headed, form), stated is not None
+    text = TextFile(copy, json_lines, headed, form)
+    typed = stated is not None
     schema = options.schema or stated
     return RawTable(frame, base, text=text, typed=typed, schema=schema, columns=columns)
 
@@ -218,7 +222,8 @@ def _first_lines(file: TextIO, text: TextFile) -> Iterator[int]:
     if text.json_lines:
         yield from (number for number, line in enumerate(file, 1) if line.strip())
         return
-    reader, before = csv.reader(file, delimiter=text.form.separator), 0
+    reader = csv.reader(file, delimiter=text.form.separator)
+    before = 0
     for cells in reader:
         if any(cells) or (text.headed and cells):
             yield before + 1
@@ -254,7 +259,8 @@ def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
         words = f"it cannot be read with `encoding={form.encoding!r}`"
         return f"{path}: {words}; give the file's own encoding."
-    data, line = Path(copy).read_bytes(), 1
+    data = Path(copy).read_bytes()
+    line = 1
     if data.startswith(_ZIP):
         return (
             f"{path}: it is a workbook or another ZIP archive, not a CSV; save its sheet as CSV, "

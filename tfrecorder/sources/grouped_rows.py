@@ -31,8 +31,10 @@ def grouped(
         codes, _ = pd.factorize(as_objects(table[by]).fillna(""))
     except TypeError:
         raise OptionError.of("group_by", by, "its cells are neither texts nor numbers.") from None
-    first, order = np.unique(codes, return_index=True)[1], np.argsort(codes, kind="stable")
-    rows, findings = table.iloc[first].reset_index(drop=True), list[Finding]()
+    first = np.unique(codes, return_index=True)[1]
+    order = np.argsort(codes, kind="stable")
+    rows = table.iloc[first].reset_index(drop=True)
+    findings = list[Finding]()
     for name in table.columns.drop(by):
         column = as_objects(table[name])
         if getattr(schema.columns.get(name), "shape", ()) == (None,):

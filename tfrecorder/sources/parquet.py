@@ -58,7 +58,9 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         for name, our in ours.items()
         if name not in images and not needed.isdisjoint({name, our})
     ]
-    tables, groups, counts = list[pa.Table](), list[_Group](), list[int]()
+    tables = list[pa.Table]()
+    groups = list[_Group]()
+    counts = list[int]()
     for path in paths:
         with _opened(path) as file:
             if {*file.schema_arrow.names} != {*ours}:
@@ -120,7 +122,8 @@ class ParquetCells:
     """The cells of a column of images, of which a few are in memory at a time."""
 
     def __init__(self, groups: Sequence[_Group], column: str) -> None:
-        self._groups, self._column = groups, column
+        self._groups = groups
+        self._column = column
         self._starts = [0, *itertools.accumulate(group.rows for group in groups)]
 
     def __len__(self) -> int:
@@ -130,10 +133,8 @@ class ParquetCells:
         within = np.searchsorted(self._starts, rows, "right") - 1
         pairs = zip(within.tolist(), map(int, rows), strict=True)
         for number, of_group in itertools.groupby(pairs, key=lambda pair: pair[0]):
-            group, wanted = (
-                self._groups[number],
-                {row - self._starts[number] for _, row in of_group},
-            )
+            group = self._groups[number]
+            wanted = {row - self._starts[number] for _, row in of_group}
             with _opened(group.path) as file:
                 batches = file.iter_batches(
                     PIECE, row_groups=[group.number], columns=[self._column], use_threads=False

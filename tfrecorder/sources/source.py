@@ -66,7 +66,8 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     raw = read_raw(source, options)
     if base is not None and raw.passed_over:
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
-    frame, names = raw.frame, _our_names(raw, options.split_by)
+    frame = raw.frame
+    names = _our_names(raw, options.split_by)
     schema = with_classes(raw.schema or schema_of(frame.set_axis(names, axis=1)), raw.classes)
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
@@ -79,8 +80,10 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     if not any(name in picked for name in schema.of(Split)):
         holding = (name for name, place in left_out.items() if _holds_splits(frame.iloc[:, place]))
         split_like = next(holding, None)
-    table, groups = pd.DataFrame(picked, index=rows), _groups(frame, options.split_by)
-    text, findings = raw.text, raw.findings
+    table = pd.DataFrame(picked, index=rows)
+    groups = _groups(frame, options.split_by)
+    text = raw.text
+    findings = raw.findings
     if options.group_by is not None:
         if raw.cells or raw.findings:
             words = "it is for tables of texts, such as a frame or a CSV; leave it out."
@@ -142,7 +145,9 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     """The names of a table's columns, renamed to ours; refused if one would be lost."""
-    frame, columns, have = raw.frame, dict(raw.columns), [str(name) for name in raw.frame.columns]
+    frame = raw.frame
+    columns = dict(raw.columns)
+    have = [str(name) for name in raw.frame.columns]
     if bad := [name for name in have if not is_text(name)]:
         raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     stated = raw.schema.source_columns() if raw.schema else []

@@ -84,7 +84,8 @@ def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.clien
     host = endpoint.hostname or ""
     if endpoint.scheme != "https":
         return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
-    proxy, context = _proxy(endpoint), certificates()
+    proxy = _proxy(endpoint)
+    context = certificates()
     asked = endpoint if proxy is None else proxy
     port = endpoint.port if proxy is None else proxy.port or 80
 

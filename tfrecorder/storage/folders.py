@@ -149,7 +149,8 @@ def sync(folder: str, names: Collection[str]) -> None:
     for holder in holders:
         with inside(folder, f"{holder}any") as (opened, _):
             sync_opened(os.dup(opened))
-    path, device = os.path.realpath(folder), os.stat(folder).st_dev
+    path = os.path.realpath(folder)
+    device = os.stat(folder).st_dev
     with contextlib.suppress(PermissionError):  # who cannot look into it did not make it
         while (path := os.path.dirname(path)) and os.stat(path).st_dev == device:
             sync_opened(os.open(path, _FOLDER))

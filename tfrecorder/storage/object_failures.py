@@ -126,8 +126,10 @@ def _answer(text: str) -> tuple[int, str, str]:
     if not answer[:3].isdecimal():  # an error body with the status 200, or no answer
         return 0, _tag("Code", text), _line(text)
     line, _, body = answer.partition(":")
-    status, reason = int(line[:3]), line[3:].strip()
-    code, message = _tag("Code", body), _tag("Message", body)
+    status = int(line[:3])
+    reason = line[3:].strip()
+    code = _tag("Code", body)
+    message = _tag("Message", body)
     words = f"{code}: {_line(message)}" if message else code or reason or "no reason was given"
     return status, code, f"{status} {words}"
 

@@ -151,7 +151,8 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
         UnwantedError: nobody waits for the result any more.
         Whatever else `attempt` raises, at once.
     """
-    failures, since = 0, 0.0
+    failures = 0
+    since = 0.0
     while True:
         began = time.monotonic()
         try:

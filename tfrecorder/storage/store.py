@@ -181,7 +181,8 @@ def sums_of(read: Callable[[int], bytes]) -> tuple[int, int]:
 
     size = crc = 0
     while data := read(_SUMMED_BYTES):
-        size, crc = size + len(data), google_crc32c.extend(crc, data)
+        size = size + len(data)
+        crc = google_crc32c.extend(crc, data)
     return size, crc
 
 

@@ -94,7 +94,8 @@ def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
     columns = {name: boxes[name].map(_as_list) for name in names}
     sizes = np.array([[*map(len, column)] for column in columns.values()], np.int64)
-    counts, uneven = sizes[0], (sizes != sizes[0]).any(axis=0)
+    counts = sizes[0]
+    uneven = (sizes != sizes[0]).any(axis=0)
     shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
     findings = [flag("bad_box", np.ones(len(shown), bool), shown, message)]
@@ -116,7 +117,8 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     assert isinstance(kind, Boxes)
     field = replace(field, gathered=rows.gathered)
     edges = _numbers(kind, rows.frame)
-    findings, stored = _check_edges(kind, rows.frame, edges), _as_stored(edges)
+    findings = _check_edges(kind, rows.frame, edges)
+    stored = _as_stored(edges)
     values = {
         key: as_lists(rows.sizes, pa.array(edge))
         for key, edge in zip(field.edges, np.ascontiguousarray(stored.T), strict=True)
@@ -175,7 +177,8 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 def _check_edges(kind: Boxes, boxes: pd.DataFrame, edges: np.ndarray) -> list[Finding]:
     faults = np.stack(_faulty(kind, edges))
     places = np.flatnonzero(faults.any(axis=0))
-    shown, (wrong, outside, empty) = shown_edges(kind, boxes.iloc[places]), faults[:, places]
+    shown = shown_edges(kind, boxes.iloc[places])
+    (wrong, outside, empty) = faults[:, places]
     words = ", ".join(kind.columns)
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
     hint = " (or give Boxes(unit='pixel'))" if kind.unit == "fraction" else ""

@@ -42,7 +42,8 @@ class Outcome(NamedTuple):
 def check_label(field: Field, column: pd.Series) -> Outcome:
     """A column with one class per row."""
     assert isinstance(field.kind, Label)
-    default, missing = field.kind.default, None
+    default = field.kind.default
+    missing = None
     if default is not None:
         column = as_objects(column)
         missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
@@ -56,7 +57,8 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
 
 def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
     """Integers with gaps, such as 0, 10, 20: each missing number would be a class."""
-    classes, used = field.num_classes or 0, len(np.unique(numbers))
+    classes = field.num_classes or 0
+    used = len(np.unique(numbers))
     if field.names is not None or used == classes:
         return Finding("label_gaps", [], column, [], "")
     present = counted(used, "is", "are")

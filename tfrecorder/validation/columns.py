@@ -58,7 +58,8 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     is_wrong = np.array([not isinstance(cell, (str, type(None))) for cell in cells], bool)
     no_uris = column[is_wrong]
     faults = [_fault(value) for value in no_uris]
-    reasons, shown = [reason for reason, _ in faults], [shown for _, shown in faults]
+    reasons = [reason for reason, _ in faults]
+    shown = [shown for _, shown in faults]
     column = column.where(~is_wrong, None)
     is_null = ~is_wrong & (column.isna() | (column == "")).to_numpy(dtype=bool)
     schemes = column[column.str.contains("://", regex=False, na=False)].map(storage.scheme)
@@ -125,7 +126,8 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
     kind = pd.api.types.infer_dtype(given, skipna=True)
     if kind == "boolean":
         # False and True become the classes "False" and "True", numbered 0 and 1.
-        given, kind = given.astype(str).astype(object), "string"
+        given = given.astype(str).astype(object)
+        kind = "string"
         column = column.where(null, given)
     if kind in ("floating", "mixed-integer-float") and bool((given % 1 == 0).all()):
         kind = "integer"  # pandas turns integers into floats if one is missing

@@ -25,7 +25,8 @@ FEW_IMAGES = 10
 
 
 #: The places of a row's first image, and of all its images and masks, as numbers.
-_IMAGE, _FILES = "place of the image", "places of the files"
+_IMAGE = "place of the image"
+_FILES = "places of the files"
 
 #: What the values of a column, as texts, are called.
 _VALUES = "values of "
@@ -98,12 +99,14 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
 def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
     """Each row with the same `by` as another with a different value, with the first of these."""
     rows = rows[rows[column].notna()]
-    images, numbers = rows[by], pd.Series(rows.index, rows.index)
+    images = rows[by]
+    numbers = pd.Series(rows.index, rows.index)
     first = numbers.groupby(images).transform("first")
     as_first = (rows[column] == rows.loc[first, column].set_axis(rows.index)).astype(bool)
     # Of each image with several values, the first row that does not have the first value.
     second = images.map(numbers[~as_first].groupby(images).first()).dropna().astype("int64")
-    rows, others = rows.loc[second.index], second.where(as_first, first)
+    rows = rows.loc[second.index]
+    others = second.where(as_first, first)
     messages = [
         f"{cut(uri)!r} {message.format(value=cut(value), other=cut(other))}"
         for uri, value, other in zip(
@@ -125,7 +128,8 @@ def _check_duplicates(rows: pd.DataFrame) -> Finding:
         f"{cut(uri)!r} repeats an earlier row in {split}"
         for uri, split in zip(again[URI_COLUMN], again[SPLIT_COLUMN], strict=True)
     ]
-    uris, others = again[URI_COLUMN].tolist(), first[again.index].tolist()
+    uris = again[URI_COLUMN].tolist()
+    others = first[again.index].tolist()
     return Finding("duplicate_row", list(again.index), URI_COLUMN, uris, messages, others)
 
 

@@ -57,7 +57,8 @@ def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None
 def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[OptionError]:
     examples = {"project": "my-project", "region": "us-central1"}
     for name, example in examples.items():
-        own, beams = getattr(options, name), (options.runner_options or {}).get(name)
+        own = getattr(options, name)
+        beams = (options.runner_options or {}).get(name)
         if not getattr(settings, name):
             words = f"give the Google Cloud {name} of the job, such as `{name}={example!r}`."
             yield OptionError.of(name, ..., words)

@@ -183,7 +183,9 @@ class DataflowJob:
 
     def _last_state(self, end: float) -> str:
         """The state in which the job ended; waits for it until a time on the monotonic clock."""
-        answered, pause, state = time.monotonic(), FIRST_LOOK, "not known"
+        answered = time.monotonic()
+        pause = FIRST_LOOK
+        state = "not known"
         while True:
             try:
                 state, answered = _state(self._asked()), time.monotonic()

@@ -103,7 +103,8 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
     from tfrecorder.writing import pipeline
 
-    settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
+    settings = Settings.of(output_dir, options)
+    mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
         flags = flags_of(output_dir, options, settings)
         given = PipelineOptions(flags).get_all_options()
