@@ -111,7 +111,7 @@ class Elements:
             if is_unwanted():
                 raise UnwantedError
             values = self._parse(framed)
-            (drawn, member) = beside[place]
+            drawn, member = beside[place]
             for key in self.chosen:
                 texts = values[key]
                 values[key] = texts[int(picks[place] * len(texts))] if len(texts) else b""

@@ -87,7 +87,7 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
             names.append(_texts([content.name for content in contents]) if named else of_block)
             uris.append(of_block if _NO_CONTENT not in contents else _texts(block))
     whole = _joined(uris, column)
-    (sizes, crcs) = np.concatenate(sums).T
+    sizes, crcs = np.concatenate(sums).T
     if not (sizes >= 0).any():
         return whole, None
     by_hash = pa.concat_arrays(files)

@@ -40,7 +40,7 @@ class Finding:
     def cells(self) -> dict[str, Sequence[Any]]:
         """The columns of a report, as long as the number of rows."""
         size = len(self.rows)
-        (severity, remedy) = CODES[self.code]
+        severity, remedy = CODES[self.code]
         values = [_short(value) for value in self.values]
         remedies = [remedy] * size
         if "{" in remedy:

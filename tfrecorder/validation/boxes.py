@@ -178,7 +178,7 @@ def _check_edges(kind: Boxes, boxes: pd.DataFrame, edges: np.ndarray) -> list[Fi
     faults = np.stack(_faulty(kind, edges))
     places = np.flatnonzero(faults.any(axis=0))
     shown = shown_edges(kind, boxes.iloc[places])
-    (wrong, outside, empty) = faults[:, places]
+    wrong, outside, empty = faults[:, places]
     words = ", ".join(kind.columns)
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
     hint = " (or give Boxes(unit='pixel'))" if kind.unit == "fraction" else ""
