@@ -20,7 +20,7 @@ from tfrecorder.exports.record_table import as_parquet, record_table
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
-from tfrecorder.options.keywords import CardKeywords, Unpack
+from tfrecorder.options.keywords import CardKeywords, Path, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.output.directory import claim
@@ -68,7 +68,7 @@ class Card(Report):
 
 
 @takes(CardKeywords, PreviewOptions)
-def card(directory: str | os.PathLike[str], **options: Unpack[CardKeywords]) -> Card:
+def card(directory: Path, **options: Unpack[CardKeywords]) -> Card:
     """Write the card of a dataset into its directory: for registries, reviews and people.
 
     It is `croissant.json` (Croissant 1.1: every shard with its SHA-256, splits, classes, columns,

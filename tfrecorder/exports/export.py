@@ -32,6 +32,7 @@ from tfrecorder.format import layout
 from tfrecorder.images.files import format_of
 from tfrecorder.inspection.record_values import encoded_of
 from tfrecorder.options.forms import COCO, FORMS, WEBDATASET
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.decoding import shape_of
@@ -98,8 +99,8 @@ class _Part:
 
 
 def export(
-    directory: str | os.PathLike[str],
-    output_dir: str | os.PathLike[str],
+    directory: Path,
+    output_dir: Path,
     to: str,
     *,
     at: int | None = None,

@@ -22,6 +22,7 @@ from tfrecorder.inspection.record_values import (
     mask_key,
     mask_of,
 )
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
@@ -40,10 +41,10 @@ COLUMNS = ("split", "record", "image_file", "image_bytes")
 
 
 def inspect(
-    directory: str | os.PathLike[str],
+    directory: Path,
     split: str = "TRAIN",
     num_records: int = 20,
-    output_dir: str | os.PathLike[str] | None = None,
+    output_dir: Path | None = None,
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,

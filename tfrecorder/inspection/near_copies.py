@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.inspection.record_values import image_of
+from tfrecorder.options.keywords import Path
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import record_rows, table_of
 from tfrecorder.reading.stored_records import open_stored, read_numbered
@@ -36,7 +36,7 @@ from tfrecorder.schema.keys import SOURCE_ID
 
 
 def duplicates(
-    directory: str | os.PathLike[str], at: int | None = None, progress: bool | None = None
+    directory: Path, at: int | None = None, progress: bool | None = None
 ) -> pd.DataFrame:
     """The images that occur more than once in a dataset, byte for byte or nearly.
 

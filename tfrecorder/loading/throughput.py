@@ -19,7 +19,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.loading.limits import limit_of, looks_at_lock
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
-from tfrecorder.options.keywords import BenchmarkKeywords, Unpack
+from tfrecorder.options.keywords import BenchmarkKeywords, Path, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.options.ranks import cores_of_rank
 from tfrecorder.reading.open import open_dataset
@@ -88,7 +88,7 @@ class Throughput:
 
 @takes(BenchmarkKeywords, LoadOptions, BenchmarkOptions)
 def benchmark(
-    directory: str | os.PathLike[str],
+    directory: Path,
     split: str = "TRAIN",
     **options: Unpack[BenchmarkKeywords],
 ) -> Throughput:

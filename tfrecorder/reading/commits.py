@@ -22,6 +22,7 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
 
@@ -243,7 +244,7 @@ def all_done(every: Iterable[Commit]) -> dict[Shard, DoneRecord]:
     return {shard: record for commit in every for shard, record in commit.done.items()}
 
 
-def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[int]:
+def generations(directory: Path, at: int | None = None) -> list[int]:
     """The numbers of the commits that `at=` can read a dataset as of, newest first.
 
     A conversion is generation 0; each append or batch of a stream that follows is one more.

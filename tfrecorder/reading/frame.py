@@ -23,6 +23,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import parse_features
 from tfrecorder.format.layout import parse_shard
 from tfrecorder.format.plan_columns import RECORD_OF
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.commits import opened_commit
@@ -54,7 +55,7 @@ _SOURCE_ROW = Field("", Text(), keys.SOURCE_ID)
 
 
 def to_frame(
-    directory: str | os.PathLike[str],
+    directory: Path,
     split: str | None = None,
     images: str = "uri",
     at: int | None = None,

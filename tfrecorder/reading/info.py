@@ -17,6 +17,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
@@ -284,7 +285,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def info(
-    directory: str | os.PathLike[str],
+    directory: Path,
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,

@@ -16,6 +16,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
 from tfrecorder.format.tfrecord import HEADER_BYTES
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, all_done, commit_at, commits, newest_commit
@@ -26,7 +27,7 @@ from tfrecorder.schema.splits import SPLITS
 
 
 def open_dataset(
-    directory: str | os.PathLike[str],
+    directory: Path,
     at: int | None = None,
     named: NamedKeys = NO_KEYS,
 ) -> StoredDataset:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pandas as pd
 from tfrecorder.errors import SourceError
 from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import Path
 from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
@@ -28,7 +28,7 @@ _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
 
 
-def infer_schema(source: pd.DataFrame | str | os.PathLike[str] | IO[Any]) -> Schema:
+def infer_schema(source: pd.DataFrame | Path | IO[Any]) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are recognised
