@@ -183,7 +183,17 @@ def as_png(image: Image.Image) -> bytes:
     Raises:
         Reject: PNG cannot hold them.
     """
-    image = _for_png(image)
+    if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
+        image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
+    if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
+        name = {"F": "floating point", "I": "wide integer"}[image.mode]
+        raise Reject("convert", "unsupported", f"PNG cannot hold {name} pixels")
+    if image.mode == "I":
+        image = image.convert("I;16")
+    info: dict[str | tuple[int, int], Any] = {}
+    if image.mode == "P" and "transparency" in image.info:
+        info["transparency"] = image.info["transparency"]
+    image.info = info
     options = {"compress_level": _COMPRESS_LEVEL}
     if image.mode == "P" and _beyond_palette(image):
         options["bits"] = 8  # fewer would cut the upper bits off
@@ -301,22 +311,6 @@ def _unseen(image: ImageFile.ImageFile, kind: str, data: bytes) -> Iterator[str]
         yield "cmyk"
     elif (profile := image.info.get("icc_profile")) and not is_srgb(profile):
         yield "profile"
-
-
-def _for_png(image: Image.Image) -> Image.Image:
-    """The image in a mode that PNG holds, with no metadata except a palette's transparency."""
-    if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
-        image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
-    if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
-        name = {"F": "floating point", "I": "wide integer"}[image.mode]
-        raise Reject("convert", "unsupported", f"PNG cannot hold {name} pixels")
-    if image.mode == "I":
-        image = image.convert("I;16")
-    info: dict[str | tuple[int, int], Any] = {}
-    if image.mode == "P" and "transparency" in image.info:
-        info["transparency"] = image.info["transparency"]
-    image.info = info
-    return image
 
 
 def _fits_16_bits(image: Image.Image) -> bool:

@@ -81,7 +81,15 @@ def inspect(
     stored = open_stored(directory, at, NamedKeys(image, label))
     name = stored.split(split)
     if target is not None:
-        _make_empty(target)
+        if os.path.lexists(target) and not os.path.isdir(target):
+            raise OutputError(f"{target} is a file; give a folder, new or empty, as `output_dir`.")
+        others = sorted(set(storage.names(target)) - set(layout.DESKTOP_FILES))
+        if others:
+            raise OutputError(
+                f"{target} holds {others[0]!r}; choose a new or empty folder as `output_dir`."
+            )
+        with storage.failing_writes(target):
+            os.makedirs(target, exist_ok=True)
     numbers = range(min(num_records, stored.records(name) or 0))
     rows = [_row(record, stored, target) for record in read_numbered(stored, name, numbers)]
     table = pd.DataFrame(rows, columns=None if rows else list(COLUMNS))
@@ -155,16 +163,3 @@ def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[s
     others = [key for key, kind in stored.features.items() if kind == "bytes"]
     data = {key: encoded_of(features, key, stored) for key in others}
     return images + [key for key in others if ending_of(data[key])]
-
-
-def _make_empty(folder: str) -> None:
-    """Make a folder; refuse one with files."""
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise OutputError(f"{folder} is a file; give a folder, new or empty, as `output_dir`.")
-    others = sorted(set(storage.names(folder)) - set(layout.DESKTOP_FILES))
-    if others:
-        raise OutputError(
-            f"{folder} holds {others[0]!r}; choose a new or empty folder as `output_dir`."
-        )
-    with storage.failing_writes(folder):
-        os.makedirs(folder, exist_ok=True)

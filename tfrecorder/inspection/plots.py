@@ -69,16 +69,15 @@ class Axis:
 
     def ticks(self, form: Format) -> list[tuple[float, str]]:
         """Where round values within the range are, about five, and the text at each."""
-        step = _round_step((self.high - self.low) / 4)
+        size = (self.high - self.low) / 4
+        power = 10.0 ** math.floor(math.log10(size))
+        step = next(
+            step * power for step in (1, 2, 2.5, 5, 10) if step * power >= size * (1 - 1e-9)
+        )
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         values = [number * step for number in range(first, last + 1)]
         return [(self.place(value), form(value)) for value in values]
-
-
-def _round_step(size: float) -> float:
-    power = 10.0 ** math.floor(math.log10(size))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= size * (1 - 1e-9))
 
 
 def histogram(

@@ -288,7 +288,9 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
     folder, name = os.path.split(shard.path)
     path = os.path.join(folder, layout.INDEX, f"{name}.idx")
     if stored.form != "tfrecorder":
-        return _walk_places(shard)
+        with open_shard(shard) as file:
+            every = list(tfrecord.read_places(file, shard.bytes))
+        return np.array(every, dtype=np.int64).reshape(-1, 2)
     try:
         # Three times as fast as with `split`, and without an object for each number.
         places = np.fromstring(storage.read_bytes(path), np.int64, sep=" ").reshape(-1, 2)
@@ -314,12 +316,6 @@ def _damaged(path: str, fault: str, directory: str) -> str:
         f"{path} is damaged: {fault}. `{command('verify', directory)}` checks every byte, and "
         f"`{command('repair', directory)}` writes it again."
     )
-
-
-def _walk_places(shard: ShardFile) -> np.ndarray:
-    with open_shard(shard) as file:
-        places = list(tfrecord.read_places(file, shard.bytes))
-    return np.array(places, dtype=np.int64).reshape(-1, 2)
 
 
 def damaged_record(

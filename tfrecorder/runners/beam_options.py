@@ -105,7 +105,12 @@ def beam_flags(options: ConvertOptions) -> list[str]:
         OptionError: Beam has no such option, its value has the wrong type, or a conversion does not
             work with it; one error names them all.
     """
-    parser = _beam_parser()
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parsers: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    parsers[0].error = _raise_fault
+    parser = parsers[0]
     runner = options.runner or DIRECT
     flags: list[str] = []
     faults: list[OptionError] = []
@@ -136,16 +141,6 @@ def beam_flags(options: ConvertOptions) -> list[str]:
 
 def _raise_fault(message: str) -> None:
     raise ValueError(message.partition(": ")[2] or message)
-
-
-def _beam_parser() -> Any:
-    """Beam's argument parser, with the options of every loaded runner; a fault is an error."""
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    parsers: list[Any] = []
-    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
-    parsers[0].error = _raise_fault
-    return parsers[0]
 
 
 def _written(parser: Any, name: str, value: Any) -> list[str]:

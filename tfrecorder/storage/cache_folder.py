@@ -20,7 +20,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -178,7 +178,10 @@ class CacheFolder:
             if _lock(descriptor):
                 self._recount()
                 if self.counters().used + sum(file.size for file in files) > self.most():
-                    _remove_others(folder, {os.path.basename(file.path) for file in files})
+                    stems = {os.path.basename(file.path) for file in files}
+                    for name in os.listdir(folder):
+                        if name != _URI and name.partition(".")[0] not in stems:
+                            os.remove(os.path.join(folder, name))
                     self._recount()
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             with contextlib.suppress(FileNotFoundError):
@@ -315,12 +318,6 @@ def _states(path: str) -> np.ndarray:
     """The states in a map; none if it is not there."""
     data = read_whole(path)
     return np.frombuffer(data[: len(data) // _STATE.itemsize * _STATE.itemsize], _STATE)
-
-
-def _remove_others(folder: str, stems: Collection[str]) -> None:
-    for name in os.listdir(folder):
-        if name != _URI and name.partition(".")[0] not in stems:
-            os.remove(os.path.join(folder, name))
 
 
 def _size(path: str) -> int:

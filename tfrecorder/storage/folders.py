@@ -56,7 +56,12 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
         FileNotFoundError: one is missing.
         OSError: one cannot be opened or created.
     """
-    top, names = _divided(folder, name)
+    parts = folder.split("/")
+    at = parts.index(PRIVATE) if PRIVATE in parts else len(parts)
+    top = os.path.join("/" if folder.startswith("/") else ".", *parts[:at])
+    names = [part for part in (*parts[at:], *name.split("/")) if part]
+    if not names or not {".", ".."}.isdisjoint(names):
+        raise UnwritableError(f"{name!r} is not a name below a dataset")
     opened = _opened_top(top, make)
     try:
         for depth, below in enumerate(names[:-1], 1):
@@ -66,17 +71,6 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
         yield opened, names[-1]
     finally:
         os.close(opened)
-
-
-def _divided(folder: str, name: str) -> tuple[str, list[str]]:
-    """The directory that the user named, and the names from there to a file."""
-    parts = folder.split("/")
-    at = parts.index(PRIVATE) if PRIVATE in parts else len(parts)
-    top = os.path.join("/" if folder.startswith("/") else ".", *parts[:at])
-    names = [part for part in (*parts[at:], *name.split("/")) if part]
-    if not names or not {".", ".."}.isdisjoint(names):
-        raise UnwritableError(f"{name!r} is not a name below a dataset")
-    return top, names
 
 
 def _opened_top(path: str, make: bool) -> int:

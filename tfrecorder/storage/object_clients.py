@@ -92,7 +92,8 @@ def connect(place: str) -> Client:
     is_s3 = scheme(place) in _S3
     settings = _of_profile() if is_s3 else {}
     store: Any = S3Store if is_s3 else AzureStore
-    http = _allows_http(_ENDPOINTS[is_s3])
+    named = next((value for name in _ENDPOINTS[is_s3] if (value := os.environ.get(name))), "")
+    http = {"allow_http": True} if named.lower().startswith("http://") else {}
     short, uploads = (
         store.from_url(place, client_options=limits | http, retry_config=_NO_RETRIES, **settings)
         for limits in (_SHORT, _UPLOAD)
@@ -113,11 +114,6 @@ def refuse_forks() -> None:
     """Raise an UnreadableError in a process forked from one that has clients."""
     if _process is not None and _process != os.getpid():
         raise UnreadableError("wrong_setup", FORKED)
-
-
-def _allows_http(endpoints: tuple[str, ...]) -> dict[str, Any]:
-    named = next((value for name in endpoints if (value := os.environ.get(name))), "")
-    return {"allow_http": True} if named.lower().startswith("http://") else {}
 
 
 def _of_profile() -> dict[str, Any]:

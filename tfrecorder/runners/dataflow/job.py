@@ -259,7 +259,10 @@ class DataflowJob:
             # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()
-        reason = _best(list(self._error_messages()))
+        messages = list(self._error_messages())
+        chosen = [message for message in messages if "Traceback" in message] or messages
+        lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
+        reason = f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
 
     def _error_messages(self) -> Iterator[str]:
@@ -340,10 +343,3 @@ def _time(text: str | None) -> float | None:
     """A time as Dataflow writes it, in whole seconds since 1970."""
     match = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
     return datetime.fromisoformat(f"{match[0]}+00:00").timestamp() if match else None
-
-
-def _best(messages: list[str]) -> str:
-    """The most useful message, in one line: the end of a traceback, or else the last message."""
-    chosen = [message for message in messages if "Traceback" in message] or messages
-    lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
-    return f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."
