@@ -154,8 +154,28 @@ def main() -> None:
 
 
 for _command in (
-    *(convert, append, update, remove, compact, undo, stream, validate, schema, stage, work),
-    *(commit, status, verify, repair, info, benchmark, cache, inspect, duplicates, preview),
-    *(card, export),
+    convert,
+    append,
+    update,
+    remove,
+    compact,
+    undo,
+    stream,
+    validate,
+    schema,
+    stage,
+    work,
+    commit,
+    status,
+    verify,
+    repair,
+    info,
+    benchmark,
+    cache,
+    inspect,
+    duplicates,
+    preview,
+    card,
+    export,
 ):
     main.add_command(_command)

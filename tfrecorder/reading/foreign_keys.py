@@ -77,7 +77,8 @@ _ARRAY = "objects/bbox"
 USUAL_KINDS = {
     **dict.fromkeys((*_OBJECT.edges, _ARRAY), "float"),
     **dict.fromkeys((_OBJECT_LABEL, "objects/label"), "int64"),
-    **{_OBJECT_TEXT: "text", _OBJECT_MASK: "bytes"},
+    _OBJECT_TEXT: "text",
+    _OBJECT_MASK: "bytes",
 }
 
 #: Keys that are not understood, with the reason.

@@ -29,9 +29,27 @@ from tfrecorder.sources.table import RawTable, Source, TextFile
 
 #: Files in a folder with these extensions are its images; all other files are skipped and counted.
 IMAGE_ENDINGS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
-    *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
-    *(".avif", ".heic", ".heif", ".ico", ".tga"),
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".png",
+    ".apng",
+    ".gif",
+    ".bmp",
+    ".dib",
+    ".webp",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".pbm",
+    ".pnm",
+    ".avif",
+    ".heic",
+    ".heif",
+    ".ico",
+    ".tga",
 )
 
 

@@ -50,8 +50,13 @@ _UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDI
 _SAID = {
     "region": ("without location",),
     "no_credentials": (
-        *("169.254.", "fd00:ec2", "metadata.google", "external account credential"),
-        *("external aws credential", "external azure credential", "azure cli"),
+        "169.254.",
+        "fd00:ec2",
+        "metadata.google",
+        "external account credential",
+        "external aws credential",
+        "external azure credential",
+        "azure cli",
     ),
 }
 

@@ -65,14 +65,15 @@ class TransientError(Exception):
 
 #: The errors of a disk whose cable, server or daemon is briefly away, of a network, and of a
 #: process with too many open files.  None of them is about the file itself.
+_NAMES = """
+    EIO EREMOTEIO ESTALE EAGAIN ETIMEDOUT ENOTCONN ENOLINK ENODEV
+    ECONNRESET ECONNABORTED ECONNREFUSED EPIPE ESHUTDOWN ENETRESET
+    EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH
+    EMFILE ENFILE ENOMEM ENOBUFS
+"""
 _PASSING = frozenset(
     getattr(errno, name)
-    for name in (
-        *("EIO", "EREMOTEIO", "ESTALE", "EAGAIN", "ETIMEDOUT", "ENOTCONN", "ENOLINK", "ENODEV"),
-        *("ECONNRESET", "ECONNABORTED", "ECONNREFUSED", "EPIPE", "ESHUTDOWN", "ENETRESET"),
-        *("EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH"),
-        *("EMFILE", "ENFILE", "ENOMEM", "ENOBUFS"),
-    )
+    for name in _NAMES.split()
     if hasattr(errno, name)  # not every system has all of them
 )
 

@@ -151,9 +151,12 @@ def _extras(plan: Plan) -> list[str]:
 
     Only a worker sees which images are HEIC, so what reads them goes along if it is installed.
     """
-    masks = any(field.masks_key for field in plan.fields)
-    heic = primary_image(plan.fields) is not None and is_installed("pillow_heif")
-    return [*(["pycocotools"] if masks else []), *(["pillow_heif"] if heic else [])]
+    packages = []
+    if any(field.masks_key for field in plan.fields):
+        packages.append("pycocotools")
+    if primary_image(plan.fields) is not None and is_installed("pillow_heif"):
+        packages.append("pillow_heif")
+    return packages
 
 
 def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
