@@ -111,13 +111,15 @@ class TensorFlowAccessor:
         require(flag, append=append, update=update, dry_run=dry_run)
         options |= {"runner": runner, "dry_run": dry_run}
         if append and update:
-            words = "`update=True` adds new rows too; leave out `append=True`."
-            raise OptionError.of("append", append, words)
+            raise OptionError.of(
+                "append", append, "`update=True` adds new rows too; leave out `append=True`."
+            )
         taken = names_of(AppendOptions if append else UpdateOptions) if append or update else ()
         for verb, cls in (("append", AppendOptions), ("update", UpdateOptions)):
             for name in (name for name in names_of(cls) if name in options and name not in taken):
-                words = f"it has no effect without `{verb}=True`."
-                raise OptionError.of(name, options[name], words)
+                raise OptionError.of(
+                    name, options[name], f"it has no effect without `{verb}=True`."
+                )
         if append:
             from tfrecorder.conversion.append import append as add
 

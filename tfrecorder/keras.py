@@ -145,22 +145,24 @@ class TrainingPosition(keras.callbacks.Callback):
         if self._unread is None:
             return
         if not model.built:
-            words = (
+            raise OptionError.of(
+                "directory",
+                str(self._directory),
                 "the position there cannot be given to a model without variables; build it first, "
-                "for example with `model.build((None, 224, 224, 3))`."
+                "for example with `model.build((None, 224, 224, 3))`.",
             )
-            raise OptionError.of("directory", str(self._directory), words)
         if model.optimizer is not None and not model.optimizer.built:
             # An unbuilt optimizer has no variables yet, and its saved ones would be skipped.
             model.optimizer.build(model.trainable_variables)
         try:
             model.load_weights(self._unread)
         except (ValueError, KeyError) as error:
-            words = (
+            raise OptionError.of(
+                "directory",
+                str(self._directory),
                 f"what is saved there does not fit this model: {str(error).rstrip('.')}. "
-                "Give the model that was trained, or another directory."
-            )
-            raise OptionError.of("directory", str(self._directory), words) from error
+                "Give the model that was trained, or another directory.",
+            ) from error
         self._unread = None
 
 

@@ -108,8 +108,11 @@ class TensorBatches(of_arrays.Batches):
         workers = self._options.num_workers
         is_read_once = self._reader.is_local or options.local_cache is not None
         if position.mode == "blocks" and not is_read_once:
-            words = "each worker would read every block of a bucket; give another `shuffle`."
-            raise OptionError.of("num_workers", workers, words)
+            raise OptionError.of(
+                "num_workers",
+                workers,
+                "each worker would read every block of a bucket; give another `shuffle`.",
+            )
         waiting = prefetched(self._batch_bytes(), options.budget)
         memory = BatchMemory(2 * len(self._elements.spec.decoded))
         order = self._records.order(position.mode, position.seed, position.epoch)
@@ -207,13 +210,14 @@ class BatchSampler(of_arrays.Progress):
             OptionError: this sampler divides them already.
         """
         if (rank := self._options.rank).world > 1:
-            words = (
+            raise OptionError.of(
+                "batch_size",
+                self._options.batch_size,
                 f"this sampler divides its records already, by {rank}, and a trainer that "
                 "asks for it would divide them again. Keep it from that (Lightning: "
                 "`Trainer(use_distributed_sampler=False)`; accelerate: leave the loader out of "
-                "`prepare`), or give the trainer `tfrecorder.torch.batches`."
+                "`prepare`), or give the trainer `tfrecorder.torch.batches`.",
             )
-            raise OptionError.of("batch_size", self._options.batch_size, words)
         return self._options.batch_size
 
     def set_epoch(self, epoch: int) -> None:

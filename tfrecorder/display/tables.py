@@ -55,8 +55,11 @@ def in_markdown(text: str) -> str:
     'a&#124;b &#60;i&#62;'
     """
     # A `:` or `.` where a bare uri would become a link.
-    marks = r"[^\w\s.,:;/='%()+…-]|_|:(?=//)|(?<=www)\."
-    return re.sub(marks, lambda mark: f"&#{ord(mark[0])};", " ".join(text.split()))
+    return re.sub(
+        r"[^\w\s.,:;/='%()+…-]|_|:(?=//)|(?<=www)\.",
+        lambda mark: f"&#{ord(mark[0])};",
+        " ".join(text.split()),
+    )
 
 
 def escaped(text: str) -> str:

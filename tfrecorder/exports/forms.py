@@ -73,8 +73,11 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
         raise OptionError.of("to", to, "it holds boxes, and this dataset has none; give 'csv'.")
     is_label = label is not None and isinstance(label.kind, Label) and not label.is_unlabelled
     if to == FOLDER and not is_label:
-        words = "its folders are labels, and this dataset has not one column of them; give 'csv'."
-        raise OptionError.of("to", to, words)
+        raise OptionError.of(
+            "to",
+            to,
+            "its folders are labels, and this dataset has not one column of them; give 'csv'.",
+        )
     kept = {COCO: (image, boxes), FOLDER: (image, label)}.get(to)
     if kept is None:
         return [field.column for field in stored.fields if isinstance(field.kind, Bytes)]

@@ -167,8 +167,11 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
         Reject: it is of another size than its image, or has no single number of 8 bits a pixel.
     """
     if mask.format != "png":
-        words = f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG"
-        raise Reject("check", "mask_format", words)
+        raise Reject(
+            "check",
+            "mask_format",
+            f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG",
+        )
     size = (mask.width, mask.height)
     wanted = (of.source.width, of.source.height)
     if size != wanted:
@@ -176,8 +179,11 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
         raise Reject("check", "mask_size", f"{words}{wanted[1]}")
     with Pictures.open(io.BytesIO(mask.data)) as opened:
         if opened.mode not in ("1", "L", "P", "I;16", "I"):
-            words = f"{field.column} has pixels of the mode {opened.mode}, not one number each"
-            raise Reject("check", "mask_channels", words)
+            raise Reject(
+                "check",
+                "mask_channels",
+                f"{field.column} has pixels of the mode {opened.mode}, not one number each",
+            )
         changes = of.geometry is not None and of.geometry.changes
         if opened.mode in ("1", "L") and not changes:
             return mask.data
@@ -195,8 +201,9 @@ def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
     if opened.mode == "1":
         pixels = pixels.astype(np.uint8) * 255  # as decoders show it
     if pixels.max(initial=0) > 255:
-        words = f"{field.column} has classes beyond 255: {pixels.max()}"
-        raise Reject("check", "mask_channels", words)
+        raise Reject(
+            "check", "mask_channels", f"{field.column} has classes beyond 255: {pixels.max()}"
+        )
     return Pictures.fromarray(pixels.astype(np.uint8))
 
 

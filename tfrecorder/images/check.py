@@ -103,8 +103,11 @@ def check_image(
     reduced = header.reduced
     if depth == 16:
         if "depth" not in reduced:
-            words = "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16"
-            raise Reject("check", "depth", words)
+            raise Reject(
+                "check",
+                "depth",
+                "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16",
+            )
         reduced = tuple(word for word in reduced if word != "depth")
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)

@@ -58,8 +58,9 @@ def check_gif(data: bytes) -> None:
         if comments > _GIF_COMMENT_BLOCKS:
             raise too_expensive(f"the GIF has more than {_GIF_COMMENT_BLOCKS:,} blocks of comments")
         if blocks > _GIF_BLOCKS:
-            words = f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture"
-            raise too_expensive(words)
+            raise too_expensive(
+                f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture"
+            )
         if begins in (_GIF_PICTURE, _GIF_END):
             return
 

@@ -122,8 +122,9 @@ def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
         elif marker == 0xF7:
             raise unsupported("a JPEG-LS image")
         else:
-            detail = f"the JPEG has the marker {marker:02x} before its frame header"
-            raise Reject("check", "damaged", detail)
+            raise Reject(
+                "check", "damaged", f"the JPEG has the marker {marker:02x} before its frame header"
+            )
     else:
         raise too_many_segments()
     height, width, components = _parse_frame(data, at)

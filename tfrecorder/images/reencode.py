@@ -247,10 +247,11 @@ def _lower_bytes(data: bytes, kind: str, orientation: int) -> np.ndarray:
         tiles: list[Any] = image.tile
         lower = kind == "tiff" and _LOWER_BYTES.get(tiles[0].args[0])
         if not lower or tiff_tags.Tags(data).number(tiff_tags.PLANAR, 1) != 1:
-            words = (
-                f"Pillow reads only the upper 8 bits of such a {kind}; save it as a PNG of 16 bits"
+            raise Reject(
+                "check",
+                "unsupported",
+                f"Pillow reads only the upper 8 bits of such a {kind}; save it as a PNG of 16 bits",
             )
-            raise Reject("check", "unsupported", words)
         image.tile = [tile._replace(args=(lower, *tile.args[1:])) for tile in tiles]
         _load(image, data)
     return np.asarray(_turned_back(image, orientation))
@@ -267,8 +268,11 @@ def _plugin(kind: str) -> Callable[[io.BytesIO], ImageFile.ImageFile]:
     try:
         from pillow_heif import HeifImageFile
     except ImportError:
-        words = f"a HEIF image (HEIC) is read only with another package: `{install('heif')}`"
-        raise Reject("check", "unsupported", words) from None
+        raise Reject(
+            "check",
+            "unsupported",
+            f"a HEIF image (HEIC) is read only with another package: `{install('heif')}`",
+        ) from None
     return HeifImageFile
 
 

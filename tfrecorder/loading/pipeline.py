@@ -90,8 +90,9 @@ def _load_split(
     if records is not None:
         whole = steps(records, options)
         if options.step > whole:
-            words = f"an epoch has {whole} steps; give at most that."
-            raise OptionError.of("start", options.start, words)
+            raise OptionError.of(
+                "start", options.start, f"an epoch has {whole} steps; give at most that."
+            )
         left = tf.data.experimental.assert_cardinality(whole - options.step)
         dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
@@ -200,8 +201,9 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     try:
         tf.io.gfile.makedirs(folder)
     except tf.errors.OpError as error:
-        words = f"{error.message}; give a folder that can be written."
-        raise OptionError.of("cache", folder, words) from error
+        raise OptionError.of(
+            "cache", folder, f"{error.message}; give a folder that can be written."
+        ) from error
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]

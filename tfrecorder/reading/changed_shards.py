@@ -39,8 +39,9 @@ def read_in_words(shard: ShardFile) -> Iterator[None]:
     try:
         yield
     except storage.UnreadableError as error:
-        words = f"{shard.path} cannot be read: {error}."
-        raise (change_of(shard) or DatasetError(words)) from error
+        raise (
+            change_of(shard) or DatasetError(f"{shard.path} cannot be read: {error}.")
+        ) from error
 
 
 def change_of(shard: ShardFile, *, may_be_gone: bool = False) -> DatasetError | None:

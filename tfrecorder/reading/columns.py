@@ -67,6 +67,7 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
     fields = {field.column: field for field in stored.fields}
     for name in names:
         if name not in fields:
-            words = f"there is no column {name!r}; {did_you_mean(name, fields)}"
-            raise OptionError.of(option, list(names), words)
+            raise OptionError.of(
+                option, list(names), f"there is no column {name!r}; {did_you_mean(name, fields)}"
+            )
     return [fields[name] for name in names]

@@ -138,11 +138,12 @@ def dtype_of(name: str) -> np.dtype:
     try:
         import ml_dtypes  # comes with TensorFlow and with JAX
     except ImportError as error:
-        words = (
+        raise OptionError.of(
+            "dtype",
+            "bfloat16",
             "NumPy needs another package for it; run `pip install ml_dtypes`, or give "
-            "`dtype='float32'`."
-        )
-        raise OptionError.of("dtype", "bfloat16", words) from error
+            "`dtype='float32'`.",
+        ) from error
     return np.dtype(ml_dtypes.bfloat16)
 
 

@@ -230,8 +230,9 @@ def class_column(stored: StoredDataset, column: str | None) -> Field:
         return next(iter(fields.values()))
     if column not in fields:
         names = ", ".join(map(repr, fields)) or "none"
-        words = f"give a column with classes; {stored.directory} has {names}."
-        raise OptionError.of("column", column, words)
+        raise OptionError.of(
+            "column", column, f"give a column with classes; {stored.directory} has {names}."
+        )
     return fields[column]
 
 

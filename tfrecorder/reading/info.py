@@ -231,8 +231,7 @@ class DatasetInfo(Report):
                 "carry an EXIF orientation, which training does not apply: `apply_exif=True` does"
             )
             single = words.replace("carry", "image carries")
-            many = f"images {words}"
-            notes.append(("orientation", counted(self.oriented, single, many)))
+            notes.append(("orientation", counted(self.oriented, single, f"images {words}")))
         notes += reduced_in_words(self.reduced).items()
         if self.card is not None and self._changed_since(self.card):
             remedy = f"`{command('card', self.directory)}` writes it again"

@@ -57,8 +57,11 @@ def joined_classes(
     first = fields[0]
     if isinstance(classes, Mapping):
         if not isinstance(first.kind, Label):
-            words = f"it maps columns of one label, and {first.column!r} is not one; leave it out."
-            raise OptionError.of("classes", dict(classes), words)
+            raise OptionError.of(
+                "classes",
+                dict(classes),
+                f"it maps columns of one label, and {first.column!r} is not one; leave it out.",
+            )
         return _mapped(fields, classes)
     named = {field.names is not None or field.is_unlabelled for field in fields}
     same = len({(field.names, field.num_classes) for field in fields}) == 1
@@ -107,13 +110,17 @@ def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field,
         alone = isinstance(sources, str) or not isinstance(sources, Iterable)
         for source in [sources] if alone else sources:
             if becomes.setdefault(str(source), number) != number:
-                words = f"{source!r} becomes two classes; name it once."
-                raise OptionError.of("classes", dict(classes), words)
+                raise OptionError.of(
+                    "classes", dict(classes), f"{source!r} becomes two classes; name it once."
+                )
     names = {name for field in fields for name in field.class_names or ()}
     for source in becomes:
         if source not in names:
-            words = f"no dataset has the class {source!r}; there is {', '.join(sorted(names))}."
-            raise OptionError.of("classes", dict(classes), words)
+            raise OptionError.of(
+                "classes",
+                dict(classes),
+                f"no dataset has the class {source!r}; there is {', '.join(sorted(names))}.",
+            )
     made = [
         np.array([LEFT_OUT, *(becomes.get(name, LEFT_OUT) for name in field.class_names or ())])
         for field in fields

@@ -148,7 +148,9 @@ def _refuse_damaged(
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     done = all_done(commits(directory, newest))
     written = {shard.file: record.bytes for shard, record in done.items()}
-    remedy = (
-        f"`{command('repair', directory)}` restores it from the source; or copy the files again."
+    check_shards(
+        directory,
+        files,
+        written,
+        f"`{command('repair', directory)}` restores it from the source; or copy the files again.",
     )
-    check_shards(directory, files, written, remedy)

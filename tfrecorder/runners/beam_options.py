@@ -50,8 +50,9 @@ def load_runner(name: str) -> type:
     from apache_beam.runners.runner import PipelineRunner
 
     if not (isinstance(runner, type) and issubclass(runner, PipelineRunner)):
-        words = "it is not a runner of Beam; name a subclass of its class."
-        raise OptionError.of("runner", name, words)
+        raise OptionError.of(
+            "runner", name, "it is not a runner of Beam; name a subclass of its class."
+        )
     return runner
 
 
@@ -67,18 +68,22 @@ def check_runner(options: ConvertOptions) -> None:
         refuse_missing("apache_beam")
     name = options.runner or DIRECT
     if name == DIRECT and options.runner_options and (options.num_workers or 1) > 1:
-        words = "these processes run without Beam, and so without `runner_options`; give one."
-        raise OptionError.of("num_workers", options.num_workers, words)
+        raise OptionError.of(
+            "num_workers",
+            options.num_workers,
+            "these processes run without Beam, and so without `runner_options`; give one.",
+        )
     if name == DIRECT and not options.runner_options:
         return  # no need to ask Beam, whose import takes a second
     runner = load_runner(name)
     flags = beam_flags(options)
     if name not in (DIRECT, "DataflowRunner") and options.num_workers is not None:
-        words = (
+        raise OptionError.of(
+            "num_workers",
+            options.num_workers,
             f"it has no effect with the {name}, because the cluster decides how many "
-            "workers there are; leave it out."
+            "workers there are; leave it out.",
         )
-        raise OptionError.of("num_workers", options.num_workers, words)
     if name == "DataflowRunner":
         return  # its launcher completes the options before Beam checks them
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -169,6 +174,9 @@ def _unreachable(name: str, address: Any) -> OptionError | None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        words = f"nothing answers there ({reason}); is the server running?"
-        return OptionError.of("runner_options", {name: address}, words)
+        return OptionError.of(
+            "runner_options",
+            {name: address},
+            f"nothing answers there ({reason}); is the server running?",
+        )
     return None

@@ -88,8 +88,15 @@ def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, .
         for category in file.categories:
             name = str(category.get("name", category["id"]))
             if name in of_file or category["id"] in ids:
-                words = f"{file.path}: the category {name!r}, id {category['id']}, is there twice"
-                findings.append(Finding("bad_annotation", [None], LABEL_COLUMN, [name], words))
+                findings.append(
+                    Finding(
+                        "bad_annotation",
+                        [None],
+                        LABEL_COLUMN,
+                        [name],
+                        f"{file.path}: the category {name!r}, id {category['id']}, is there twice",
+                    )
+                )
             of_file.add(name)
             ids.add(category["id"])
             names.setdefault(name)
@@ -110,8 +117,15 @@ def _add_images(images: _Images, file: File, start: str, findings: list[Finding]
             images.ids.append(number)
             images.sizes.append((image.get("width") or None, image.get("height") or None))
         if of_ids.setdefault(number, row) != row:
-            words = f"{file.path}: two images have the id {number!r}; the second is {uri!r}"
-            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [number], words))
+            findings.append(
+                Finding(
+                    "bad_annotation",
+                    [row],
+                    URI_COLUMN,
+                    [number],
+                    f"{file.path}: two images have the id {number!r}; the second is {uri!r}",
+                )
+            )
     return of_ids
 
 
@@ -142,8 +156,13 @@ def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[
         row = None if rows[place] < 0 else int(rows[place])
         of = file.annotations["image_id" if row is None else "category_id"]
         words = f"no {'image' if row is None else 'category'} has the id {of[place]!r}"
-        message = f"{file.path}: an annotation is of no use: {words}"
-        yield Finding("bad_annotation", [row], LABEL_COLUMN, [str(of[place])], message)
+        yield Finding(
+            "bad_annotation",
+            [row],
+            LABEL_COLUMN,
+            [str(of[place])],
+            f"{file.path}: an annotation is of no use: {words}",
+        )
 
 
 def _columns(

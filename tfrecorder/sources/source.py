@@ -86,8 +86,11 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     findings = raw.findings
     if options.group_by is not None:
         if raw.cells or raw.findings:
-            words = "it is for tables of texts, such as a frame or a CSV; leave it out."
-            raise OptionError.of("group_by", options.group_by, words)
+            raise OptionError.of(
+                "group_by",
+                options.group_by,
+                "it is for tables of texts, such as a frame or a CSV; leave it out.",
+            )
         table, first, findings = grouped(table, schema, options.group_by)
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
@@ -160,11 +163,15 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
         )
     for theirs, our in columns.items():
         if theirs not in have:
-            words = f"the source has no column {theirs!r}; it has: {have}."
-            raise OptionError.of("columns", dict(columns), words)
+            raise OptionError.of(
+                "columns", dict(columns), f"the source has no column {theirs!r}; it has: {have}."
+            )
         if our in have and theirs != our and our not in columns:
-            words = f"the source also has a column {our!r}; drop or rename one of them."
-            raise OptionError.of("columns", dict(columns), words)
+            raise OptionError.of(
+                "columns",
+                dict(columns),
+                f"the source also has a column {our!r}; drop or rename one of them.",
+            )
     needed = stated or [*COLUMNS, *BOX_COLUMNS, MASK_COLUMN]
     refuse_twice(name for name in have if columns.get(name, name) in needed or name == split_by)
     return [columns.get(name, name) for name in have]
@@ -182,8 +189,9 @@ def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
         return None
     names = list(map(str, frame.columns))
     if split_by not in names:
-        words = f"the source has no such column; it has: {names}."
-        raise OptionError.of("split_by", split_by, words)
+        raise OptionError.of(
+            "split_by", split_by, f"the source has no such column; it has: {names}."
+        )
     return frame.iloc[:, names.index(split_by)].set_axis(pd.RangeIndex(len(frame)))
 
 

@@ -71,8 +71,15 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         try:
             document = ElementTree.fromstring(text or "")
         except ElementTree.ParseError as error:
-            words = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
-            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [f"{stem}.xml"], words))
+            findings.append(
+                Finding(
+                    "bad_annotation",
+                    [row],
+                    URI_COLUMN,
+                    [f"{stem}.xml"],
+                    f"{root}/Annotations/{stem}.xml is not sound XML: {error}",
+                )
+            )
             document = ElementTree.Element("annotation")
         name = (document.findtext("filename") or "").strip() or f"{stem}.jpg"
         uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))

@@ -147,8 +147,15 @@ def _objects(
                 continue
             made = _object(line.split(), len(names), keypoints)
             if isinstance(made, str):
-                words = f"{path}, line {number}: {made}"
-                findings.append(Finding("bad_annotation", [row], LABEL_COLUMN, [line[:200]], words))
+                findings.append(
+                    Finding(
+                        "bad_annotation",
+                        [row],
+                        LABEL_COLUMN,
+                        [line[:200]],
+                        f"{path}, line {number}: {made}",
+                    )
+                )
                 continue
             rows.append(row)
             objects.append(made)

@@ -137,5 +137,7 @@ def certificates() -> ssl.SSLContext:
             cafile=None if is_folder else named, capath=named if is_folder else None
         )
     except OSError as error:
-        words = f"{variable}={named} has no certificates: name a file with some, or unset it"
-        raise UnreadableError("read_failed", words) from error
+        raise UnreadableError(
+            "read_failed",
+            f"{variable}={named} has no certificates: name a file with some, or unset it",
+        ) from error

@@ -94,8 +94,9 @@ class ObjectStore(Store):
                     ),
                 )
             except OtherStandsError as error:
-                words = f"it was replaced while it was read ({error})"
-                raise UnreadableError("replaced", words) from error
+                raise UnreadableError(
+                    "replaced", f"it was replaced while it was read ({error})"
+                ) from error
 
         return in_parts(path, size, read_range)
 

@@ -171,8 +171,9 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
                 raise _unreachable(path, f"cannot be reached: {words}.", words) from error
             left = since + patience().seconds - now
             if left <= 0 and (failures >= ATTEMPTS or left <= -patience().seconds):
-                said = f"could not be reached for {now - since:,.0f} s: {words}."
-                raise _unreachable(path, said, words) from error
+                raise _unreachable(
+                    path, f"could not be reached for {now - since:,.0f} s: {words}.", words
+                ) from error
             pause_now = patience().first_pause * 2 ** min(failures - 1, 20)
             seconds = min(pause_now, patience().longest_pause) * random.uniform(0.5, 1)
             if left > 0:  # a server may ask for more, but there is a last attempt at the end

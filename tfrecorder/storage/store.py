@@ -128,8 +128,7 @@ def split_path(path: str) -> tuple[str, str]:
     scheme, _, rest = path.partition("://")
     bucket, _, name = rest.partition("/")
     if not bucket:
-        message = f"{path!r} names no bucket; write {scheme}://BUCKET/NAME"
-        raise UnreadableError("bad_name", message)
+        raise UnreadableError("bad_name", f"{path!r} names no bucket; write {scheme}://BUCKET/NAME")
     return f"{scheme}://{bucket}", name
 
 

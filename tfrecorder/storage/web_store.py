@@ -94,8 +94,10 @@ class WebStore:
         return None if data is None else Description(len(data), google_crc32c.value(data))
 
     def listing(self, folder: str) -> NoReturn:
-        words = f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket"
-        raise UnreadableError("read_failed", words)
+        raise UnreadableError(
+            "read_failed",
+            f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket",
+        )
 
     read_versioned = open = fetch = version = names = files = is_folder = listing
 
@@ -189,8 +191,10 @@ def _connected(host: str, port: int) -> socket.socket:
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(info[4][0]) for info in answers]
     if not access().private_hosts and not all(map(_is_public, addresses)):
-        words = f"{host} has a private address, which is read only with `private_hosts=True`"
-        raise UnreadableError("private_host", words)
+        raise UnreadableError(
+            "private_host",
+            f"{host} has a private address, which is read only with `private_hosts=True`",
+        )
     *first, last = [(address, port) for address in addresses]
     seconds = min(TIMEOUT[0], patience().seconds)
     for place in first:

@@ -87,8 +87,13 @@ def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
     """Lists with more or fewer values than there are boxes."""
     counts = as_objects(column).map(lambda cell: len(_as_list(cell)))
     wrong = column[(counts != sizes).to_numpy(dtype=bool)]
-    message = "there is not a value for each box"
-    return Finding("bad_box", [*wrong.index], str(column.name), [*map(str, wrong)], message)
+    return Finding(
+        "bad_box",
+        [*wrong.index],
+        str(column.name),
+        [*map(str, wrong)],
+        "there is not a value for each box",
+    )
 
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
@@ -97,8 +102,14 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
     counts = sizes[0]
     uneven = (sizes != sizes[0]).any(axis=0)
     shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
-    message = f"the lists {', '.join(names)} have different lengths: {{value}}"
-    findings = [flag("bad_box", np.ones(len(shown), bool), shown, message)]
+    findings = [
+        flag(
+            "bad_box",
+            np.ones(len(shown), bool),
+            shown,
+            f"the lists {', '.join(names)} have different lengths: {{value}}",
+        )
+    ]
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
     flat = {name: flatten(column, counts) for name, column in columns.items()}
@@ -132,8 +143,14 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
         refuse_missing("pycocotools")
         masks = rows.frame[kind.masks].map(as_segmentation)
         wrong = rows.frame[kind.masks][masks.isna()].map(str)
-        words = "the mask is neither COCO's polygons nor its RLE: {value}"
-        findings.append(flag("bad_box", np.ones(len(wrong), bool), wrong, words))
+        findings.append(
+            flag(
+                "bad_box",
+                np.ones(len(wrong), bool),
+                wrong,
+                "the mask is neither COCO's polygons nor its RLE: {value}",
+            )
+        )
         values[field.masks_key] = as_lists(rows.sizes, pa.array(masks, pa.large_string()))
     return Outcome(field, {} if has_faults(findings) else values, findings)
 

@@ -230,8 +230,13 @@ def _near_copies(
     """
     name = str(uris.name)
     if pairs is None:
-        words = "the images look so much alike that near copies cannot be told from others"
-        yield Finding("too_alike", [None], name, [None], words)
+        yield Finding(
+            "too_alike",
+            [None],
+            name,
+            [None],
+            "the images look so much alike that near copies cannot be told from others",
+        )
         return
     splits = looks["split"]
     groups = groups_of(pairs, looks)

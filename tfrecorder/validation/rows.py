@@ -85,15 +85,26 @@ def _with_all(
 
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     """Check the rows whose first image appears more than once."""
-    message = "is in {value} and also in {other}"
-    yield _check_agreement("leakage", rows, _IMAGE, SPLIT_COLUMN, message)
+    yield _check_agreement(
+        "leakage", rows, _IMAGE, SPLIT_COLUMN, "is in {value} and also in {other}"
+    )
     yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
-        message = "has the label {value!r} and also {other!r}"
-        yield _check_agreement("conflicting_labels", rows, _FILES, LABEL_COLUMN, message)
+        yield _check_agreement(
+            "conflicting_labels",
+            rows,
+            _FILES,
+            LABEL_COLUMN,
+            "has the label {value!r} and also {other!r}",
+        )
     for name in (name for name in map(str, rows) if name.startswith(_VALUES)):
-        message = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
-        yield _check_agreement("image_again", rows, _FILES, name, message)
+        yield _check_agreement(
+            "image_again",
+            rows,
+            _FILES,
+            name,
+            f"is also in a row with other values of {name.removeprefix(_VALUES)!r}",
+        )
 
 
 def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
@@ -198,8 +209,13 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
     if not was_open.any():
         given = ", ".join(division.asked)
         words = " and ".join(f"`{name}`" for name in division.asked)
-        message = f"every row already has a split, so {words} assigned none"
-        yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
+        yield Finding(
+            "splits_ignored",
+            [None],
+            SPLIT_COLUMN,
+            [given],
+            f"every row already has a split, so {words} assigned none",
+        )
         return
     filled = set(splits.unique())
     empty = [name for name in division.shares if name not in filled]

@@ -240,11 +240,21 @@ def _check_columns(source: Source) -> Iterator[Finding]:
                 near = source.split_like
             if near is not None:
                 suggested.add(near)
-                message = f"there is no column {wanted!r}; is it {near!r}?"
-                yield Finding("missing_column", [None], wanted, [near], message)
+                yield Finding(
+                    "missing_column",
+                    [None],
+                    wanted,
+                    [near],
+                    f"there is no column {wanted!r}; is it {near!r}?",
+                )
             elif is_required(kind):
-                message = f"there is no column {wanted!r}; the columns are {present + others}"
-                yield Finding("missing_column", [None], wanted, ["…"], message)
+                yield Finding(
+                    "missing_column",
+                    [None],
+                    wanted,
+                    ["…"],
+                    f"there is no column {wanted!r}; the columns are {present + others}",
+                )
     for name in others:
         if name not in suggested:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
@@ -315,8 +325,13 @@ def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> 
         missing = source.groups.isna().to_numpy(dtype=bool)
         yield flag("missing_value", missing, source.groups, "the group is missing")
     if division.stratify and LABEL_COLUMN not in frame:
-        message = "splits cannot be stratified: no column holds one label per row"
-        yield Finding("no_strata", [None], LABEL_COLUMN, [None], message)
+        yield Finding(
+            "no_strata",
+            [None],
+            LABEL_COLUMN,
+            [None],
+            "splits cannot be stratified: no column holds one label per row",
+        )
 
 
 def _assign(

@@ -170,8 +170,9 @@ class DataflowJob:
         try:
             state = self._last_state(math.inf if timeout is None else time.monotonic() + timeout)
         except KeyboardInterrupt:
-            message = f"Waiting was interrupted; the job keeps running: {self.url}"
-            raise KeyboardInterrupt(message) from None
+            raise KeyboardInterrupt(
+                f"Waiting was interrupted; the job keeps running: {self.url}"
+            ) from None
         if state != "DONE":
             raise self._failure(state)
         if not self._is_committed():
@@ -294,8 +295,9 @@ class DataflowJob:
             with self._session() as session:
                 answer = session.request(method, url, timeout=TIMEOUT, **asked)
         except (requests.RequestException, GoogleAuthError) as error:
-            reason = f"Dataflow cannot be asked about job {self.job_id}: {error}"
-            raise ServiceAwayError(reason) from error
+            raise ServiceAwayError(
+                f"Dataflow cannot be asked about job {self.job_id}: {error}"
+            ) from error
         if answer.status_code != 200:
             kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
             raise kind(
