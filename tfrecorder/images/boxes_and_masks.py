@@ -175,8 +175,11 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
     size = (mask.width, mask.height)
     wanted = (of.source.width, of.source.height)
     if size != wanted:
-        words = f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x "
-        raise Reject("check", "mask_size", f"{words}{wanted[1]}")
+        raise Reject(
+            "check",
+            "mask_size",
+            f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x {wanted[1]}",
+        )
     with Pictures.open(io.BytesIO(mask.data)) as opened:
         if opened.mode not in ("1", "L", "P", "I;16", "I"):
             raise Reject(

@@ -43,11 +43,20 @@ def largest_picture(data: bytes, max_pixels: int) -> bytes:
         raise Reject("check", "damaged", "the icon's largest picture has no header")
     head, *sides, _, bits, compression, colours = _BITMAP.unpack_from(picture)
     if head != 40 or compression or bits not in (1, 4, 8, 24, 32) or colours > 1 << bits:
-        words = f"a bitmap of {bits} bits, {colours} colours and the compression {compression}"
-        raise Reject("check", "unsupported", f"the icon's picture is {words}; save it as a PNG")
+        raise Reject(
+            "check",
+            "unsupported",
+            "the icon's picture is "
+            f"a bitmap of {bits} bits, {colours} colours and the compression "
+            f"{compression}; save it as a PNG",
+        )
     if sides != [width, 2 * height]:
-        words = f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x {sides[1]}"
-        raise Reject("check", "damaged", f"{words}, the mask with it")
+        raise Reject(
+            "check",
+            "damaged",
+            f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x "
+            f"{sides[1]}, the mask with it",
+        )
     palette = 4 * (colours or 1 << bits) if bits <= 8 else 0
     mask = _row(width, 1) if bits < 32 else 0
     if size < 40 + palette + height * (_row(width, bits) + mask):

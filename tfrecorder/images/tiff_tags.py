@@ -135,11 +135,19 @@ def check_tiff(data: bytes) -> None:
     compression = tags.number(COMPRESSION, 1)
     if compression == GROUP_4:
         # Seen in libtiff 4.7: the rows that are missing hold what was in its memory before.
-        words = "libtiff does not notice rows that are missing in a TIFF of Group 4 fax data"
-        raise Reject("check", "unsupported", f"{words}; save it as a PNG")
+        raise Reject(
+            "check",
+            "unsupported",
+            "libtiff does not notice rows that are missing in a TIFF of Group 4 fax "
+            "data; save it as a PNG",
+        )
     if compression not in _DECODED:
-        words = f"the file is a TIFF with the compression {compression}, which is not supported"
-        raise Reject("check", "unsupported", f"{words}; save it as a PNG")
+        raise Reject(
+            "check",
+            "unsupported",
+            f"the file is a TIFF with the compression {compression}, which is not "
+            "supported; save it as a PNG",
+        )
     if tags.bytes > len(data) + (1 << 20):
         raise too_expensive(
             f"the TIFF's tags hold {tags.bytes:,} bytes, in a file of {len(data):,}"

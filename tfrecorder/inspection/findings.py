@@ -151,8 +151,10 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{images} with a decoder's warning.", "rejects")
     if info.oriented:
         images = counted(info.oriented, "image carries", "images carry")
-        words = "an EXIF orientation, which training does not apply: `apply_exif=True` does"
-        yield Remark(f"{images} {words}.", "images")
+        yield Remark(
+            f"{images} an EXIF orientation, which training does not apply: `apply_exif=True` does.",
+            "images",
+        )
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
 

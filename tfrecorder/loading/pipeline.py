@@ -63,8 +63,12 @@ def _read_by_number(
     """What `load` returns where records are read by number, in the order of `batches`."""
     for name in ("follow", "cache"):
         if getattr(options, name):
-            words = "it reads one dataset, and does not choose; `tfrecorder.batches` can follow one"
-            raise OptionError.of(name, getattr(options, name), f"{words} with `where`.")
+            raise OptionError.of(
+                name,
+                getattr(options, name),
+                "it reads one dataset, and does not choose; `tfrecorder.batches` can follow one "
+                "with `where`.",
+            )
     members, shares = open_members(directory, options)
 
     def load_split(name: str) -> tf.data.Dataset:

@@ -48,8 +48,11 @@ def chosen_columns(
 def refuse_empty(stored: StoredDataset) -> None:
     """Refuse files of other tools without any record: we cannot know their columns."""
     if not stored.fields:
-        nothing = f"{stored.directory}: there is no record in any file, or none with a value."
-        raise DatasetError("; ".join(stored.unread.values()) or f"{nothing} Check the path.")
+        raise DatasetError(
+            "; ".join(stored.unread.values())
+            or f"{stored.directory}: there is no record in any file, or none with a value."
+            " Check the path."
+        )
 
 
 def unread_words(stored: StoredDataset) -> str:

@@ -98,8 +98,12 @@ def cells_of(
             key = name_key(stored, field)
             read = text_of
         if key is None:
-            words = f"{stored.directory} does not say from which file its {field.column} is; "
-            raise OptionError.of("images", "uri", f"{words}give `images='bytes'`.")
+            raise OptionError.of(
+                "images",
+                "uri",
+                f"{stored.directory} does not say from which file its {field.column} is; "
+                "give `images='bytes'`.",
+            )
         yield field.column, [next(map(read, row.get(key, ())), None) for row in rows]
     elif isinstance(kind, Label):
         yield field.column, [next(iter(_classes(field, row)), None) for row in rows]

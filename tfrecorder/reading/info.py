@@ -150,8 +150,8 @@ class DatasetInfo(Report):
         if not (counts and self.num_classes):
             raise DatasetError(
                 f"{self.directory}: it is not known how many TRAIN records each class has. Count "
-                f"those of a column: `np.bincount(tfrecorder.Records({self.directory!r}, 'TRAIN')"
-                ".labels('COLUMN'))`."
+                f"those of a column: `np.bincount(tfrecorder.Records({self.directory!r}, "
+                "'TRAIN').labels('COLUMN'))`."
             )
         names = self.class_names
         if absent := [name for name in names or () if name not in counts]:
@@ -234,8 +234,13 @@ class DatasetInfo(Report):
             notes.append(("orientation", counted(self.oriented, single, f"images {words}")))
         notes += reduced_in_words(self.reduced).items()
         if self.card is not None and self._changed_since(self.card):
-            remedy = f"`{command('card', self.directory)}` writes it again"
-            notes.append(("card", f"older than the dataset: of commit {self.card}; {remedy}"))
+            notes.append(
+                (
+                    "card",
+                    f"older than the dataset: of commit {self.card}; "
+                    f"`{command('card', self.directory)}` writes it again",
+                )
+            )
         if advice := self._advice():
             notes.append(("generations", advice))
         chosen = {name: value for name, value in self.options.items() if value is not None}

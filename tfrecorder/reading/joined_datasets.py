@@ -210,13 +210,14 @@ def _refuse_others(
     for has, columns, lacks, of_lacking in both_ways:
         for name in columns:
             if name not in of_lacking:
-                words = f"{has.directory} has the column {name!r}, {lacks.directory} does not"
-                raise OptionError(f"{words}; {remedy}")
+                raise OptionError(
+                    f"{has.directory} has the column {name!r}, {lacks.directory} does not; {remedy}"
+                )
     for name, field in of_first.items():
         if _form(field) != _form(of_other[name]):
-            words = f"the column {name!r} of {both} is stored in two forms"
             raise OptionError(
-                f"{words}: {_kind(field)} and {_kind(of_other[name])}. Convert one of them with "
+                f"the column {name!r} of {both} is stored in two "
+                f"forms: {_kind(field)} and {_kind(of_other[name])}. Convert one of them with "
                 f"the other's schema; or leave the column out: {remedy}"
             )
     channels, of_others = (

@@ -59,8 +59,12 @@ class Elements:
         texts = {field.key for field in of_images if isinstance(field.kind, Text)}
         self.chosen = self.spec.ragged & texts if choose else frozenset()
         if choose and not self.chosen:
-            words = f"no column that is read from {stored.directory} holds lists of texts; leave"
-            raise OptionError.of("choose", choose, f"{words} it out.")
+            raise OptionError.of(
+                "choose",
+                choose,
+                f"no column that is read from {stored.directory} holds lists of texts; leave "
+                "it out.",
+            )
         self._channels_first = layout == "NCHW"
         self._is_ours = stored.form == "tfrecorder"
         self._parsed = self.spec.parsed

@@ -324,8 +324,10 @@ def damaged_record(
     """The error for a record that cannot be read, in a dataset of this form."""
     words = f"of the record at byte {offset}, {fault}"
     if form != "tfrecorder":
-        remedy = "Copy the file again or, if it was written so, write it again without the record."
-        return DatasetError(f"{shard.path} is damaged: {words}. {remedy}")
+        return DatasetError(
+            f"{shard.path} is damaged: {words}. "
+            "Copy the file again or, if it was written so, write it again without the record."
+        )
     return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
 
 

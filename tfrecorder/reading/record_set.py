@@ -87,8 +87,12 @@ class RecordSet:
             shuffle = self.split == "TRAIN" or self.sampling is not None
         mode = shuffle if shuffle == "blocks" else ("exact" if shuffle else "stored")
         if self.sampling is not None and mode != "exact":
-            words = "records that are drawn by weights or for `epoch_size` come in exact order"
-            raise OptionError.of("shuffle", shuffle, f"{words}; leave it out.")
+            raise OptionError.of(
+                "shuffle",
+                shuffle,
+                "records that are drawn by weights or for `epoch_size` come in exact "
+                "order; leave it out.",
+            )
         return mode
 
     def reader(self) -> RecordReader:

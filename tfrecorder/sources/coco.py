@@ -155,13 +155,13 @@ def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[
     for place in np.flatnonzero((rows < 0) | unclassed).tolist():
         row = None if rows[place] < 0 else int(rows[place])
         of = file.annotations["image_id" if row is None else "category_id"]
-        words = f"no {'image' if row is None else 'category'} has the id {of[place]!r}"
         yield Finding(
             "bad_annotation",
             [row],
             LABEL_COLUMN,
             [str(of[place])],
-            f"{file.path}: an annotation is of no use: {words}",
+            f"{file.path}: an annotation is of no use: "
+            f"no {'image' if row is None else 'category'} has the id {of[place]!r}",
         )
 
 

@@ -275,8 +275,11 @@ _ZIP = b"PK\3\4"
 
 def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
-        words = f"it cannot be read with `encoding={form.encoding!r}`"
-        return f"{path}: {words}; give the file's own encoding."
+        return (
+            f"{path}: "
+            "it cannot be read with "
+            f"`encoding={form.encoding!r}`; give the file's own encoding."
+        )
     data = Path(copy).read_bytes()
     line = 1
     if data.startswith(_ZIP):

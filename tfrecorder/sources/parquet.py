@@ -64,8 +64,10 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     for path in paths:
         with _opened(path) as file:
             if {*file.schema_arrow.names} != {*ours}:
-                words = f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has"
-                raise SourceError(f"{words} {head.names}; give files of one form.")
+                raise SourceError(
+                    f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has "
+                    f"{head.names}; give files of one form."
+                )
             tables.append(file.read(columns=plain, use_threads=False))
             counts.append(file.metadata.num_rows)
             sizes = map(file.metadata.row_group, range(file.metadata.num_row_groups))
@@ -73,8 +75,9 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     try:
         whole = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        words = f"the types of its columns differ: {str(error).rstrip('.')}."
-        raise SourceError(f"{source.path}: {words}") from error
+        raise SourceError(
+            f"{source.path}: the types of its columns differ: {str(error).rstrip('.')}."
+        ) from error
     columns_of_frame = {name: whole.column(name) for name in plain}
     frame = arrow_frame([*ours], images, columns_of_frame, classes, sum(counts))
     return RawTable(

@@ -131,8 +131,10 @@ class DataflowJob:
     @property
     def service_url(self) -> str:
         """The job in Dataflow's own interface."""
-        place = f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
-        return f"{self.endpoint.rstrip('/')}/v1b3/{place}"
+        return (
+            f"{self.endpoint.rstrip('/')}/v1b3/"
+            f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """What identifies the job, as JSON values."""
