@@ -115,7 +115,7 @@ class TensorBatches(of_arrays.Batches):
             )
         waiting = prefetched(self._batch_bytes(), options.budget)
         memory = BatchMemory(2 * len(self._elements.spec.decoded))
-        order = self._records.order(position.mode, position.seed, position.epoch)
+        order = self._order(position)
         directories = [member.directory for member in self._records.members]
         loader = torch.utils.data.DataLoader(
             WorkerBatches(self._elements, self._reader, _tensor, memory),
@@ -276,7 +276,7 @@ class BatchSampler(of_arrays.Progress):
         return self._draw(self._position, share)
 
     def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
-        order = self._records.order(position.mode, position.seed, position.epoch)
+        order = self._order(position)
         steps = _steps(share, position.next)
         drawn = itertools.islice(steps_of(order, share, position.next), steps)
         for number, step in enumerate(drawn, 1):

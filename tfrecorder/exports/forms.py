@@ -21,6 +21,7 @@ from tfrecorder.schema.fields import (
     Field,
     class_field,
     file_fields,
+    of_kind,
     primary_file,
     primary_image,
     with_validators,
@@ -57,7 +58,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def boxes_in(stored: StoredDataset) -> Field | None:
-    return next((field for field in stored.fields if isinstance(field.kind, Boxes)), None)
+    return next(iter(of_kind(stored.fields, Boxes)), None)
 
 
 def left_out(stored: StoredDataset, to: str) -> list[str]:
@@ -80,7 +81,7 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
         )
     kept = {COCO: (image, boxes), FOLDER: (image, label)}.get(to)
     if kept is None:
-        return [field.column for field in stored.fields if isinstance(field.kind, Bytes)]
+        return [field.column for field in of_kind(stored.fields, Bytes)]
     of_boxes = _kept_of_boxes(stored) if to == COCO else set()
     return [f.column for f in stored.fields if f not in kept and f.column not in of_boxes]
 

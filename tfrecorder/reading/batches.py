@@ -96,6 +96,10 @@ class Progress:
     def _go_to(self, position: Position) -> None:
         self._position = position
 
+    def _order(self, position: Position) -> Order:
+        """The order of a position's epoch."""
+        return self._records.order(position.mode, position.seed, position.epoch)
+
 
 class Batches(Progress):
     """What `tfrecorder.batches` returns: an iterable with a position.
@@ -281,10 +285,6 @@ class Batches(Progress):
                 if len(made) == len(step.numbers):
                     yield collate(made, pixels, step.is_empty)
                     made = []
-
-    def _order(self, position: Position) -> Order:
-        """The order of a position's epoch."""
-        return self._records.order(position.mode, position.seed, position.epoch)
 
     @contextlib.contextmanager
     def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:

@@ -43,7 +43,7 @@ from tfrecorder.reading.shard_tables import read_tables, those_of
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import FILES, Boxes, Label, Text, columns_of
+from tfrecorder.schema.kinds import Boxes, Label, Text, columns_of
 
 IMAGES = ("uri", "bytes")
 
@@ -108,8 +108,7 @@ def read_rows(
     """The split and the values of each record, without the pixels where only uris are wanted."""
     wanted = set(stored.features)
     if images == "uri":
-        pixels = (field for field in stored.fields if isinstance(field.kind, FILES))
-        wanted -= {field.encoded_key for field in pixels}
+        wanted -= {field.encoded_key for field in file_fields(stored.fields)}
     own = f"`{command('verify', stored.directory)}` says where."
     remedy = own if stored.form == "tfrecorder" else "Copy it again."
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:

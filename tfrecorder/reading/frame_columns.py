@@ -21,12 +21,12 @@ from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import (
     FILES,
     Boxes,
-    Bytes,
     Image,
     Label,
     Labels,
     Number,
     Text,
+    ValueKind,
     columns_of,
 )
 from tfrecorder.schema.schema_file import kind_of
@@ -148,7 +148,7 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
     elif isinstance(kind, Boxes):
         columns = columns_of(field.column, kind)
         yield from zip(columns, (edge.to_pylist() for edge in values), strict=True)
-    elif isinstance(kind, (Number, Text, Bytes)) and kind.shape != ():
+    elif isinstance(kind, ValueKind) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
     else:
         yield field.column, values[0]

@@ -132,7 +132,7 @@ def _with_default(kind: kinds.Kind, column: pd.Series) -> kinds.Kind:
     missing = column.isna()
     if isinstance(kind, kinds.Number):
         missing |= column.map(lambda cell: isinstance(cell, str) and not cell.strip())
-    if not isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)) or not missing.any():
+    if not isinstance(kind, kinds.ValueKind) or not missing.any():
         return kind
     cell = _FILLED[kind.dtype if isinstance(kind, kinds.Number) else kind.word]
     shape: Any = kind.shape
