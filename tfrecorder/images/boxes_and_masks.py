@@ -91,7 +91,7 @@ def stored_object_masks(
     unit = field.kind.unit
     for _, fault in segmentation_faults(segmentations, width, height, unit):
         raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
-    drawn = list[bytes]()
+    drawn = []
     for text in segmentations:
         value = _in_pixels(text, width, height, unit)
         with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
@@ -233,7 +233,7 @@ def placed_boxes(
         edges = edges / [image.width, image.height, image.width, image.height]
     elif geometry is None and field.tfds_boxes_key is None:
         return {}
-    made: dict[str, Any] = {}
+    made = {}
     if geometry is not None:
         boxes, kept = geometry.boxes(edges[:, _AXES_SWAPPED])
         edges = boxes[:, _AXES_SWAPPED]

@@ -140,7 +140,7 @@ def reencode(
     if kind in _CHECKS:
         _CHECKS[kind](data)
     with contextlib.ExitStack() as held:
-        taken: list[int] = []
+        taken = []
 
         def take_room(pixels: int) -> None:
             held.enter_context(room(pixels * _PIXEL_BYTES[depth]))

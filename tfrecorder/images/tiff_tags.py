@@ -95,7 +95,7 @@ class Tags:
         """Tags by their number, until the directory or the file ends."""
         forms = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
         head, entry, offset = (struct.Struct(self._order + form) for form in forms)
-        tags: dict[int, Tag] = {}
+        tags = {}
         with contextlib.suppress(struct.error):  # the file ends first
             (count,) = head.unpack_from(self._data, at)
             at += head.size

@@ -145,7 +145,7 @@ def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
 
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
     """The features except the images and files: one value as itself, several as a list."""
-    plain: dict[str, Any] = {}
+    plain = {}
     images = {stored.image_key, MASK, *_image_keys(features, stored)}
     images |= {field.encoded_key for field in file_fields(stored.fields)}
     for key, values in features.items():

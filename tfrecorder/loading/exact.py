@@ -50,7 +50,7 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
     mode = records.mode(options.shuffle)
     epochs = itertools.count()
     of_host = [share.places(start) for start in share.starts(0)]
-    extras: dict[str, Any] = {}
+    extras = {}
     if options.augment:
         extras["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
     if records.stored.class_maps:

@@ -27,7 +27,7 @@ WAITING = 0.05
 @contextlib.contextmanager
 def looks_at_lock() -> Iterator[list[bool]]:
     """A block in which a thread looks at Python's lock: whether it was taken, for each look."""
-    looks: list[bool] = []
+    looks = []
 
     def look(ended: threading.Event) -> None:
         while not ended.is_set():

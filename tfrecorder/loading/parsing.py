@@ -64,7 +64,7 @@ def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..
         read = tf.io.parse_example if batch else tf.io.parse_single_example
         values = read(records, forms)
         values |= {key: tf.cast(values[key], tf.bool) for key in bools}
-        pixels: Values = {}
+        pixels = {}
         if spec.decoded:
             more = {} if drawn is None else {"drawn": drawn}
             pixels = (decode_all if batch else decode_one)({**values, **more})

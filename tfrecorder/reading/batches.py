@@ -266,7 +266,7 @@ class Batches(Progress):
         # Those that wait, those being made, and those that the loop still has in hand.
         memory = BatchMemory((waiting + 4) * len(self._elements.spec.decoded))
         order = self._order(position)
-        made: list[Any] = []
+        made = []
         with contextlib.ExitStack() as stack:
             reader: RecordReader | PrefetchReader = self._reader
             if position.mode != "stored" and not self._reader.is_all_kept():

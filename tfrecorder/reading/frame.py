@@ -131,7 +131,7 @@ def gather(
     rows = read_rows(stored, chosen, images)
     names = {name_key(stored, field) for field in fields} if images == "uri" else set()
     fields = [field for field in fields if field.key not in names]
-    splits: list[str] = []
+    splits = []
     cells: dict[str, Cells] = {field.column: {} for field in fields}
     batch: list[tuple[str, Row]] = []  # first none: a dataset without records has columns too
     while True:

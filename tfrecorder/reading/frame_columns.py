@@ -55,7 +55,7 @@ def frame_of(
     options = {}
     if stored.commit is not None:
         options = opened_commit(stored.directory, stored.commit).plan.options
-    columns: dict[str, pd.Series] = {}
+    columns = {}
     schema = options.get("schema") or {}
     splits_of = (name for name, kind in schema.items() if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)

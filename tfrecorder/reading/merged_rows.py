@@ -61,7 +61,7 @@ def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     Raises:
         DatasetError: a table cannot be read.
     """
-    waiting: list[pa.Table] = []
+    waiting = []
     rows = 0
     for table in _tables_of(directory, newest, columns):
         waiting.append(table)

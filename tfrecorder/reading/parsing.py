@@ -150,7 +150,7 @@ class Elements:
     def _parse(self, framed: bytes) -> Values:
         end = len(framed) - FOOTER_BYTES
         places = find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
-        parsed: Values = {}
+        parsed = {}
         if places is None:
             plain = data_of(framed)
             places = {}

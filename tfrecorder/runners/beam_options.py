@@ -89,7 +89,7 @@ def check_runner(options: ConvertOptions) -> None:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
-    faults: list[str | OptionError] = []
+    faults = []
     faults += PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
     given = options.runner_options or {}
     if name == "PortableRunner" and "job_endpoint" not in given:
@@ -117,8 +117,8 @@ def beam_flags(options: ConvertOptions) -> list[str]:
     parsers[0].error = _raise_fault
     parser = parsers[0]
     runner = options.runner or DIRECT
-    flags: list[str] = []
-    faults: list[OptionError] = []
+    flags = []
+    faults = []
     for name, value in (options.runner_options or {}).items():
         written = _written(parser, name, value)
         reason = refusal(name, value, runner)

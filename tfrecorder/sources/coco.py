@@ -60,7 +60,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     findings: list[Finding] = []
     names = _class_names(files, findings)
     images = _Images({}, [], [])
-    frames = list[pd.DataFrame]()
+    frames = []
     captions = list[tuple[int, Any]]()
     for file, start in zip(files, starts, strict=True):
         of_ids = _add_images(images, file, start, findings)
@@ -83,8 +83,8 @@ def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, .
     """The names of all categories in the order of the first file that has them."""
     names: dict[str, None] = {}
     for file in files:
-        of_file = set[str]()
-        ids = set[Any]()
+        of_file = set()
+        ids = set()
         for category in file.categories:
             name = str(category.get("name", category["id"]))
             if name in of_file or category["id"] in ids:

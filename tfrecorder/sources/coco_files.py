@@ -125,7 +125,7 @@ def masks_of(file: File) -> list[str | None]:
 
     The PNGs are in the folder beside the file that has its name.
     """
-    masks = list[str | None]()
+    masks = []
     png = ""
     ids = np.zeros((0, 0), np.int64)
     for text in file.annotations[MASKS]:

@@ -69,7 +69,7 @@ def _may_hold_images(column: pd.Series) -> bool:
 
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     """A column with only uris, and what is known about the images in its cells."""
-    uris: list[Any] = []
+    uris = []
     files = []
     names = []
     sums = [np.empty((0, 2), np.int64)]

@@ -32,7 +32,7 @@ def grouped(
     first = np.unique(codes, return_index=True)[1]
     order = np.argsort(codes, kind="stable")
     rows = table.iloc[first].reset_index(drop=True)
-    findings = list[Finding]()
+    findings = []
     for name in table.columns.drop(by):
         column = as_objects(table[name])
         if getattr(schema.columns.get(name), "shape", ()) == (None,):

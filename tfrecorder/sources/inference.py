@@ -66,7 +66,7 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
         return with_classes(raw.schema, raw.classes)
     table = raw.frame.set_axis(names, axis=1)
     table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
-    made: dict[str, kinds.Kind] = {}
+    made = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     by_name = kinds_by_name(table)
     for place, name in enumerate(names):

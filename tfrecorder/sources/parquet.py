@@ -58,9 +58,9 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         for name, our in ours.items()
         if name not in images and not needed.isdisjoint({name, our})
     ]
-    tables = list[pa.Table]()
+    tables = []
     groups = list[_Group]()
-    counts = list[int]()
+    counts = []
     for path in paths:
         with _opened(path) as file:
             if {*file.schema_arrow.names} != {*ours}:

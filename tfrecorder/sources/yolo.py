@@ -47,8 +47,8 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     # The folder that is stated is often that of another machine.
     root = root if storage.is_folder(root) else folder
     root = root if storage.scheme(root) else posixpath.normpath(root)
-    splits = list[str]()
-    images = list[str]()
+    splits = []
+    images = []
     for split in ("train", "val", "test", ""):
         entries = config.get(split) or []
         for entry in [entries] if isinstance(entries, str) else entries:
@@ -137,9 +137,9 @@ def _objects(
     images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
 ) -> tuple[pd.DataFrame, list[Finding]]:
     """The objects of all images, with their polygons as `masks` says, and lines that say none."""
-    rows = list[int]()
-    objects = list[tuple[int, Any, Any]]()
-    findings = list[Finding]()
+    rows = []
+    objects = []
+    findings = []
     paths = [*map(_labels_of, images)]
     for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
         for number, line in enumerate((text or "").splitlines(), 1):

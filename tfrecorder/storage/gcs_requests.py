@@ -211,8 +211,8 @@ def list_objects(
     query["fields"] = f"items(name,{_DESCRIBED}),prefixes,nextPageToken"
     if most is not None:
         query["maxResults"] = str(most)
-    objects: dict[str, Description] = {}
-    folders: list[str] = []
+    objects = {}
+    folders = []
     while True:
         asked = urllib.parse.urlencode({name: value for name, value in query.items() if value})
         page = _json(ask, f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}/o?{asked}")

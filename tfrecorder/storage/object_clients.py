@@ -135,7 +135,7 @@ def _of_profile() -> dict[str, Any]:
             credentials.get_frozen_credentials()
     except BotoCoreError as error:
         raise UnreadableError("no_credentials", f"{_AWS[1]} ({error})") from error
-    settings: dict[str, Any] = {}
+    settings = {}
     if region and not any(os.environ.get(name) for name in _REGIONS):
         settings["region"] = region
     if credentials is None:

@@ -59,7 +59,7 @@ def followed(
         file = cast(BinaryIO, temporary)
         # A separate descriptor: the writer may be closed while the upload still reads.
         growing = Growing(file, os.dup(file.fileno()))
-        failures = list[BaseException]()
+        failures = []
 
         def attempt() -> None:
             upload(Reader(growing), growing.wait(piece))

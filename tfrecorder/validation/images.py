@@ -95,7 +95,7 @@ def look_at_files(
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
     faults = pd.DataFrame([of_row for of_row, *_ in outcomes], uris.index, uris.columns, object)
-    findings = list[Finding]()
+    findings = []
     for name in map(str, uris.columns):
         reasons = faults[name].dropna()
         rows = list(reasons.index)
@@ -282,7 +282,7 @@ def _row_check(
 
     def check(row: tuple[Any, ...]) -> _Outcome:
         number, *cells = row
-        faults: dict[str, str] = {}
+        faults = {}
         read: dict[str, CheckedImage] = {}
         uris = dict(zip(columns, cells, strict=True))
         for name in sorted(uris, key=image_by_mask.__contains__):  # after its image comes a mask

@@ -41,7 +41,7 @@ def describe_columns(
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
-    statistics: dict[str, dict[str, Any]] = {}
+    statistics = {}
     for field in fields:
         if isinstance(field.kind, (*FILES, Bytes)) or field.is_unlabelled:
             continue
