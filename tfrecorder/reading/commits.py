@@ -22,6 +22,7 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
 
@@ -164,9 +165,11 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         require(Whole(0), at=at)
     if at is None or at == newest.number:
         return newest
-    numbers, chain = _readable(directory, newest), newest.dataset.chain
+    numbers = _readable(directory, newest)
+    chain = newest.dataset.chain
     if at not in numbers:
-        first, last = numbers[0], newest.number
+        first = numbers[0]
+        last = newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
         why = f" Generation {at} was taken back by `tfrecorder.undo`." if first < at < last else ""
         if at < first:
@@ -241,7 +244,7 @@ def all_done(every: Iterable[Commit]) -> dict[Shard, DoneRecord]:
     return {shard: record for commit in every for shard, record in commit.done.items()}
 
 
-def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[int]:
+def generations(directory: Path, at: int | None = None) -> list[int]:
     """The numbers of the commits that `at=` can read a dataset as of, newest first.
 
     A conversion is generation 0; each append or batch of a stream that follows is one more.

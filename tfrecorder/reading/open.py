@@ -16,6 +16,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
 from tfrecorder.format.tfrecord import HEADER_BYTES
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, all_done, commit_at, commits, newest_commit
@@ -26,7 +27,7 @@ from tfrecorder.schema.splits import SPLITS
 
 
 def open_dataset(
-    directory: str | os.PathLike[str],
+    directory: Path,
     at: int | None = None,
     named: NamedKeys = NO_KEYS,
 ) -> StoredDataset:
@@ -147,7 +148,9 @@ def _refuse_damaged(
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     done = all_done(commits(directory, newest))
     written = {shard.file: record.bytes for shard, record in done.items()}
-    remedy = (
-        f"`{command('repair', directory)}` restores it from the source; or copy the files again."
+    check_shards(
+        directory,
+        files,
+        written,
+        f"`{command('repair', directory)}` restores it from the source; or copy the files again.",
     )
-    check_shards(directory, files, written, remedy)

@@ -17,7 +17,6 @@ from dataclasses import replace
 from itertools import chain
 
 from tfrecorder import storage
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.done_records import DoneRecord
@@ -111,7 +110,7 @@ def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
     if asked is None:
         is_here = storage.is_local(output_dir) and not plan.rows.remote and bool(sys.executable)
         loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
-        chosen = options.num_threads or options.runner_options or address_space_left()
+        chosen = options.num_threads or options.runner_options
         asked = worker_count(cores(), plan.rows.count) if is_here and loads and not chosen else 1
     return max(1, min(asked, len(plan.layout.shards)))
 
@@ -173,7 +172,8 @@ def _answer(process: subprocess.Popen[bytes]) -> list[DoneRecord]:
 
 def main() -> None:
     """What a worker process does: it ends with its launcher, which keeps our input open."""
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what else is printed stands apart
+    answers = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what else is printed stands apart
     task, numbers = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     answer: list[DoneRecord] | Exception

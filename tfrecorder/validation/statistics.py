@@ -41,7 +41,7 @@ def describe_columns(
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
-    statistics: dict[str, dict[str, Any]] = {}
+    statistics = {}
     for field in fields:
         if isinstance(field.kind, (*FILES, Bytes)) or field.is_unlabelled:
             continue
@@ -80,7 +80,8 @@ def _flat(array: pa.Array) -> tuple[Any, np.ndarray]:
     """All values of a column, texts in Arrow and numbers in NumPy, and the row of each."""
     rows = np.arange(len(array))
     if pa.types.is_large_list(array.type):
-        rows, array = np.repeat(rows, np.diff(array.offsets.to_numpy())), array.flatten()
+        rows = np.repeat(rows, np.diff(array.offsets.to_numpy()))
+        array = array.flatten()
     is_number = pa.types.is_primitive(array.type)
     return array.to_numpy(zero_copy_only=False) if is_number else array, rows
 

@@ -103,7 +103,8 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
     from tfrecorder.writing import pipeline
 
-    settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
+    settings = Settings.of(output_dir, options)
+    mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
         flags = flags_of(output_dir, options, settings)
         given = PipelineOptions(flags).get_all_options()
@@ -150,9 +151,12 @@ def _extras(plan: Plan) -> list[str]:
 
     Only a worker sees which images are HEIC, so what reads them goes along if it is installed.
     """
-    masks = any(field.masks_key for field in plan.fields)
-    heic = primary_image(plan.fields) is not None and is_installed("pillow_heif")
-    return [*(["pycocotools"] if masks else []), *(["pillow_heif"] if heic else [])]
+    packages = []
+    if any(field.masks_key for field in plan.fields):
+        packages.append("pycocotools")
+    if primary_image(plan.fields) is not None and is_installed("pillow_heif"):
+        packages.append("pillow_heif")
+    return packages
 
 
 def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
