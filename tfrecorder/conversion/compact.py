@@ -22,6 +22,7 @@ from tfrecorder.conversion.on_dataset import own_dataset, own_state
 from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import Planned
+from tfrecorder.core.arrays import Bools
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
 from tfrecorder.format.plan import History, PlanKind
@@ -249,7 +250,7 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
 
 
-def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str]) -> np.ndarray:
+def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str]) -> Bools:
     """True for each row whose first image has one of some uris."""
     if not drop:
         return np.zeros(len(stored.rows), bool)

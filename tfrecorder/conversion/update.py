@@ -33,6 +33,7 @@ from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.conversion.table import summary_of
+from tfrecorder.core.arrays import Bools, Objects
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.inspection.near_copies import OF_COPIES
@@ -314,7 +315,7 @@ def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Find
 
 
 def _statistics(
-    stored: StoredRows, gone: np.ndarray, moved: pa.Table, of_moved: np.ndarray, new: Checked
+    stored: StoredRows, gone: Bools, moved: pa.Table, of_moved: Objects, new: Checked
 ) -> dict[str, Any]:
     """Of the values of all rows from now on."""
     stays = stored.is_newest & ~gone
@@ -324,7 +325,7 @@ def _statistics(
     return merged([known, described(new)] if len(new.frame) else [known])
 
 
-def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
+def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> Bools:
     """True for each row of the dataset of which an image or mask has other bytes now."""
     others = other_sources(stored.where, stored.shards, fields)
     rows = {file.row for file, fault in others if fault.code == "source_changed"}
@@ -333,7 +334,7 @@ def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
 
 def _added(
     moved: pa.Table,
-    of_moved: np.ndarray,
+    of_moved: Objects,
     new: Checked,
     base: str,
     first: int,

@@ -24,7 +24,7 @@ from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
 from tfrecorder.output.state import DatasetState
-from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
+from tfrecorder.plan.history import CONVERTED, Holdings, holdings, holdings_words
 from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
 from tfrecorder.reading.dataset_files import nothing_begun
@@ -124,7 +124,7 @@ class ConversionStatus(SplitSums, Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        held = {name: getattr(self, name) for name in ("origins", "generations", "updates")}
+        held = Holdings(self.origins, self.updates, self.generations)
         is_changed = self.updates or self.origins.keys() - {CONVERTED}
         notes = [holdings_words(held)] if is_changed else []
         notes += [
@@ -217,7 +217,7 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
         None,
         damage=tuple(shard_faults(storage.sizes(output_dir), written)),
         streams=newest.dataset.positions,
-        **holdings(newest.manifest),
+        **holdings(newest.manifest)._asdict(),
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import SourceError
 from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.done_records import DoneRecord
@@ -222,10 +223,10 @@ class OldShard(NamedTuple):
     """
 
     done: DoneRecord
-    places: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    crcs: np.ndarray
+    places: Ints
+    offsets: Ints
+    sizes: Ints
+    crcs: Ints
 
 
 def old_shard(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> OldShard | None:
@@ -268,8 +269,8 @@ class Rewritten(NamedTuple):
         crc: that of the shard's file.
     """
 
-    sizes: np.ndarray
-    crcs: np.ndarray
+    sizes: Ints
+    crcs: Ints
     crc: int
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import OutputError
 from tfrecorder.format.plan import Plan
 from tfrecorder.format.plan_columns import (
@@ -101,7 +102,7 @@ class Outcomes:
         self._reduced.append(",".join(reduced))
         self._add_sources(sources)
 
-    def add_all(self, sizes: np.ndarray, crcs: np.ndarray, rows: pa.Table) -> int:
+    def add_all(self, sizes: Ints, crcs: Ints, rows: pa.Table) -> int:
         """Rows that were copied, with the sizes and CRC32Cs of their records now.
 
         Returns:
