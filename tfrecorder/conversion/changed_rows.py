@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,6 +36,7 @@ from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repe
 from tfrecorder.schema.fields import Field, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.schema.statistics import Statistics
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
 
@@ -88,7 +88,7 @@ class StoredRows:
 
     def statistics(
         self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series[str]
-    ) -> dict[str, Any]:
+    ) -> Statistics:
         """Statistics of rows like these, in some splits, as `describe_columns` makes them."""
         columns, splits = columns_of(rows), splits.reset_index(drop=True)
         keys = (feature.key for feature in record_features(fields))
@@ -183,7 +183,7 @@ def changed_plan(
     options: ConvertOptions,
     kind: PlanKind,
     base: str,
-    statistics: Mapping[str, Any],
+    statistics: Statistics,
 ) -> tuple[Plan, pa.Table, Changes]:
     """The plan of a dataset with some rows changed, and its rows.
 
@@ -238,7 +238,7 @@ def changed_plan(
         split_rows=split_rows,
         split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
         fields=tuple(fields),
-        statistics=dict(statistics),
+        statistics=statistics,
         base=base,
         fingerprint=digest.hexdigest(),
         options=options.content_options(),

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
+from tfrecorder.format.documents import PLAN_VERSION, JsonValue, seal, unseal
 from tfrecorder.format.layout import Shard, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
@@ -62,6 +62,9 @@ class PlanKind(str, enum.Enum):
             return "a batch of a stream"
         return f"{'an' if self.value[0] in 'aeiou' else 'a'} {self.value}"
 
+
+#: Of each source of a stream the position up to which it was read, "to", and perhaps "from".
+Streams = dict[str, dict[str, JsonValue]]
 
 #: (height, width, channels) of images; None for a side in which they differ.
 Shape = tuple[int | None, int | None, int]
@@ -394,4 +397,24 @@ class PlannedRow(NamedTuple):
 
     row: int
     image_uri: str
-    values: dict[str, Any]
+    values: dict[str, object]
+
+    def text(self, key: str) -> str:
+        """The text under a key; "" of a null."""
+        return str(self.values[key] or "")
+
+    def number(self, key: str) -> int:
+        """The integer under a key."""
+        number = self.values[key]
+        assert isinstance(number, int)
+        return number
+
+    def numbers(self, key: str) -> list[int]:
+        """The integers under a key that has one or several of them."""
+        value = self.values[key]
+        return value if isinstance(value, list) else [self.number(key)]
+
+    def texts(self, key: str) -> list[str]:
+        """The texts under such a key."""
+        value = self.values[key]
+        return value if isinstance(value, list) else [self.text(key)]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.arrays import Pixels
 from tfrecorder.images.close_hashes import (
     MOST_BITS,
     SURE_BITS,
@@ -27,7 +28,7 @@ _MEANS, _DEVIATIONS, _LEAST = 1000, 1.3, 100
 _MANY, _SHARE, _SOME = 1000, 0.01, 200
 
 #: Given the places of some images, a small grey picture of each, or None.
-Read = Callable[[Sequence[int]], Iterable[np.ndarray | None]]
+Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
 
 
 def near_pairs(

@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.documents import JsonValue
 from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
@@ -95,7 +95,7 @@ class ConversionStatus(SplitSums, Report):
     overwrites: bool = False
     damage: tuple[str, ...] = ()
     appends: int = 0
-    streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    streams: Mapping[str, JsonValue] = dataclasses.field(default_factory=dict)
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
     generations: int = 0
     updates: int = 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,12 +15,13 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.arrays import Ints
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan, PlanKind, Streams
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.schema.statistics import Statistics
 from tfrecorder.validation.rules import Checked
 from tfrecorder.validation.statistics import describe_columns
 
@@ -65,7 +65,7 @@ def make_plan(
     base: str,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    streams: dict[str, Any] | None = None,
+    streams: Streams | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -104,7 +104,7 @@ def make_plan(
     return plan, pa.table({SOURCE_ID: numbers, **taken})
 
 
-def described(checked: Checked) -> dict[str, Any]:
+def described(checked: Checked) -> Statistics:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
     values, missing, splits = checked.values, checked.missing, checked.frame[SPLIT_COLUMN]
     if REJECT_OF.reason in values:

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -333,13 +332,22 @@ def _plan_aside(
                 uris = table.column(field.uri_key).to_pylist()
                 paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
                 rows = rows.append_column(field.spool_key, paths)
-    place: dict[str, Any] = {"kept": {}, "rewritten": {}, "previous": "", "follows": None}
-    place |= {"stands_for": ""}
-    place |= {"split_rows": {shard.split: len(rows)}, "split_shards": {shard.split: 1}}
-    place |= {"starts": {shard.split: shard.index}, "base": bases[0], "kind": PlanKind.BATCH}
-    plan = Plan.of({**owner.values(), **place})
-    # What passed the validator has the same bytes, which are compared, or is refused.
-    return replace(plan, fields=with_validators(plan.fields)), rows
+    plan = replace(
+        owner,
+        # What passed the validator has the same bytes, which are compared, or is refused.
+        fields=with_validators(owner.fields),
+        kind=PlanKind.BATCH,
+        base=bases[0],
+        split_rows={shard.split: len(rows)},
+        split_shards={shard.split: 1},
+        starts={shard.split: shard.index},
+        kept={},
+        rewritten={},
+        previous="",
+        follows=None,
+        stands_for="",
+    )
+    return plan, rows
 
 
 def _is_nowhere(table: pa.Table, plan: Plan) -> bool:
