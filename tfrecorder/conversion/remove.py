@@ -37,7 +37,7 @@ ROW = "row"
 
 
 @takes(RemoveKeywords, ConvertOptions)
-def remove(
+def remove(  # type: ignore[explicit-any]  # as `compact`
     directory: str | os.PathLike[str],
     where: Where | pd.DataFrame,
     *,
@@ -95,6 +95,7 @@ class Removal(OnDataset):
 
     verb = "removal"
     refused = NOT_REMOVED
+    source: Where
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows of a dataset without some of them, planned to be written again."""

@@ -10,7 +10,6 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,7 +146,7 @@ def texts_of(column: pa.Array) -> pa.Array:
     return column.view(pa.large_string()) if is_bytes else column.cast(pa.large_string())
 
 
-def _without_minus_zero(cell: Any) -> Any:
+def _without_minus_zero(cell: object) -> object:
     """A cell in which -0.0, which equals 0.0, is written like it."""
     if isinstance(cell, list):
         return [*map(_without_minus_zero, cell)]
