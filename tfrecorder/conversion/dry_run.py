@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,8 +73,7 @@ class DryRun(Summary, Report):
     free: int | None = None
     nothing: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+    def _values(self) -> Mapping[str, object]:
         return {
             "dry_run": True,
             "output_dir": self.output_dir,

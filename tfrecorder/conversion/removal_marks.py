@@ -32,6 +32,7 @@ from tfrecorder.conversion.row_keys import (
     stored_total_sizes,
     total_sizes,
 )
+from tfrecorder.core.arrays import Bools
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -88,7 +89,7 @@ class Marks:
 
     def matches(
         self, images: Sequence[FileSums], every: bool = False
-    ) -> tuple[np.ndarray, frozenset[str]]:
+    ) -> tuple[Bools, frozenset[str]]:
         """True for each row that was removed, by its images; and the marks of all of these.
 
         Args:
@@ -104,7 +105,7 @@ class Marks:
         removed |= _are_in(self.contents, contents)
         return removed, self.places.intersection(places) | self.contents.intersection(contents)
 
-    def sift(self, table: Source, readmit: bool = False) -> tuple[np.ndarray, Marks | None]:
+    def sift(self, table: Source, readmit: bool = False) -> tuple[Bools, Marks | None]:
         """True for each row of a table that was not removed; and the marks once they are in.
 
         Args:
@@ -141,7 +142,7 @@ class Marks:
         return ["" if text is None else digest(text.encode()).hexdigest() for text in texts]
 
 
-def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> np.ndarray:
+def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> Bools:
     return np.fromiter(map(marks.__contains__, hashes), bool, len(hashes))
 
 

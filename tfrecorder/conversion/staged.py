@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion.removal_marks import Marks
+from tfrecorder.core.arrays import Ints
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -76,7 +77,7 @@ class Planned:
     record_bytes: int | None = None
     marks: Marks | None = None
     report: ValidationReport | None = None
-    retried: np.ndarray | None = None
+    retried: Ints | None = None
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -120,7 +121,7 @@ def checked_next_commit(
     planned: pa.Table,
     newest: Commit | None,
     where: str,
-    retried: np.ndarray | None = None,
+    retried: Ints | None = None,
 ) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
 
@@ -256,7 +257,7 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     )
 
 
-def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
+def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> Ints:
     """The planned rows of some shards, by their place in the plan."""
     starts, start = {}, 0
     for split, rows in plan.layout.split_rows.items():

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
+from tfrecorder.format.documents import JsonValue
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.option import require
@@ -52,7 +52,7 @@ class UndoResult(Report):
     generation: int | None
     taken_back: int | None = None
     classes: tuple[str, ...] = ()
-    streams: Mapping[str, Any] = field(default_factory=dict)
+    streams: Mapping[str, JsonValue] = field(default_factory=dict)
     dry_run: bool = False
 
     def _headline(self) -> str:

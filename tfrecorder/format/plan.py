@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
+from tfrecorder.format.documents import PLAN_VERSION, JsonValue, seal, unseal
 from tfrecorder.format.layout import Shard, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
@@ -28,6 +28,7 @@ from tfrecorder.schema.fields import (
 )
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.statistics import Statistics
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
 _NOT_DECISIVE = frozenset(
@@ -66,6 +67,8 @@ class PlanKind(str, enum.Enum):
 #: The keys of values in JSON that have another name there.
 _KEYS = {"count": "rows", "in_source": "source_rows", "marks": "removed", "history": "carried"}
 
+#: Of each source of a stream the position up to which it was read, "to"; for a batch also "from".
+Streams = dict[str, dict[str, JsonValue]]
 
 #: (height, width, channels) of images; None for a side in which they differ.
 Shape = tuple[int | None, int | None, int]
@@ -174,9 +177,8 @@ class PlannedRows:
         base: the folder that relative uris start from.
         fingerprint: SHA-256 of the rows as validated.
         remote: whether images are on a store elsewhere, so that many can be requested at once.
-        streams: for a batch of a stream, and for what was compacted from such batches: under the
-            name of each source, the position up to which it was read, "to"; for a batch also
-            "from".  None for any other dataset.
+        streams: for a batch of a stream, and for what was compacted from such batches, how far
+            each source was read, by its name.  None for any other dataset.
         spooled: the number of images that came as bytes, each counted once; they are in the spool
             until the commit.
         signed: for a batch of a stream, whether images need signatures, which stand nowhere.
@@ -184,11 +186,11 @@ class PlannedRows:
 
     count: int
     in_source: int
-    statistics: Mapping[str, Any]
+    statistics: Statistics
     base: str
     fingerprint: str
     remote: bool = False
-    streams: Mapping[str, Any] | None = None
+    streams: Streams | None = None
     spooled: int = 0
     signed: bool = False
 
@@ -503,4 +505,24 @@ class PlannedRow(NamedTuple):
 
     row: int
     image_uri: str
-    values: dict[str, Any]
+    values: dict[str, object]
+
+    def text(self, key: str) -> str:
+        """The text under a key; "" of a null."""
+        return str(self.values[key] or "")
+
+    def number(self, key: str) -> int:
+        """The integer under a key."""
+        number = self.values[key]
+        assert isinstance(number, int)
+        return number
+
+    def numbers(self, key: str) -> list[int]:
+        """The integers under a key that has one or several of them."""
+        value = self.values[key]
+        return value if isinstance(value, list) else [self.number(key)]
+
+    def texts(self, key: str) -> list[str]:
+        """The texts under such a key."""
+        value = self.values[key]
+        return value if isinstance(value, list) else [self.text(key)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
@@ -59,7 +58,7 @@ class SplitResult:
 class SplitSums:
     """The sums over all splits, of what has `splits` by name."""
 
-    splits: Mapping[str, Any]
+    splits: Mapping[str, object]
 
     @property
     def rows(self) -> int:

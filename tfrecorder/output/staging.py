@@ -12,7 +12,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -179,7 +179,7 @@ class Footer(NamedTuple):
         file: what a bucket says of the file; None on a disk.
     """
 
-    metadata: Any
+    metadata: pq.FileMetaData
     file: storage.Description | None
 
 
@@ -232,7 +232,7 @@ def read_row_group(output_dir: str, group: int, footer: Footer | None = None) ->
             # process (pyarrow 25).
             source = storage.resolve(path, "") if storage.is_local(path) else opened
             # Each column of a row group is requested once, and whole.
-            file: Any = pq.ParquetFile(
+            file = pq.ParquetFile(
                 source, metadata=metadata, pre_buffer=True, page_checksum_verification=True
             )
             # With several threads, each would keep memory for itself.

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -22,19 +22,27 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.commit_log import LogEntry
-from tfrecorder.format.documents import unseal
+from tfrecorder.format.documents import JsonObject, unseal
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.losses import WORDS, Loss, both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
-from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, TakesBack
+from tfrecorder.format.plan import (
+    Carried,
+    Layout,
+    Plan,
+    PlanKind,
+    PlannedRow,
+    PlannedRows,
+    Streams,
+    TakesBack,
+)
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.reading.commits import Commit, commits, read_commit
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.stream_positions import position_after
-from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.verification.expectation import (
@@ -49,7 +57,7 @@ from tfrecorder.verification.public_fields import (
     planned_features,
     with_names,
 )
-from tfrecorder.verification.remade_tables import Row, Tables
+from tfrecorder.verification.remade_tables import Tables
 from tfrecorder.writing.manifest import entries_of, manifest_of
 from tfrecorder.writing.shards import Tally
 
@@ -77,7 +85,7 @@ class Remade:
     expected: Expectation
     tables: Tables
     marks: frozenset[str] = frozenset()
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
@@ -248,11 +256,11 @@ def _plan_and_done(
     before, after = expected.before(number), _after(expected, number)
     tallied = _tallied(made, shards)
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
-    sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
+    sound = [(split, row) for split, row in rows if not row.values.get(REJECT_OF.reason)]
     if expected.note[0] not in expected.commits:
         fields = tuple(with_names(expected, field, [row for _, row in sound]) for field in fields)
     values = {
-        key.key: pa.array([row[key.key] for _, row in sound], arrow_type(key))
+        key.key: pa.array([row.values[key.key] for _, row in sound], arrow_type(key))
         for key in planned_features(fields)
     }
     splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
@@ -260,7 +268,7 @@ def _plan_and_done(
     if after is not None and after.plan.commit == number + 1:
         digest = after.plan.follows.previous
     first = 0 if before is None else before.plan.carried.next_row or counted_rows(before.plan)
-    bases = {row.get(BASE, "") for _, row in rows}
+    bases = {str(row.values.get(BASE) or "") for _, row in rows}
     known = before or after
     options = dict(made.options if known is None else known.plan.options)
     if before is None:
@@ -275,12 +283,12 @@ def _plan_and_done(
     plan = Plan(
         rows=PlannedRows(
             count=len(rows),
-            in_source=max([first, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,
+            in_source=max([first, *(row.row + 1 for _, row in rows)]) - first,
             statistics=describe_columns(fields, values, splits, missing={}),
             base=bases.pop() if len(bases) == 1 else "",
             fingerprint="",
             streams=_streams(made, number, tallied),
-            spooled=sum(any(map(row.get, spool_columns(row))) for _, row in rows),
+            spooled=sum(any(map(row.values.get, spool_columns(row.values))) for _, row in rows),
         ),
         layout=Layout({}, {}),
         fields=fields,
@@ -320,7 +328,7 @@ def _stated_after(expected: Expectation, after: Manifest | None) -> str:
     return str((expected.info or {})["version"])
 
 
-def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[Row], Tally]]:
+def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[PlannedRow], Tally]]:
     """The rows of the shards of a commit whose manifest is lost, as `Tables.tallied` gives them."""
     expected, tables = made.expected, made.tables
     # Nothing says which of several damaged tables held which reject; some know how many they had.
@@ -427,7 +435,7 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> LogEnt
     )
 
 
-def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
+def _stated_positions(made: Remade, number: int) -> JsonObject | None:
     """How far streams were read as of a lost commit, by the manifest after it or the one before.
 
     None if no sound manifest says it.
@@ -447,8 +455,8 @@ def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
 
 
 def _streams(
-    made: Remade, number: int, tallied: Mapping[Shard, tuple[list[Row], Tally]]
-) -> dict[str, Any] | None:
+    made: Remade, number: int, tallied: Mapping[Shard, tuple[list[PlannedRow], Tally]]
+) -> Streams | None:
     """How far the sources of streamed rows were read since the commit before, if they were.
 
     If no manifest says it, up to the newest row of each.  Where rows may be gone, or a table is
@@ -468,8 +476,9 @@ def _streams(
         return {"": {"to": None}}
     rows = [row for of_shard, _ in tallied.values() for row in of_shard]
     positions: dict[str, list[str]] = {}
-    for row in sorted(rows, key=lambda row: row[SOURCE_ID]):
-        if source := row.get(POSITION_OF.source):
-            positions.setdefault(source, []).append(row[POSITION_OF.position])
+    for row in sorted(rows, key=lambda row: row.row):
+        if row.values.get(POSITION_OF.source):
+            of_source = positions.setdefault(row.text(POSITION_OF.source), [])
+            of_source.append(row.text(POSITION_OF.position))
     streams = {source: {"to": position_after(source, of)} for source, of in positions.items()}
     return streams or None

@@ -6,7 +6,6 @@ This is the one place where the state of a dataset goes from one commit to the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import google_crc32c
 
@@ -33,7 +32,7 @@ def manifest_of(
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation] | None = None,
-    stated: Mapping[str, Any] | None = None,
+    stated: Mapping[str, object] | None = None,
     log_before: tuple[LogEntry, ...] = (),
     undone: str = "",
 ) -> Manifest:
@@ -69,7 +68,7 @@ def dataset_after(
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation],
-    stated_by_card: Mapping[str, Any] | None,
+    stated_by_card: Mapping[str, object] | None,
 ) -> DatasetRecord:
     """What is so of a dataset after the commit of a plan.
 

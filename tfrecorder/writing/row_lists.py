@@ -6,7 +6,6 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -32,7 +31,7 @@ _HEADERS = {
 _COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 
 #: A row of a list, its number first.
-Row = Sequence[Any]
+Row = Sequence[int | str]
 
 
 def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> dict[str, bytes]:

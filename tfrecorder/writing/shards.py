@@ -247,9 +247,7 @@ class Tally:
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
         if self._label_key:
-            classes = outcome.row.values[self._label_key]
-            for number in (classes,) if self._has_one else {*classes}:
-                self.classes[number] += 1
+            self.classes.update({*outcome.row.numbers(self._label_key)})
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
         crc = 0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tfrecorder.format.documents import TfdsInfo, TfdsSplit
 from tfrecorder.format.layout import ShardRange, SplitState
 from tfrecorder.format.losses import Loss, both, lasting
 from tfrecorder.format.manifest import Manifest
@@ -129,9 +129,10 @@ def given_up(newest: Commit, taken: Commit) -> dict[str, ShardRange]:
     return shards
 
 
-def info_without(info: Mapping[str, Any], taken: Commit, before: Commit) -> dict[str, Any]:
+def info_without(info: TfdsInfo, taken: Commit, before: Commit) -> TfdsInfo:
     """What `dataset_info.json` says, without the shards of an addition to another commit."""
-    sizes, splits = Counter[str](), []
+    sizes = Counter[str]()
+    splits: list[TfdsSplit] = []
     for shard, done in taken.done.items():
         sizes[shard.split] += done.bytes
     for split in info["splits"]:
