@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import SOURCE_HELP, opened, options_of_changes
+from tfrecorder.cli.convert import SOURCE_HELP, copies_option, opened, options_of_changes
 from tfrecorder.cli.options import SharingCommand, options_of
 from tfrecorder.cli.output import show
 from tfrecorder.options.append import UpdateOptions
@@ -64,6 +64,7 @@ def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
     metavar="FILE",
     help="A text file with one image uri per line, whose records to remove.",
 )
+@copies_option
 @options_of_changes(NOT_REMOVED)
 def remove(
     directory: str,

@@ -100,6 +100,14 @@ stage_only_option = click.option(
 )
 
 
+copies_option = click.option(
+    "--copies",
+    is_flag=True,
+    help="Also remove records that have the same bytes under other names. Default: count them, and "
+    "name the first.",
+)
+
+
 def options_of_changes(without: Container[str]) -> Callable[[Any], Any]:
     """What a command takes that changes a dataset: when it ends, and options of `convert`."""
 
@@ -149,6 +157,7 @@ def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
     metavar="FILE",
     help="A text file with one image uri per line; their records are left out.",
 )
+@copies_option
 @at_option
 @options_of_changes(NOT_COMPACTED)
 def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:

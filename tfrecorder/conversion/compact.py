@@ -12,17 +12,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import own_dataset, own_state
 from tfrecorder.conversion.operation import Operation, Say
-from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
+from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.core.arrays import Bools
+from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
 from tfrecorder.format.plan import Carried, History, PlanKind
@@ -30,13 +31,14 @@ from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords, Unpack
-from tfrecorder.options.option import takes
+from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
+from tfrecorder.reading.choice import choose
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_own
@@ -52,6 +54,7 @@ def compact(  # type: ignore[explicit-any]  # overloads would say the same thing
     output_dir: str | os.PathLike[str] | None = None,
     *,
     drop: Iterable[str] | str | os.PathLike[str] | None = None,
+    copies: bool = False,
     at: int | None = None,
     stage_only: bool = False,
     dry_run: bool = False,
@@ -71,7 +74,10 @@ def compact(  # type: ignore[explicit-any]  # overloads would say the same thing
             compacts the dataset in place.
         drop: image uris whose records are left out, or the path of a text file with one uri per
             line.  Nothing of these records is left in the compacted dataset, and rows with the same
-            images do not come back by `append` or `stream`, unless `readmit` is given.
+            images do not come back by `append` or `stream`, unless `readmit` is given.  Those that
+            were removed before are passed over and counted.
+        copies: also leave out records that have the same bytes as one of these under another name;
+            otherwise the result counts them and names the first.
         at: the last generation to include, in another directory; None means the newest.
         stage_only, dry_run: as for `tfrecorder.append`.
         **options: num_shards, shard_size, shuffle, seed, name, overwrite, and the options
@@ -83,7 +89,7 @@ def compact(  # type: ignore[explicit-any]  # overloads would say the same thing
         checkers take it for the result of a conversion that has ended.
 
     Raises:
-        OptionError: an option's name or value is wrong, or a uri to drop is not in the dataset.
+        OptionError: an option's name or value is wrong, or a uri to drop was never in the dataset.
         DatasetError: there is no whole dataset written by this package, or a record is damaged.
         TfrecorderError: otherwise as `tfrecorder.convert` raises them.
 
@@ -91,7 +97,11 @@ def compact(  # type: ignore[explicit-any]  # overloads would say the same thing
         >>> tfrecorder.compact("out")           # doctest: +SKIP
         >>> tfrecorder.compact("out", "out-2")  # doctest: +SKIP
     """
-    compaction = Compaction(directory, output_dir, uri_list("drop", drop), at, options)
+    require(flag, copies=copies)
+    if copies and drop is None:
+        raise OptionError.of("copies", copies, "it has no effect without `drop=…`; give that too.")
+    uris = uri_list("drop", drop)
+    compaction = Compaction(directory, output_dir, uris, at, given=options, copies=copies)
     return run_as_asked(compaction, is_staged=stage_only, is_tried=dry_run)
 
 
@@ -101,6 +111,7 @@ class Compaction(Operation):
     Attributes:
         base: the directory of the dataset.
         drop: image uris whose records are left out.
+        copies: so are records with the same bytes.
         at: the last generation to include; None for the newest.
         adds: it is in place.
     """
@@ -115,9 +126,11 @@ class Compaction(Operation):
         drop: Collection[str],
         at: int | None,
         given: Mapping[str, object],
+        copies: bool,
     ) -> None:
         self.base = storage.absolute(storage.given_path(directory))
         self.drop = drop
+        self.copies = copies
         self.at = at
         self.adds = output_dir is None
         # Rows that became rejects were already accepted as such when they were converted.
@@ -151,20 +164,26 @@ class Compaction(Operation):
         """The rows of a dataset, planned to be written again."""
         where = self.base
         options = self.options
-        drop = self.drop
         in_place = self.adds
         say("reading the tables")
         last = own_dataset(state if in_place else own_state(where))
         newest = commit_at(where, last, self.at)
         dataset = open_own(where, last, self.at)
         history = newest.dataset.history
+        marks = read_marks(where, last)
+        dropped, said = np.zeros(0, bool), Summary()
+        if self.drop:
+            stored = stored_rows(where, newest)
+            dropped, said = self._dropped(stored, dataset.fields, marks)
+        drop = bool(dropped.any())
         kept = _large(dataset, options) if in_place and not drop else {}
         shards = [shard for shard in newest.shards if shard.index not in kept.get(shard.split, ())]
         taken = _options(newest, options, elsewhere=not in_place)
         if in_place and not drop and (not shards or _is_compacted(newest, taken)):
-            return dataclasses.replace(read_result(where), was_finished=True)
-        stored = stored_rows(where, newest, shards)
-        dropped = stored.is_newest & _dropped(stored, dataset.fields, drop)
+            return dataclasses.replace(read_result(where), was_finished=True, **said.said)
+        if not drop:
+            stored = stored_rows(where, newest, shards)
+            dropped = np.zeros(len(stored.rows), bool)
         stays = stored.is_newest & ~dropped
         if not stays.any():
             raise OptionError.of("drop", ..., "it would leave no record; name fewer uris.")
@@ -186,19 +205,20 @@ class Compaction(Operation):
             statistics=statistics,
         )
         out = stored.rows.filter(pa.array(dropped))
-        marks = read_marks(where, last)
+        notes = said.notes
         if drop:
             marks = marks.marking(out, dataset.fields)
-        notes = unmarked_words(out, dataset.fields)
         if drop and in_place:
-            notes.append(storage.keeps_removed(where))
+            notes = (*notes, storage.keeps_removed(where))
         changes = dataclasses.replace(
             rewritten if in_place else Changes(), removed=len(out), of_shards=len(newest.shards)
         )
         records = sum(dataset.records(split) or 0 for split in dataset.splits)
         size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
-        said = Summary(
-            notes=tuple(filter(None, notes)), changes=changes if in_place or len(out) else None
+        said = dataclasses.replace(
+            said,
+            notes=tuple(filter(None, notes)),
+            changes=changes if in_place or len(out) else None,
         )
         return Planned(
             plan=dataclasses.replace(
@@ -216,6 +236,22 @@ class Compaction(Operation):
             record_bytes=max(0, size - RECORD_OVERHEAD),
             marks=marks if drop or (marks and not in_place) else None,
         )
+
+    def _dropped(
+        self, stored: StoredRows, fields: Sequence[Field], marks: Marks
+    ) -> tuple[Bools, Summary]:
+        """The rows to leave out, whose first image has one of the uris; and what to say of them."""
+        image = primary_file(fields)
+        if image is None:
+            words = f"the records of {self.base} have no uris; leave it out."
+            raise OptionError.of("drop", ..., words)
+        frame = pd.DataFrame({image.column: stored.rows.column(image.uri_key).to_pandas()})
+        named, fault, repeated = choose(frame, {image.column: self.drop}, marks)
+        if fault is not None:
+            raise OptionError.of("drop", ..., fault.remedy)
+        named &= stored.is_newest
+        dropped, notes = marks.taken(stored, fields, named, repeated, self.copies)
+        return dropped, Summary(removed=len(repeated), notes=notes)
 
 
 def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int]]:
@@ -250,23 +286,3 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     left = _OF_NAME if elsewhere else ()
     taken = {n: value for n, value in newest.plan.options.items() if n not in left}
     return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
-
-
-def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str]) -> Bools:
-    """True for each row whose first image has one of some uris."""
-    if not drop:
-        return np.zeros(len(stored.rows), bool)
-    image, where = primary_file(fields), stored.where
-    if image is None:
-        raise OptionError.of("drop", ..., f"the records of {where} have no uris; leave it out.")
-    uris = stored.rows.column(image.uri_key).combine_chunks()
-    wanted = pa.array(list(drop), pa.large_string())
-    absent = wanted.filter(pc.invert(pc.is_in(wanted, value_set=uris)))
-    if len(absent):
-        raise OptionError.of(
-            "drop",
-            ...,
-            f"{len(absent):,} of {len(wanted):,} uris are not in {where}, such as "
-            f"{absent[0].as_py()!r}; write each exactly as the source did.",
-        )
-    return np.asarray(pc.is_in(uris, value_set=wanted).to_numpy(zero_copy_only=False))

@@ -2,7 +2,8 @@
 
 A mark is a salted hash: of the places of a row's images, or of the sizes and CRC32Cs of their
 bytes, so that neither a name nor a place of what was removed is kept.  The size of its images
-stands beside them in the clear: new files are read only if they have one of these sizes.
+stands beside them in the clear: new files are read only if they have one of these sizes.  Hashes of
+uris tell a removal that is repeated what was removed before.
 
 A plan names the file with the marks that hold once it is committed, and what follows takes the name
 over (`as_next_commit`); a file that no commit names means nothing.
@@ -14,7 +15,7 @@ import dataclasses
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
+from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import (
     content_keys,
     joined_texts,
@@ -33,20 +35,23 @@ from tfrecorder.conversion.row_keys import (
     total_sizes,
 )
 from tfrecorder.core.arrays import Bools
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, of_kind
 from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.file_sums import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
 
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.
 _BYTES = 8
+
+#: So many records with the same bytes are named.
+_NAMED = 10
 
 #: The sets of a `Marks`.
 _SETS = ("places", "contents", "sizes")
@@ -61,12 +66,15 @@ class Marks:
         places: hashes of the places of a row's images.
         contents: hashes of their sizes and CRC32Cs.
         sizes: of all images of each row together.
+        names: by the hash of each uri of a row's images the hash of their sizes and CRC32Cs; "" if
+            nobody knew these.
     """
 
     salt: str = dataclasses.field(default_factory=partial(secrets.token_hex, 16))
     places: frozenset[str] = frozenset()
     contents: frozenset[str] = frozenset()
     sizes: frozenset[int] = frozenset()
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.places or self.contents)
@@ -78,14 +86,62 @@ class Marks:
             rows: with all columns of the tables of shards.
             fields: the columns of the dataset.
         """
-        images = [field for field in fields if isinstance(field.kind, (Image, File))]
-        images.sort(key=lambda field: field.column)
+        images = _images(fields)
         if not images:
             return self
-        keys = (keys_of(rows, images), stored_content_keys(rows, images))
-        places, contents = (frozenset(self._hashes(some.drop_null())) for some in keys)
-        sizes = frozenset(stored_total_sizes(rows, images).drop_null().to_pylist())
-        return Marks(self.salt, self.places | places, self.contents | contents, self.sizes | sizes)
+        places = self._hashes(keys_of(rows, images))
+        contents = self._hashes(stored_content_keys(rows, images))
+        sizes = stored_total_sizes(rows, images).drop_null().to_pylist()
+        names = dict(self.names)
+        for image in images:
+            names |= zip(self._hashes(rows.column(image.uri_key)), contents, strict=True)
+        return Marks(
+            salt=self.salt,
+            places=self.places.union(places) - {""},
+            contents=self.contents.union(contents) - {""},
+            sizes=self.sizes.union(sizes),
+            names=names,
+        )
+
+    def __contains__(self, value: object) -> bool:
+        """True for a uri of an image that was removed, which may have come in again."""
+        return isinstance(value, str) and self._hash(value) in self.names
+
+    def taken(
+        self,
+        stored: StoredRows,
+        fields: Sequence[Field],
+        named: Bools,
+        repeated: Sequence[str],
+        copies: bool,
+    ) -> tuple[Bools, tuple[str, ...]]:
+        """The rows that a further removal takes, one of each number; and what to say of them.
+
+        Args:
+            fields: the columns of the dataset.
+            named: those that are asked for.
+            repeated: uris that are asked for too, and were removed before.
+            copies: records with the same bytes go too; otherwise they are named.
+        """
+        same, images = np.zeros(len(named), bool), _images(fields)
+        if images:
+            keys = stored_content_keys(stored.rows, images)
+            of_named = keys.filter(pa.array(named))
+            same |= np.asarray(pc.is_in(keys, value_set=of_named, skip_nulls=True))
+            if repeated:
+                wanted = frozenset(self.names[self._hash(uri)] for uri in repeated) - {""}
+                same |= _are_in(wanted, self._hashes(keys))
+            same &= stored.has_record & ~stored.all_of(named)
+        taken = named | same if copies else named
+        notes = unmarked_words(stored.rows.filter(pa.array(taken)), fields)
+        if copies and same.any():
+            notes.append(f"copies with the same bytes go too: {same.sum():,}")
+        elif same.any():
+            uris = stored.rows.column(images[0].uri_key).filter(pa.array(same)).to_pylist()
+            named_ones = class_words(uris, _NAMED)
+            words = f"copies with the same bytes stay, {named_ones}; `copies=True` removes them too"
+            notes.append(words)
+        return taken, tuple(notes)
 
     def matches(
         self, images: Sequence[FileSums], every: bool = False
@@ -130,16 +186,24 @@ class Marks:
 
     def publish(self, where: str, plan: Plan) -> Plan:
         """Write these marks into a directory; the plan with whose commit they hold names them."""
-        data = seal({"salt": self.salt} | {name: sorted(getattr(self, name)) for name in _SETS})
+        sets = {name: sorted(getattr(self, name)) for name in _SETS}
+        data = seal({"salt": self.salt, "names": dict(sorted(self.names.items())), **sets})
         name = layout.removed(plan.commit, hashlib.sha256(data).hexdigest())
         storage.publish_bytes(where, name, data, lasting=True)
         return plan.carrying(marks=name)
 
     def _hashes(self, keys: pa.Array) -> list[str]:
         """A hash of each key; "" of a null."""
-        digest = partial(hashlib.blake2b, key=self.salt.encode(), digest_size=_BYTES)
-        texts = keys.to_pylist()
-        return ["" if text is None else digest(text.encode()).hexdigest() for text in texts]
+        return ["" if text is None else self._hash(text) for text in keys.to_pylist()]
+
+    def _hash(self, text: str) -> str:
+        data = text.encode(errors="surrogatepass")
+        return hashlib.blake2b(data, key=self.salt.encode(), digest_size=_BYTES).hexdigest()
+
+
+def _images(fields: Sequence[Field]) -> list[Field]:
+    """The columns by whose files a row is known, in one order, however they were given."""
+    return sorted(of_kind(fields, Image, File), key=lambda field: field.column)
 
 
 def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> Bools:
@@ -170,7 +234,7 @@ def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
         rows: one of each number, with all columns of the tables of shards.
         fields: the columns of the dataset.
     """
-    images = [field for field in fields if isinstance(field.kind, (Image, File))]
+    images = _images(fields)
     if not len(rows):
         return []
     if not images:
@@ -208,4 +272,7 @@ def read_marks(where: str, newest: Commit | None) -> Marks:
             f"{path} cannot be read: {error}. It says which rows were removed and must not come "
             "back. Copy it again from where it is whole, or convert into another directory."
         ) from error
-    return Marks(values["salt"], *(frozenset(values[name]) for name in _SETS))
+    sets = {name: frozenset(values[name]) for name in _SETS}
+    return Marks(
+        values["salt"], names=values.get("names", {}), **sets
+    )  # an earlier version has none

@@ -15,15 +15,16 @@ from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, 
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import OnDataset, own_dataset
 from tfrecorder.conversion.operation import Say
-from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
+from tfrecorder.conversion.removal_marks import read_marks
 from tfrecorder.conversion.staged import Planned
+from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
-from tfrecorder.options.option import takes
+from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.state import DatasetState
@@ -41,6 +42,7 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
     directory: str | os.PathLike[str],
     where: Where | pd.DataFrame,
     *,
+    copies: bool = False,
     stage_only: bool = False,
     dry_run: bool = False,
     **options: Unpack[RemoveKeywords],
@@ -51,8 +53,9 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
     or what `undo` keeps.  Only shards that hold such a record are written again.  The records after
     them in their split move up, so positions and generations of before are refused.  Classes keep
     their integers.  The same images do not come back by `append`, `stream` or `update`, unless
-    `readmit` is given; what is kept for that are salted hashes of their places and bytes.  To
-    continue an interrupted removal, repeat the call.
+    `readmit` is given; what is kept for that are salted hashes of their names, places and bytes.
+    Images that were removed before are passed over and counted.  To continue an interrupted
+    removal, repeat the call.
 
     Args:
         directory: a finished dataset.
@@ -62,18 +65,21 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
             Or a function from a frame of these columns to True or False for each row.  The columns
             are those of the dataset, `split`, and `row`, a row's number in the source.  Or a table
             with the column `row`, such as rows of what `tfrecorder.duplicates` returns.
+        copies: also remove the records that have the same bytes as one of these under another
+            name; otherwise the result counts them and names the first.
         stage_only: as for `tfrecorder.append`.
         dry_run: only say what would go; nothing is written.
         **options: those about runners and progress, as for `tfrecorder.convert`.
 
     Returns:
         What `tfrecorder.convert` returns, for the dataset that is left; its `changes` says how many
-        rows were removed.  With stage_only, what `tfrecorder.parts.stage` returns; with dry_run,
+        rows were removed, and `removed` how many of the images had been removed before.  With
+        stage_only, what `tfrecorder.parts.stage` returns; with dry_run,
         what would go.
 
     Raises:
-        OptionError: a column is not in the dataset, a value is in none of its rows, the condition
-            cannot be understood, or no record would be left.
+        OptionError: a column is not in the dataset, a value was never in one of its rows, the
+            condition cannot be understood, or no record would be left.
         DatasetError: there is no finished dataset written by this package, or a shard is damaged.
         OutputError: another operation is running there, or was begun and not finished.
         TfrecorderError: otherwise as `tfrecorder.convert` raises them.
@@ -87,15 +93,23 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
             words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
             raise OptionError.of("where", ..., f"a table with the columns {columns}; {words}")
         where = {ROW: where[ROW].tolist()}
-    return run_as_asked(Removal(where, directory, options), is_staged=stage_only, is_tried=dry_run)
+    require(flag, copies=copies)
+    removal = Removal(where, directory, options, copies)
+    return run_as_asked(removal, is_staged=stage_only, is_tried=dry_run)
 
 
+@dataclasses.dataclass
 class Removal(OnDataset):
-    """Removes records from a dataset, with every name of them; its source says which."""
+    """Removes records from a dataset, with every name of them; its source says which.
+
+    Attributes:
+        copies: records with the same bytes go too.
+    """
 
     verb = "removal"
     refused = NOT_REMOVED
     source: Where
+    copies: bool
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows of a dataset without some of them, planned to be written again."""
@@ -104,27 +118,34 @@ class Removal(OnDataset):
         dataset, options = self.open(state)
         say("reading the tables")
         stored = stored_rows(folder, newest)
-        chosen, fault = choose(_frame(stored, dataset), self.source)
+        fields, kind = dataset.fields, PlanKind.REMOVAL
+        marks = read_marks(folder, newest)
+        named, fault, repeated = choose(_frame(stored, dataset), self.source, marks)
+        if state.was_left and newest.plan.kind is kind and not named.any():  # by this call, killed
+            return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
         if fault is not None:
-            if state.was_left and newest.plan.kind is PlanKind.REMOVAL:  # by this call, killed
-                return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
             raise OptionError.of("where", fault.value, f"{fault.remedy} Nothing was removed.")
-        chosen &= stored.is_newest
-        gone = stored.all_of(chosen)
+        named &= stored.is_newest
+        taken, notes = marks.taken(stored, fields, named, repeated, self.copies)
+        said = Summary(removed=len(repeated), notes=notes)
+        if not taken.any():
+            return dataclasses.replace(read_result(folder), was_finished=True, **said.said)
+        gone = stored.all_of(taken)
         stays = stored.is_newest & ~gone
-        left, fields, kind = stored.rows.filter(pa.array(stays)), dataset.fields, PlanKind.REMOVAL
+        left = stored.rows.filter(pa.array(stays))
         statistics = stored.statistics(fields, left, stored.splits[stays])
         change = np.full(len(gone), SAME)
         none = Added(stored.rows.slice(0, 0), stored.splits.iloc[:0])
         plan, rows, changes = changed_plan(
             stored, gone, change, none, fields, options, kind, folder, statistics
         )
-        changes = dataclasses.replace(changes, removed=int(chosen.sum()))
-        marks, keeps = read_marks(folder, newest), storage.keeps_removed(folder)
-        unmarked = unmarked_words(stored.rows.filter(pa.array(chosen)), fields)
-        summary = Summary(changes=changes, notes=(*unmarked, *([keeps] if keeps else ())))
+        said = dataclasses.replace(
+            said,
+            changes=dataclasses.replace(changes, removed=int(taken.sum())),
+            notes=tuple(filter(None, (*notes, storage.keeps_removed(folder)))),
+        )
         return Planned(
-            plan=dataclasses.replace(plan, summary=summary),
+            plan=dataclasses.replace(plan, summary=said),
             rows=rows,
             options=options,
             marks=marks.marking(stored.rows.filter(pa.array(gone)), fields),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from tfrecorder.schema.splits import split_meant
 Where = Mapping[str, Any] | Callable[[pd.DataFrame], Any]
 
 
-def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError | None]:
+def choose(
+    frame: pd.DataFrame, where: Where, removed: Container[object] = ()
+) -> tuple[np.ndarray, OptionError | None, list[str]]:
     """The rows of a frame for which a condition holds.
 
     Args:
@@ -26,10 +28,11 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
         where: columns, all of which must agree, each with a value, a list of values, or a tuple of
             two numbers, which is a range with both ends in it, and without an end where it is None;
             or a function from the frame to True or False for each row.
+        removed: values that rows had which were removed.
 
     Returns:
-        True for each row that is meant; and a fault if one of the values, or the whole, holds for
-        no row.
+        True for each row that is meant; a fault if one of the values, or the whole, holds for no
+        row; and the values that hold only for removed ones, which are no fault.
 
     Raises:
         OptionError: the condition cannot be understood.
@@ -41,18 +44,24 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
     require(check_where, where=where)
     chosen = np.ones(len(frame), bool)
     fault = None
+    gone: list[str] = []
     if callable(where):
         chosen = _by_function(frame, where)
     else:
         for name, value in where.items():
-            holds, absent = _in_column(frame, name, value)
+            holds, absent, hint = _in_column(frame, name, value)
             chosen &= holds
-            fault = fault or absent
-    if fault is None and not chosen.any():
+            gone += [value for value in absent if value in removed]
+            never = [value for value in absent if value not in removed]
+            if never and fault is None:
+                more = f", and {len(never) - 1:,} more" if never[1:] else ""
+                words = f"no row has {name!r} {never[0]!r}{more}; {hint}"
+                fault = OptionError.of("where", ..., words)
+    if fault is None and not gone and not chosen.any():
         name = getattr(where, "__qualname__", "the function")
         shown = name if callable(where) else dict(where)
         fault = OptionError.of("where", shown, "it holds for no row.")
-    return chosen, fault
+    return chosen, fault, gone
 
 
 def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> np.ndarray:
@@ -69,13 +78,14 @@ def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> n
     return mask
 
 
-def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, OptionError | None]:
+def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, list[Any], str]:
+    """The rows with a value; the values that are in no row, and what to say of these."""
     if name not in frame:
         hint = did_you_mean(str(name), list(frame.columns))
         raise OptionError.of("where", ..., f"there is no column {name!r}; {hint}")
     column = frame[name]
     if isinstance(value, tuple):
-        return _in_range(column, value), None
+        return _in_range(column, value), [], ""
     alone = isinstance(value, (str, bytes)) or not isinstance(value, Iterable)
     values = [value] if alone else list(value)
     hint = "write each exactly as the source did."
@@ -89,11 +99,8 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
     cells = column.explode() if column.dtype == object else column
     meant = cells.isin(values).to_numpy()
     present = {*cells[meant].unique()}
-    fault = None
-    if absent := [value for value in values if value not in present]:
-        more = f", and {len(absent) - 1:,} more" if absent[1:] else ""
-        fault = OptionError.of("where", ..., f"no row has {name!r} {absent[0]!r}{more}; {hint}")
-    return meant if cells is column else frame.index.isin(cells.index[meant]), fault
+    absent = [value for value in values if value not in present]
+    return meant if cells is column else frame.index.isin(cells.index[meant]), absent, hint
 
 
 def _in_range(column: pd.Series, ends: tuple[Any, ...]) -> np.ndarray:

@@ -264,7 +264,7 @@ def record_set(
         if leaves_out and label is not None:
             kept &= frame[label.column].notna().to_numpy()
         if options.where is not None:
-            chosen, fault = choose(frame, options.where)
+            chosen, fault, _ = choose(frame, options.where)
             if fault is not None:
                 raise fault
             kept &= chosen
