@@ -24,6 +24,11 @@ from tfrecorder.format.csv_cells import csv_of
 @click.argument("directory")
 @click.option("--decode", is_flag=True, help="Also decode every image, as training does.")
 @click.option(
+    "--records",
+    is_flag=True,
+    help="Also compare every record with what its table says of it; row numbers must be unique.",
+)
+@click.option(
     "--sources",
     is_flag=True,
     help="Also list source files that changed or vanished since they were read.",
@@ -40,6 +45,7 @@ from tfrecorder.format.csv_cells import csv_of
 def verify(
     directory: str,
     decode: bool,
+    records: bool,
     absent: str | None,
     sources: bool,
     as_csv: bool,
@@ -56,7 +62,7 @@ def verify(
         refuse(given_path(directory))  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decode_check  # noqa: F401
-    report = run(directory, decode, progress, sources=sources, absent=absent)
+    report = run(directory, decode, progress, records=records, sources=sources, absent=absent)
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)
     else:

@@ -98,6 +98,7 @@ class VerificationReport(Report):
         seconds: how long it took.
         decoded: True if every image was decoded.
         found: the faults, grouped by file.
+        compared: True if every record was compared with its table.
         absent: of how many uris it was asked whether any file names them.
         sources: how many source files were `compared`, and of these `changed`, `vanished` or are
             `unreadable`; how many images came `from_bytes`, without a file; of how many the file is
@@ -115,6 +116,7 @@ class VerificationReport(Report):
     found: tuple[Fault, ...]
     absent: int = 0
     sources: Mapping[str, int] | None = None
+    compared: bool = False
     without_frame_sums: int = 0
 
     @property
@@ -138,6 +140,7 @@ class VerificationReport(Report):
             f"{counted(self.files, 'file')}, {counted(self.records, 'record')}, "
             f"{self.bytes:,} bytes in shards "
             f"({self.seconds:.1f} s, {rate:,.0f} MB/s){', every image decoded' * self.decoded}"
+            f"{', every record compared' * self.compared}"
             f"{self._source_words()}"
         )
         if self.absent and not any(fault.code == "named" for fault in self.found):

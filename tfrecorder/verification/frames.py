@@ -6,7 +6,7 @@ wrote them was at fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -31,15 +31,20 @@ class TableFrames:
     Attributes:
         offsets, sizes: where each is, and how long.
         crcs: the CRC32C of each; None in a table of form 4.
+        rows: all that the table has of each record; none if this was not asked for.
     """
 
     offsets: Ints
     sizes: Ints
     crcs: Ints | None
+    rows: Sequence[Mapping[str, object]] = ()
 
     @classmethod
-    def read(cls, table: bytes) -> TableFrames:
+    def read(cls, table: bytes, whole: bool = False) -> TableFrames:
         """Those of the table with these bytes.
+
+        Args:
+            whole: with all columns.
 
         Raises:
             ValueError: it cannot be read, or lacks a column.
@@ -48,7 +53,7 @@ class TableFrames:
         try:
             file = pq.ParquetFile(pa.BufferReader(table), page_checksum_verification=True)
             known = [name for name in names if name in file.schema_arrow.names]
-            rows = file.read(columns=known, use_threads=False)
+            rows = file.read(columns=None if whole else known, use_threads=False)
             records = rows.filter(pc.greater_equal(rows.column(RECORD_OF.size), 0))
             places = [records.column(name).to_numpy() for name in names[:2]]
         except (KeyError, OSError, pa.ArrowException) as error:
@@ -56,7 +61,7 @@ class TableFrames:
         crcs = None
         if RECORD_OF.crc32c in known:
             crcs = records.column(RECORD_OF.crc32c).to_numpy()
-        return cls(places[0], places[1], crcs)
+        return cls(places[0], places[1], crcs, records.to_pylist() if whole else ())
 
     def describes(self, size: int, crc: int) -> bool:
         """True if these frames, one after the other, are a file of this size and CRC32C."""

@@ -9,23 +9,28 @@ through to find the damaged ones.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import BinaryIO, TypeVar
 
 import google_crc32c
 
 from tfrecorder import storage
 from tfrecorder.display.bars import Advance
+from tfrecorder.display.tables import cut
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.tfrecord import Place, walk
+from tfrecorder.images.transform import transform_of
+from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.schema.kinds import Image
 from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread
 from tfrecorder.verification.faults import Fault, at_most
 from tfrecorder.verification.frames import TableFrames
+from tfrecorder.verification.public_fields import planned_features, value_of
 
 T = TypeVar("T")
 
@@ -61,12 +66,14 @@ class ShardCheck:
         expected: what the directory must hold.
         shard: which one.
         decode: if given, every image is decoded with it too.
+        records: every record is compared with its row in the table.
         advance: called with the number of bytes of each piece of the file.
     """
 
     expected: Expectation
     shard: Shard
     decode: Decode | None
+    records: bool
     advance: Advance
 
     @property
@@ -81,7 +88,8 @@ class ShardCheck:
         if proved and all(self.expected.stands_as(beside[name], crc) for name, crc in noted):
             return proved
         faults: list[Fault] = []
-        frames = self._beside("table", TableFrames.read, faults)
+        read = partial(TableFrames.read, whole=self.records)
+        frames = self._beside("table", read, faults)
         places = self._beside("index", _places, faults)
         if self.done and frames is not None and places is not None:
             faults += frames.other_index(self.shard, places)
@@ -95,7 +103,12 @@ class ShardCheck:
     def _proved(self) -> ShardFindings | None:
         """The shard if its store itself reports the noted checksum of its file; else None."""
         done = self.done
-        if self.decode or not done or not self.expected.stands_as(self.shard.file, done.crc32c):
+        if (
+            self.decode
+            or self.records
+            or not done
+            or not self.expected.stands_as(self.shard.file, done.crc32c)
+        ):
             return None
         self.advance(done.bytes)
         return ShardFindings(self.shard, done.records, done.bytes, True)
@@ -117,11 +130,11 @@ class ShardCheck:
 
             size, crc = sums_of(read)
             changed = done and other_sums(shard.file, (size, crc), (done.bytes, done.crc32c))
-            if done and not (changed or self.decode):
+            if done and not (changed or self.decode or self.records):
                 of_table = _of_table(shard, frames, size, crc, file)
                 return ShardFindings(shard, done.records, size, True, tuple(of_table))
             file.seek(0)
-            true, faults = self._walk(file, size, places or ())
+            true, faults = self._walk(file, size, places or (), frames)
             is_sound = not (changed if done else faults)
             of_table = _of_table(shard, frames, size, crc, file) if is_sound else []
         if changed:
@@ -146,19 +159,47 @@ class ShardCheck:
         return read_or_fault(self.expected.directory, file, compared, faults)
 
     def _walk(
-        self, file: BinaryIO, size: int, places: Sequence[Place]
+        self, file: BinaryIO, size: int, places: Sequence[Place], frames: TableFrames | None
     ) -> tuple[list[Place], list[Fault]]:
         """Where the records of the shard are, and which of them are damaged."""
         true, faults = [], []
+        rows = iter(() if frames is None else frames.rows)
         for met in walk(file, size, places):
             true.append((met.offset, met.size))
+            row = next(rows, None)
             if met.data is None:
                 reasons = [("record_checksum" if met.size else "record_length", met.fault)]
             else:
                 reasons = [("undecodable", words) for words in self._undecodable(met.data)]
+                reasons += [("differs", words) for words in self._other_values(met.data, row)]
             for code, words in reasons:
                 faults.append(Fault(self.shard.file, code, words, met.number, met.offset))
         return true, faults
+
+    @cached_property
+    def _features(self) -> list[Feature]:
+        """What a record has as its row in the table has it: no boxes that moved with the pixels."""
+        fields = self.expected.fields
+        options = (commit.plan.options for commit in self.expected.commits.values())
+        in_pixels = (getattr(field.kind, "unit", "") == "pixel" for field in fields)
+        moved = any(in_pixels) or any(map(transform_of, options))
+        return [*planned_features([of for of in fields if not (moved and of.of_boxes)])]
+
+    def _other_values(self, data: bytes, row: Mapping[str, object] | None) -> Iterator[str]:
+        """Where a record is not as its row in the table, if that is asked for."""
+        if row is None:
+            return
+        try:
+            record = parse_example(data)
+            found = {of.key: value_of(of, record[of.key]) for of in self._features}
+            found[SOURCE_ID] = int(bytes(record[SOURCE_ID][0]))
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            yield f"it is not a record of this dataset: {error!r}"
+            return
+        for key, value in found.items():
+            if value != row[key]:
+                there = cut(repr(row[key]))
+                yield f"{key!r} is {cut(repr(value))}, and {there} in {self.shard.table}"
 
     def _undecodable(self, data: bytes) -> Iterator[str]:
         """What is wrong with the images of a record, in words, if they are decoded."""

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.display.bars import Advance, bar_class, is_shown
@@ -16,8 +18,11 @@ from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format import layout
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.layout import Shard
+from tfrecorder.format.plan_columns import RECORD_OF
 from tfrecorder.reading.dataset import image_shape
+from tfrecorder.reading.shard_tables import each_table, joined, those_of
 from tfrecorder.schema.fields import file_fields
+from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.sources.uri_list import uri_list
 from tfrecorder.verification.absence import named
 from tfrecorder.verification.expectation import (
@@ -43,6 +48,7 @@ def verify(
     decode: bool = False,
     progress: bool | None = None,
     *,
+    records: bool = False,
     sources: bool = False,
     absent: Iterable[str] | str | os.PathLike[str] | None = None,
 ) -> VerificationReport:
@@ -60,6 +66,9 @@ def verify(
         decode: also decode every image as `load` does; this needs TensorFlow and takes many times
             as long.
         progress: show a bar; None shows it only in a terminal or a notebook.
+        records: also read every record, and compare its row, uri, classes and values with those of
+            its table; no two records may be of one row.  Boxes are compared where they are stored
+            as they were given.  This takes several times as long.
         sources: also compare the source file of each record's images and masks with what was read
             from it, and list those that changed, vanished or cannot be read.  On a disk, a file
             with the size and the time of modification that it had is taken for unchanged; in a
@@ -92,7 +101,9 @@ def verify(
             refuse_missing("tensorflow")
         with byte_bar(expected, is_shown(progress)) as bar:
             decoder = _decoder(expected) if decode else None
-            shards, faults = check_all(expected, expected.shards, decoder, bar.update)
+            shards, faults = check_all(expected, expected.shards, decoder, bar.update, records)
+        if records and not faults:
+            faults += at_most(_doubles(expected))
         compared = _compare_sources(expected, faults, is_shown(progress)) if sources else None
         faults += at_most(named(where, gone))
     common = {*common_files(expected), *LISTS}
@@ -106,8 +117,20 @@ def verify(
         found=tuple(faults),
         absent=len(gone),
         sources=compared,
+        compared=records,
         without_frame_sums=sum(not of.beside_bytes for of in expected.done.values()),
     )
+
+
+def _doubles(expected: Expectation) -> Iterator[Fault]:
+    """Find rows that have more than one record."""
+    chosen = those_of([SOURCE_ID, RECORD_OF.size])
+    rows = joined([table for _, table in each_table(expected.directory, expected.shards, chosen)])
+    of_records = rows.filter(pc.greater_equal(rows.column(RECORD_OF.size), 0))
+    for of in of_records.column(SOURCE_ID).value_counts().to_pylist():
+        if of["counts"] > 1:
+            words = f"{of['counts']:,} records are of row {of['values']}"
+            yield Fault(layout.TABLES, "differs", words)
 
 
 def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) -> dict[str, int]:
@@ -139,10 +162,11 @@ def check_all(
     shards: Sequence[Shard],
     decode: Decode | None = None,
     advance: Advance = lambda size: None,
+    records: bool = False,
 ) -> tuple[list[ShardFindings], list[Fault]]:
     """Check some shards in parallel, and what all share; the faults are grouped by file."""
     threads = cores() if storage.is_local(expected.directory) else storage.REMOTE_THREADS
-    checks = [ShardCheck(expected, shard, decode, advance) for shard in shards]
+    checks = [ShardCheck(expected, shard, decode, records, advance) for shard in shards]
     findings = map_at_once(ShardCheck.findings, checks, threads)
     faults = [*expected.faults, *(fault for checked in findings for fault in checked.faults)]
     # Those of a shard are no more already: what stands for the others is not counted with them.
