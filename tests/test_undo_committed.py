@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from agreement import agree
 from gcs.control import Gcs
@@ -168,9 +169,10 @@ def test_what_came_before_an_update_that_was_taken_back_stays() -> None:
     tfrecorder.append(rows[6:], "out", num_shards=1, **QUIET)
     content = agree("out")
     rows.loc[0, "label"] = "yak"
-    tfrecorder.update(rows, "out", **QUIET)
-    words = "generation 2, an update that wrote 6 rows in 1 shard again"
-    assert words in str(tfrecorder.undo("out"))
+    added = table(12, 2, label="dgo")
+    tfrecorder.update(pd.concat([rows, added]), "out", num_shards=1, **QUIET)
+    words = "took back generation 2, an update that wrote 8 rows in 2 shards, 2 classes"
+    assert str(tfrecorder.undo("out")).startswith(f"out: {words}\n")
     words = "generation 3 took an update back; what was added before that is not taken back"
     with pytest.raises(DatasetError, match=words):
         tfrecorder.undo("out")

@@ -30,11 +30,13 @@ class Moment:
         spared: so many changes are made before the one that is not.
         after: count from the first change of this name below the folder, which counts; "" is any.
         sent: the signal; SIGINT is what Ctrl-C sends.
+        once: it is not sent again before each change that is made to tidy up.
     """
 
     spared: int
     after: str = ""
     sent: int = signal.SIGKILL
+    once: bool = False
 
 
 def convert_until(
@@ -86,9 +88,11 @@ class _Killer:
         self._counts = self._counts or wanted in below
         if not below or not self._counts:
             return
-        if self._changes == self._moment.spared:
+        is_now = self._changes == self._moment.spared
+        # The signal may end this function.
+        self._changes += not is_now or self._moment.once
+        if is_now:
             os.kill(os.getpid(), self._moment.sent)
-        self._changes += 1
 
 
 def _path(path: str | bytes, folder: int) -> str:

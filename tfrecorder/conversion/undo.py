@@ -63,7 +63,7 @@ class UndoResult(Report):
             return f"{self.output_dir}: {done} an unfinished {self.kind}, {what}{stays}"
         done = "would take back" if self.dry_run else "took back"
         name = PlanKind(self.kind).words
-        what = f"that wrote {what} again" if self.kind == PlanKind.UPDATE else f"of {what}"
+        what = f"that wrote {what}" if self.kind == PlanKind.UPDATE else f"of {what}"
         if self.classes:
             what += f", {counted(len(self.classes), 'class', 'classes')}"
         what = f" {what}" if self.shards else ""  # that a killed call took back is not known

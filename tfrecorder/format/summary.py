@@ -117,16 +117,17 @@ def left_out_words(there: int, removed: int) -> list[str]:
 
     Args:
         there: rows that the dataset has already.
-        removed: rows that were removed before; the option is one of append, update and stream.
+        removed: rows that were removed before.
 
     >>> left_out_words(2, 1)[0]
     'skipped: 2 rows that are already there'
     >>> left_out_words(2, 1)[1]
-    'removed before: 1 row, which stays out; `readmit=True` lets it in'
+    'removed before: 1 row, which stays out; `tfrecorder.append` with `readmit=True` lets it in'
     """
     words = [f"skipped: {counted(there, 'row')} that are already there"] if there else []
     if removed:
         stay, them = ("stays", "it") if removed == 1 else ("stay", "them")
         rows = f"{counted(removed, 'row')}, which {stay} out"
-        words.append(f"removed before: {rows}; `readmit=True` lets {them} in")
+        lets_in = "`tfrecorder.append` with `readmit=True` lets"
+        words.append(f"removed before: {rows}; {lets_in} {them} in")
     return words

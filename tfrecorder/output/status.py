@@ -70,6 +70,8 @@ class ConversionStatus(SplitSums, Report):
         failure: why the conversion last stopped; None if nothing was noted, or if what had failed
             was done since.
         overwrites: True for an overwrite that is not finished; the old dataset is still there.
+        is_aside: that dataset has columns or classes of which no file fits both, and the commit was
+            killed: until the call is repeated, there is no dataset.
         damage: for a finished dataset, each shard that is missing or has the wrong size, in words.
         appends: the number of the generation that an unfinished append writes; the dataset before
             it is still there.  0 if there is none.
@@ -93,6 +95,7 @@ class ConversionStatus(SplitSums, Report):
     rejects: Mapping[str, int]
     failure: str | None
     overwrites: bool = False
+    is_aside: bool = False
     damage: tuple[str, ...] = ()
     appends: int = 0
     streams: Mapping[str, JsonValue] = dataclasses.field(default_factory=dict)
@@ -148,7 +151,9 @@ class ConversionStatus(SplitSums, Report):
             notes.append(f"failed: {self.failure}")
         if self.changes is not None:
             notes.append(f"{self.kind}: {self.changes.words}")
-        if self.overwrites:
+        if self.is_aside:
+            notes.append("overwrite: until it is complete there is no dataset")
+        elif self.overwrites:
             notes.append("overwrite: the finished dataset stays until this one takes its place")
         if self.appends:
             notes.append(
@@ -193,7 +198,9 @@ def status(directory: str | os.PathLike[str]) -> ConversionStatus:
 def _status(output_dir: str) -> ConversionStatus:
     state = DatasetState.read(output_dir)
     if state.pending is not None and not (state.is_committed or state.undoes):
-        return _of_unfinished(output_dir, state.pending)
+        is_aside = state.newest is not None and not state.version
+        unfinished = _of_unfinished(output_dir, state.pending)
+        return dataclasses.replace(unfinished, is_aside=is_aside)
     if state.newest is None:
         raise DatasetError(
             nothing_begun(output_dir)

@@ -269,7 +269,7 @@ def locked(folder: str, name: str) -> Iterator[bool]:
         OSError: the file cannot be created or opened; see `inside`.
     """
     with inside(folder, name, make=True) as (above, last):
-        descriptor = _opened_lock(above, last, name)
+        descriptor = _opened_lock(above, last, f"{folder}/{name}")
     try:
         yield _is_free(descriptor)
     finally:
@@ -281,7 +281,12 @@ def locked(folder: str, name: str) -> Iterator[bool]:
 
 def _opened_lock(above: int, name: str, path: str) -> int:
     try:
-        return os.open(name, _LOCK, 0o644, dir_fd=above)
+        return os.open(name, _LOCK, 0o666, dir_fd=above)
+    except PermissionError as error:
+        raise UnwritableError(
+            f"you do not have the right to write {path}; its owner gives it to the group with "
+            "`chmod -R g+w` of the directory"
+        ) from error
     except OSError as error:
         if error.errno not in _LINK_OR_FILE:
             raise

@@ -9,6 +9,7 @@ be read is an UnreadableError here, which `output.directory.claim` and `worker.f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,21 +111,40 @@ def commit(
     narrows = False
     if previous is not None and plan.rewrites:
         narrows = not covers(manifest, previous.manifest)
-    if previous is not None and narrows and not covers(previous.manifest, manifest):
-        # No file of features or labels fits both.  Better no dataset than a wrong one.
-        storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
-        version, narrows = "", False
-    if not narrows:  # otherwise the old files fit both, and are replaced after the commit
-        described = descriptions(plan, manifest.dataset)
-        if before is None:  # readers of a dataset with rejects want their list
-            described, row_lists = {**described, **row_lists}, {}
-        storage.publish_all(output_dir, described, lasting=True)
-    into_place(output_dir, plan, files)
-    info_before = None if previous is None else previous.info
-    info = dataset_info_json(plan, by_shard, info_before, manifest.dataset)
-    new = [file for shard in by_shard for file in shard.files]
-    replace_commit(output_dir, manifest, info, version, [*new, *described])
+    with contextlib.ExitStack() as failing:
+        if previous is not None and narrows and not covers(previous.manifest, manifest):
+            # No file of features or labels fits both.  Better no dataset than a wrong one.
+            failing.callback(_put_back, output_dir, previous)
+            storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
+            version = ""
+            narrows = False
+        if not narrows:  # otherwise the old files fit both, and are replaced after the commit
+            described = descriptions(plan, manifest.dataset)
+            if before is None:  # readers of a dataset with rejects want their list
+                described, row_lists = {**described, **row_lists}, {}
+            storage.publish_all(output_dir, described, lasting=True)
+        into_place(output_dir, plan, files)
+        info_before = None if previous is None else previous.info
+        info = dataset_info_json(plan, by_shard, info_before, manifest.dataset)
+        new = [file for shard in by_shard for file in shard.files]
+        replace_commit(output_dir, manifest, info, version, [*new, *described])
+        failing.pop_all()
     finish(output_dir, plan, manifest, row_lists)
+
+
+def _put_back(output_dir: str, previous: Commit) -> None:
+    """Make a dataset that was set aside the one that is there, unless another is there by now."""
+    with contextlib.suppress(Exception):  # what failed before says more
+        if not storage.exists(os.path.join(output_dir, layout.COMMIT)):
+            _describe(output_dir, previous)
+            storage.move(output_dir, layout.WAITING_COMMIT, layout.COMMIT)
+
+
+def _describe(output_dir: str, commit: Commit) -> None:
+    """Make features and classes in a directory those of a commit."""
+    described = descriptions(commit.plan, commit.dataset)
+    storage.publish_all(output_dir, described, lasting=True)
+    storage.remove_files(output_dir, outdated(output_dir, commit.plan))
 
 
 def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
@@ -319,9 +339,7 @@ def abandon(state: DatasetState) -> DatasetState:
         raise OutputError(f"{output_dir}: the operation was committed in the meantime.")
     if previous is not None:
         if pending.rewrites:
-            described = descriptions(previous.plan, previous.dataset)
-            storage.publish_all(output_dir, described, lasting=True)
-            storage.remove_files(output_dir, outdated(output_dir, previous.plan))
+            _describe(output_dir, previous)
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
         lists = previous.dataset.lists
