@@ -131,7 +131,7 @@ class Marks:
             if repeated:
                 wanted = frozenset(self.names[self._hash(uri)] for uri in repeated) - {""}
                 same |= _are_in(wanted, self._hashes(keys))
-            same &= stored.has_record & ~stored.all_of(named)
+            same &= stored.has_record & ~named
         taken = named | same if copies else named
         notes = unmarked_words(stored.rows.filter(pa.array(taken)), fields)
         if copies and same.any():
