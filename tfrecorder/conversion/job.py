@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfrecorder import storage
 from tfrecorder.conversion.dry_run import try_out
 from tfrecorder.conversion.operation import Operation
-from tfrecorder.conversion.staged import Staged, stage
+from tfrecorder.conversion.staged import Planned, Staged, stage
 from tfrecorder.conversion.table import warn_of_source
 from tfrecorder.core.checks import flag
 from tfrecorder.display.bars import is_shown, stage_line
@@ -23,6 +23,7 @@ from tfrecorder.options.option import require
 from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import claim
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.run import run as run_staged
 from tfrecorder.schema.fields import fields_of, validators_of
@@ -75,8 +76,10 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
         with operation.accessing(), contextlib.ExitStack() as claimed:
             result = _stage(operation, claimed)
             if isinstance(result, Staged):
-                plan, options, before = result
-                if (handle := run_staged(plan, where, options)) is not None:
+                plan = result.plan
+                before = result.before
+                handle = run_staged(plan, where, result.options)
+                if handle is not None:
                     return handle
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
@@ -100,12 +103,38 @@ def _stage(
         only: other processes write them.
     """
     where = operation.where
-    shown = is_shown(operation.options.progress)
     state = operation.look()
     if operation.adds:
         state = complete(claimed.enter_context(claim(where, state)))
-        operation.prepare(state)
-    with stage_line(shown) as say:
+        return stage_claimed(operation, state, only)
+    planned = _planned(operation, state, only)
+    if isinstance(planned, ConversionResult):
+        return planned
+    return _staged(operation, planned, claimed.enter_context(claim(where)))
+
+
+def stage_claimed(
+    operation: Operation, state: DatasetState, only: bool = False
+) -> Staged | ConversionResult:
+    """Plan an operation and stage it, in a directory that is claimed.
+
+    Args:
+        state: what is there.
+        only: other processes write it.
+
+    Raises:
+        TfrecorderError: as the planning and `stage` raise them.
+    """
+    operation.prepare(state)
+    planned = _planned(operation, state, only)
+    if isinstance(planned, ConversionResult):
+        return planned
+    return _staged(operation, planned, state.unless_claimed())
+
+
+def _planned(operation: Operation, state: DatasetState, only: bool) -> Planned | ConversionResult:
+    """What is to be written; the user is told what should be known of it before."""
+    with stage_line(is_shown(operation.options.progress)) as say:
         planned = operation.plan(state, say)
     if isinstance(planned, ConversionResult):
         for note in planned.notes:
@@ -117,12 +146,15 @@ def _stage(
             "signed uris, and images of private hosts, are read on this machine alone: leave out "
             "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
         )
-    warn_of_source(planned, operation.source, where)
-    if not operation.adds:
-        state = complete(claimed.enter_context(claim(where)))
-    elif not storage.is_local(where):
-        state = complete(state.unless_claimed())
-    with stage_line(shown) as say:
+    warn_of_source(planned, operation.source, operation.where)
+    return planned
+
+
+def _staged(
+    operation: Operation, planned: Planned, state: DatasetState
+) -> Staged | ConversionResult:
+    state = complete(state)
+    with stage_line(is_shown(operation.options.progress)) as say:
         say("planning")
         return stage(planned, state)
 

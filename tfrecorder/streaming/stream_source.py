@@ -5,7 +5,7 @@ A source must have the methods of `StreamSource`; any object with these methods 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 
@@ -72,18 +72,41 @@ class StreamSource(Protocol):
 
 
 class OpenedSource:
-    """A source, with what it leaves out of `StreamSource` filled in."""
+    """A source, with what it leaves out of `StreamSource` filled in.
+
+    Attributes:
+        base: the folder of relative uris; None if uris are made absolute as they come.
+    """
 
     def __init__(self, source: StreamSource) -> None:
-        self.name, self.rows, self.wait = source.name, source.rows, source.wait
+        self._source = source
+        self.name = source.name
         self.ordered: bool = getattr(source, "ordered", True)
-        #: The folder of relative uris; None if uris are made absolute as they come.
         self.base: str | None = getattr(source, "base", None)
-        #: None if the source does not say.
-        self.behind: Callable[[Any], int | None] = getattr(source, "behind", lambda position: None)
-        self.pending: Callable[[], bool] = getattr(source, "pending", lambda: False)
-        self.replaced: Callable[[str], bool] = getattr(source, "replaced", lambda position: False)
-        self.close: Callable[[], None] = getattr(source, "close", lambda: None)
+
+    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+        return self._source.rows(position)
+
+    def wait(self, seconds: float) -> bool | None:
+        return self._source.wait(seconds)
+
+    def behind(self, position: Any) -> int | None:
+        """How many rows are there and not taken yet; None if the source does not say."""
+        return self._asked("behind", None, position)
+
+    def pending(self) -> bool:
+        return self._asked("pending", False)
+
+    def replaced(self, position: str) -> bool:
+        return self._asked("replaced", False, position)
+
+    def close(self) -> None:
+        self._asked("close", None)
+
+    def _asked(self, method: str, without: Any, *given: Any) -> Any:
+        """What a method answers that the source may have, or what is so without it."""
+        has_it = hasattr(self._source, method)
+        return getattr(self._source, method)(*given) if has_it else without
 
 
 class Unusable(dict[str, Any]):
