@@ -12,7 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -35,12 +35,6 @@ CORES = 5
 #: Rows from which processes pay.  They start in about a second, which is what the lock holds up
 #: so many rows of one process.
 ROWS = 50_000
-
-#: The program of a process; its arguments are where this process finds its modules.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from tfrecorder.runners.local_workers import main; main()"
-)
 
 
 def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> None:
@@ -142,7 +136,7 @@ def _write_by(task: Task, numbers: Sequence[int], workers: int) -> list[DoneReco
 def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that works on these shards; ended with the block."""
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *sys.path],
+        [sys.executable, "-c", _calling(main), *sys.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C, which a terminal sends to all, ends it through us
@@ -154,6 +148,15 @@ def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[by
             yield process
         finally:
             process.kill()
+
+
+def _calling(function: Callable[[], None]) -> str:
+    """The program that calls a function; its arguments are where this process finds its modules."""
+    name = function.__name__
+    return (
+        "import sys; sys.path[:] = sys.argv[1:]; "
+        f"from {function.__module__} import {name}; {name}()"
+    )
 
 
 def _answer(process: subprocess.Popen[bytes]) -> list[DoneRecord]:

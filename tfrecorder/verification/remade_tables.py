@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -151,7 +150,7 @@ class Tables:
         known = [] if is_damaged else self._stored_rows(shard)
         rejected = [row for row in known if row[REJECT_OF.reason]]
         sound = _Taken([row for row in known if not row[REJECT_OF.reason]])
-        tally = Tally(fields, lambda rows: None, math.inf)
+        tally = Tally(fields)
         rows: list[Row] = []
         path = os.path.join(self.directory, shard.file)
         with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
