@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfrecorder import storage
 from tfrecorder.conversion.dry_run import try_out
 from tfrecorder.conversion.operation import Operation
-from tfrecorder.conversion.staged import Planned, Staged, stage
+from tfrecorder.conversion.staged import Staged, stage
 from tfrecorder.conversion.table import warn_of_source
 from tfrecorder.core.checks import flag
 from tfrecorder.display.bars import is_shown, stage_line
@@ -102,39 +102,33 @@ def _stage(
     Args:
         only: other processes write them.
     """
-    where = operation.where
     state = operation.look()
-    if operation.adds:
-        state = complete(claimed.enter_context(claim(where, state)))
-        return stage_claimed(operation, state, only)
-    planned = _planned(operation, state, only)
-    if isinstance(planned, ConversionResult):
-        return planned
-    return _staged(operation, planned, claimed.enter_context(claim(where)))
+    if not operation.adds:
+        return stage_rows(operation, state, claimed, only)
+    state = complete(claimed.enter_context(claim(operation.where, state)))
+    return stage_rows(operation, state, only=only)
 
 
-def stage_claimed(
-    operation: Operation, state: DatasetState, only: bool = False
+def stage_rows(
+    operation: Operation,
+    state: DatasetState,
+    unclaimed: contextlib.ExitStack | None = None,
+    only: bool = False,
 ) -> Staged | ConversionResult:
-    """Plan an operation and stage it, in a directory that is claimed.
+    """Plan an operation and stage its rows.
 
     Args:
-        state: what is there.
-        only: other processes write it.
+        state: of the directory.
+        unclaimed: holds the claim, where the directory is not claimed yet.
+        only: other processes write them.
 
     Raises:
         TfrecorderError: as the planning and `stage` raise them.
     """
+    where = operation.where
+    shown = is_shown(operation.options.progress)
     operation.prepare(state)
-    planned = _planned(operation, state, only)
-    if isinstance(planned, ConversionResult):
-        return planned
-    return _staged(operation, planned, state.unless_claimed())
-
-
-def _planned(operation: Operation, state: DatasetState, only: bool) -> Planned | ConversionResult:
-    """What is to be written; the user is told what should be known of it before."""
-    with stage_line(is_shown(operation.options.progress)) as say:
+    with stage_line(shown) as say:
         planned = operation.plan(state, say)
     if isinstance(planned, ConversionResult):
         for note in planned.notes:
@@ -146,15 +140,10 @@ def _planned(operation: Operation, state: DatasetState, only: bool) -> Planned |
             "signed uris, and images of private hosts, are read on this machine alone: leave out "
             "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
         )
-    warn_of_source(planned, operation.source, operation.where)
-    return planned
-
-
-def _staged(
-    operation: Operation, planned: Planned, state: DatasetState
-) -> Staged | ConversionResult:
-    state = complete(state)
-    with stage_line(is_shown(operation.options.progress)) as say:
+    warn_of_source(planned, operation.source, where)
+    now = state.unless_claimed() if unclaimed is None else unclaimed.enter_context(claim(where))
+    state = complete(now)
+    with stage_line(shown) as say:
         say("planning")
         return stage(planned, state)
 

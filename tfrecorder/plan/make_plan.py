@@ -64,7 +64,6 @@ def make_plan(
     base: str,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    streams: dict[str, Any] | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -72,7 +71,7 @@ def make_plan(
         checked: a table without errors.
         base: the folder that relative uris start from.
         options: what the user asked for.
-        kind, streams: as in `Plan`.
+        kind: as in `Plan`.
 
     Returns:
         The plan, whose numbers of shards are not decided yet unless the options state them; and its
@@ -93,7 +92,6 @@ def make_plan(
         options=options.content_options(),
         remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         kind=kind,
-        streams=streams,
         spooled=spooled_images(checked.values),
         next_row=0 if checked.frame.empty else int(checked.frame.index.max()) + 1,
     )

@@ -12,7 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -135,8 +135,10 @@ def _write_by(task: Task, numbers: Sequence[int], workers: int) -> list[DoneReco
 @contextlib.contextmanager
 def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that works on these shards; ended with the block."""
+    # Its arguments are where this process finds its modules.
+    program = f"import sys; sys.path[:] = sys.argv[1:]; import {main.__module__} as workers"
     with subprocess.Popen(
-        [sys.executable, "-c", _calling(main), *sys.path],
+        [sys.executable, "-c", f"{program}; workers.{main.__name__}()", *sys.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C, which a terminal sends to all, ends it through us
@@ -148,15 +150,6 @@ def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[by
             yield process
         finally:
             process.kill()
-
-
-def _calling(function: Callable[[], None]) -> str:
-    """The program that calls a function; its arguments are where this process finds its modules."""
-    name = function.__name__
-    return (
-        "import sys; sys.path[:] = sys.argv[1:]; "
-        f"from {function.__module__} import {name}; {name}()"
-    )
 
 
 def _answer(process: subprocess.Popen[bytes]) -> list[DoneRecord]:

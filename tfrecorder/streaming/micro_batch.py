@@ -108,16 +108,12 @@ class MicroBatch(Operation):
         if checked is None and not self.types:
             raise NothingSoundError(self.faults[0])
         read = {"from": position_of(newest, self.source), "to": self.noted}
-        plan, table = make_plan(
-            self._with_rejects(checked),
-            self.base,
-            self.options,
-            PlanKind.BATCH,
-            streams={self.source: read},
-        )
+        whole = self._with_rejects(checked)
+        plan, table = make_plan(whole, self.base, self.options, PlanKind.BATCH)
         spooled = batch.spool.images  # including those of rows planned as rejects
         plan = dataclasses.replace(
             plan,
+            streams={self.source: read},
             spooled=spooled,
             remote=plan.remote or (spooled > 0 and not storage.is_local(self.path)),
             signed=bool(storage.access().signed),

@@ -92,21 +92,16 @@ class OpenedSource:
 
     def behind(self, position: Any) -> int | None:
         """How many rows are there and not taken yet; None if the source does not say."""
-        return self._asked("behind", None, position)
+        return getattr(self._source, "behind", lambda position: None)(position)
 
     def pending(self) -> bool:
-        return self._asked("pending", False)
+        return getattr(self._source, "pending", bool)()
 
     def replaced(self, position: str) -> bool:
-        return self._asked("replaced", False, position)
+        return getattr(self._source, "replaced", lambda position: False)(position)
 
     def close(self) -> None:
-        self._asked("close", None)
-
-    def _asked(self, method: str, without: Any, *given: Any) -> Any:
-        """What a method answers that the source may have, or what is so without it."""
-        has_it = hasattr(self._source, method)
-        return getattr(self._source, method)(*given) if has_it else without
+        getattr(self._source, "close", lambda: None)()
 
 
 class Unusable(dict[str, Any]):

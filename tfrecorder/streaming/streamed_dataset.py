@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import stage_claimed
+from tfrecorder.conversion.job import stage_rows
 from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
 from tfrecorder.conversion.staged import Staged
@@ -140,7 +140,7 @@ class StreamedDataset:
             base=self.source.base or os.getcwd(),
             types=self._types,
         )
-        staged = stage_claimed(operation, DatasetState(self.where, self.newest, "", None))
+        staged = stage_rows(operation, DatasetState(self.where, self.newest, "", None))
         assert isinstance(staged, Staged)
         self.staged = staged.plan.digest
         self._seen = staged.state
