@@ -54,7 +54,9 @@ class OptionError(TfrecorderError, ValueError):
         if "\n" in shown:  # a frame, given for another argument
             shown = f"a {type(value).__name__}"
         error = cls(f"{name}: {remedy}" if value is ... else f"{name}={shown}: {remedy}")
-        error.name, error.value, error.remedy = name, value, remedy
+        error.name = name
+        error.value = value
+        error.remedy = remedy
         return error
 
     def __str__(self) -> str:

@@ -291,14 +291,18 @@ class ConvertOptions(Options):
         if self.schema is not None and self.columns:
             yield "columns", "a schema names the source's own columns; leave this option out."
         if self.image_size is not None and self.short_side is not None:
-            words = "`image_size` gives all images one size, whatever their short side; give one."
-            yield "short_side", words
-        if self.image_format == "raw" and (self.image_size is None or self.resize == "fit"):
-            words = (
-                "raw pixels can be read back only if all images have one size; give it, such as "
-                "`image_size=(128, 128)`, and a `resize` other than 'fit'."
+            yield (
+                "short_side",
+                "`image_size` gives all images one size, whatever their short side; give one.",
             )
-            yield "image_format", words
+        if self.image_format == "raw" and (self.image_size is None or self.resize == "fit"):
+            yield (
+                "image_format",
+                (
+                    "raw pixels can be read back only if all images have one size; give it, such "
+                    "as `image_size=(128, 128)`, and a `resize` other than 'fit'."
+                ),
+            )
 
     @property
     def text_form(self) -> TextForm:

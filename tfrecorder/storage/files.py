@@ -80,8 +80,9 @@ def read_source(
             return (store.read(path), None) if local is None else local.read_dated(path)
         except UnreadableError as error:
             if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
-                words = f"its folder {gone} was there before, but is now gone or empty"
-                raise TransientError(words) from error
+                raise TransientError(
+                    f"its folder {gone} was there before, but is now gone or empty"
+                ) from error
             raise
 
     dated = retried(read, path, note_retry)

@@ -185,7 +185,8 @@ def sync(folder: str, names: Collection[str]) -> None:
         with inside(folder, os.path.join(holder, "any")) as (opened, _):
             map_at_once(functools.partial(_sync_file, opened), in_holder, SYNCED_TOGETHER)
             sync_opened(os.dup(opened))
-    path, device = os.path.realpath(folder), os.stat(folder).st_dev
+    path = os.path.realpath(folder)
+    device = os.stat(folder).st_dev
     with contextlib.suppress(PermissionError):  # who cannot look into it did not make it
         while (path := os.path.dirname(path)) and os.stat(path).st_dev == device:
             sync_opened(os.open(path, _FOLDER))

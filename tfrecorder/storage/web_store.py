@@ -42,7 +42,8 @@ from tfrecorder.version import __version__
 
 #: Connections of this process to a host, those that wait for the next request included; and to so
 #: many hosts some are kept for it.
-CONNECTIONS, KEPT_HOSTS = 4, 64
+CONNECTIONS = 4
+KEPT_HOSTS = 64
 
 REDIRECTS = 5
 
@@ -93,14 +94,17 @@ class WebStore:
         return None if data is None else Description(len(data), google_crc32c.value(data))
 
     def listing(self, folder: str) -> NoReturn:
-        words = f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket"
-        raise UnreadableError("read_failed", words)
+        raise UnreadableError(
+            "read_failed",
+            f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket",
+        )
 
     read_versioned = open = fetch = version = names = files = is_folder = listing
 
     def _asked(self, parts: SplitResult, host: str, is_signed: bool) -> bytes | str:
         """The file that a server sends, or where it says that it is."""
-        slots, kept = self._slots.setdefault(host, _slots()), None
+        slots = self._slots.setdefault(host, _slots())
+        kept = None
         leads_to = (parts.scheme, parts.netloc, access().private_hosts, os.getpid())
         used, of, since = slots.get() or (None, None, 0.0)
         try:
@@ -135,7 +139,8 @@ class WebStore:
 
         Otherwise each row of a dead host would wait as long, and those of a slow one without end.
         """
-        now, long = time.monotonic(), patience().seconds
+        now = time.monotonic()
+        long = patience().seconds
         for key in (path, host):
             first, last = self._failing.get(key, (now, now))
             first = now if now - last > 10 * long else first
@@ -186,8 +191,10 @@ def _connected(host: str, port: int) -> socket.socket:
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(info[4][0]) for info in answers]
     if not access().private_hosts and not all(map(_is_public, addresses)):
-        words = f"{host} has a private address, which is read only with `private_hosts=True`"
-        raise UnreadableError("private_host", words)
+        raise UnreadableError(
+            "private_host",
+            f"{host} has a private address, which is read only with `private_hosts=True`",
+        )
     *first, last = [(address, port) for address in addresses]
     seconds = min(TIMEOUT[0], patience().seconds)
     for place in first:
@@ -227,7 +234,8 @@ def _response(used: http.client.HTTPConnection, parts: SplitResult) -> http.clie
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:
-    whole, wanted = io.BytesIO(), response.length
+    whole = io.BytesIO()
+    wanted = response.length
     until = time.monotonic() + patience().seconds
     while whole.tell() != wanted and (data := response.read1(2**18)):
         whole.write(data)
@@ -249,7 +257,8 @@ def _refused(response: http.client.HTTPResponse, is_signed: bool) -> Exception:
     status = response.status
     words = f"{status} {http.client.responses.get(status, '')}".rstrip()
     if is_transient(status):
-        later, seconds = response.headers["Retry-After"] or "", 0.0
+        later = response.headers["Retry-After"] or ""
+        seconds = 0.0
         with contextlib.suppress(ValueError):
             date = None if later.isdecimal() else email.utils.parsedate_to_datetime(later)
             seconds = float(later) if date is None else date.timestamp() - time.time()

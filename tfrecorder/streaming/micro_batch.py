@@ -57,7 +57,7 @@ class PlannedBatch(Planned):
 
     @cached_property
     def sizes(self) -> Sequence[float]:
-        return [self.batch.mean_bytes(self.plan.base)]
+        return [self.batch.mean_bytes(self.plan.rows.base)]
 
     def spool(self, where: str, rows: pa.Table) -> None:
         self.batch.spool.flush()
@@ -111,11 +111,10 @@ class MicroBatch(Operation):
         whole = self._with_rejects(checked)
         plan, table = make_plan(whole, self.base, self.options, PlanKind.BATCH)
         spooled = batch.spool.images  # including those of rows planned as rejects
-        plan = dataclasses.replace(
-            plan,
+        plan = plan.with_rows(
             streams={self.source: read},
             spooled=spooled,
-            remote=plan.remote or (spooled > 0 and not storage.is_local(self.path)),
+            remote=plan.rows.remote or (spooled > 0 and not storage.is_local(self.path)),
             signed=bool(storage.access().signed),
         )
         marks = batch.marks.without(batch.came) if batch.came else None

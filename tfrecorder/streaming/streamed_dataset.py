@@ -173,7 +173,7 @@ class StreamedDataset:
                 )
             self.staged = self.staged or plan.digest  # of an earlier call
             if not is_new:
-                plan = reopen(self.where, plan, plan.base, ())
+                plan = reopen(self.where, plan, plan.rows.base, ())
             if not self._write(plan):
                 # Its rows are read again: only a commit makes positions count.
                 clear(state, keep_spool=True)
@@ -206,10 +206,10 @@ class StreamedDataset:
         where = self.where
         # Without its rows an `undo` that was killed gave it up.
         has_rows = storage.exists(os.path.join(where, layout.PLAN_ROWS))
-        is_known = bool(storage.access().signed) or not plan.signed
-        if not (has_rows and is_known and is_whole(where, plan.spooled)):
+        is_known = bool(storage.access().signed) or not plan.rows.signed
+        if not (has_rows and is_known and is_whole(where, plan.rows.spooled)):
             return False
-        done = local_workers.write(plan, where, plan.shards, self.options)
+        done = local_workers.write(plan, where, plan.layout.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -59,6 +59,9 @@ class Rejected(NamedTuple):
     retries: int = 0
     sources: Sources = MappingProxyType({})
 
+
+#: The values of a row under way, by the keys of its record.
+Features = dict[str, object]
 
 #: A file, and when it was written, as `storage.read_source` gives both.
 Dated = tuple[bytes, int | None]
@@ -116,10 +119,10 @@ class FileReader:
 
 def planned_reject(row: PlannedRow) -> Rejected | None:
     """The reject that a row was planned as; None for a row to be loaded."""
-    if not (reason := row.values.get(REJECT_OF.reason)):
+    if not row.values.get(REJECT_OF.reason):
         return None
-    code, _, detail = reason.partition(": ")
-    return Rejected(row, Reject(row.values[REJECT_OF.stage], code, detail))
+    code, _, detail = row.text(REJECT_OF.reason).partition(": ")
+    return Rejected(row, Reject(row.text(REJECT_OF.stage), code, detail))
 
 
 _DTYPES = {"float": np.float32, "int64": np.int64, "bool": np.int64, "label": np.int64}
@@ -135,7 +138,7 @@ class _Row:
         retries: how many extra attempts reading them took.
     """
 
-    def __init__(self, reader: FileReader, features: dict[str, Any]) -> None:
+    def __init__(self, reader: FileReader, features: Features) -> None:
         self._reader = reader
         self.features = features
         self.placed: dict[str, Placed] = {}
@@ -145,11 +148,15 @@ class _Row:
     def read(self, field: Field) -> bytes:
         """The bytes of the file of a column.
 
+        Args:
+            features: of the row; that of the spooled file, which belongs to no record, is taken
+                out.
+
         Raises:
             Reject: it cannot be read.
         """
-        uri = self.features[field.uri_key]
-        file = self.features.pop(field.spool_key, "")
+        uri = str(self.features[field.uri_key])
+        file = str(self.features.pop(field.spool_key, ""))
         data, modified = self._reader.read(field, uri, file, self._note_retry)
         self.sources[field.key] = OfFile(len(data), google_crc32c.value(data), modified)
         return data
@@ -261,7 +268,7 @@ class RowLoader:
             except Reject as reject:
                 raise self._of_column(reject, field, row) from None
             row.features[field.encoded_key] = data
-            row.features[f"{field.key}/format"] = format_of(row.features[field.uri_key], data)
+            row.features[f"{field.key}/format"] = format_of(str(row.features[field.uri_key]), data)
 
     def _add_boxes(self, row: _Row) -> None:
         """Boxes, and masks of objects, are placed on the image."""
@@ -273,8 +280,9 @@ class RowLoader:
             )
             masks_key = field.masks_key
             if masks_key is not None:
-                drawn = stored_object_masks(field, features[masks_key], image, self._room)
-                features[masks_key] = drawn
+                masks = features[masks_key]
+                assert isinstance(masks, list)
+                features[masks_key] = stored_object_masks(field, masks, image, self._room)
 
     def _checked(self, field: Field, row: _Row) -> CheckedImage:
         """The image or mask of a column, read and checked.

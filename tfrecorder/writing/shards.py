@@ -86,7 +86,7 @@ def default_threads(plan: Plan, processes: int = 1) -> int:
     In all of them together, one per core; more if images are remote, because most of the time is
     then spent waiting for them.
     """
-    return storage.REMOTE_THREADS if plan.remote else max(1, cores() // processes)
+    return storage.REMOTE_THREADS if plan.rows.remote else max(1, cores() // processes)
 
 
 class ShardWriter:
@@ -94,7 +94,7 @@ class ShardWriter:
 
     Args:
         plan: the staged plan.
-        group: the shard's index in `plan.shards`, which is also its row group.
+        group: the shard's index in `plan.layout.shards`, which is also its row group.
         pool: loads rows; its threads limit how far loading runs ahead of writing.
         progress: of the shard.
         footer: the footer of the plan's rows, from `staging.read_footer`.
@@ -144,11 +144,11 @@ class ShardWriter:
         plan = self._plan
         room = self._pool.budget.room
         spool = os.path.join(out, layout.SPOOL)
-        reader = FileReader(plan.base, spool, self._pool.folders, self._progress)
+        reader = FileReader(plan.rows.base, spool, self._pool.folders, self._progress)
         if not (plan.kind is PlanKind.COMPACTION or plan.changes):
             self._write_loaded(RowLoader(plan, room, reader), rows, file)
             return
-        directory = plan.base if plan.kind is PlanKind.COMPACTION else out
+        directory = plan.rows.base if plan.kind is PlanKind.COMPACTION else out
         changer = RowChanger(plan, directory, room, reader)
         old = old_shard(plan, rows, self._before)
         if old is None:
@@ -234,9 +234,7 @@ class Tally:
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
         if self._label_key:
-            classes = outcome.row.values[self._label_key]
-            for number in (classes,) if self._has_one else {*classes}:
-                self.classes[number] += 1
+            self.classes.update({*outcome.row.numbers(self._label_key)})
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
         crc = 0
