@@ -99,15 +99,12 @@ class FileReader:
         """
         if uri in self.stored:
             return self.stored[uri], None
-        if file:
-            return self._read_spooled(uri, file, note_retry), None
-        kind = field.kind if isinstance(field.kind, File) else None
-        return read_image(uri, self.base, note_retry, self.folders, kind)
-
-    def _read_spooled(self, uri: str, file: str, note_retry: Callable[[], None]) -> bytes:
+        if not file:
+            kind = field.kind if isinstance(field.kind, File) else None
+            return read_image(uri, self.base, note_retry, self.folders, kind)
         path = storage.resolve(file, self.spool)
         try:
-            return read_image(path, "", note_retry)[0]
+            return read_image(path, "", note_retry)[0], None
         except Reject as reject:
             if reject.code != "not_found":
                 raise

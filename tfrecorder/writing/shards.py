@@ -58,9 +58,6 @@ WAITING_BYTES = 2**28
 SIDE_BY_SIDE = 2
 
 
-NOTHING: Mapping[str, DoneRecord] = {}
-
-
 @dataclass(frozen=True)
 class Pool:
     """What the shards of one process share.
@@ -89,10 +86,11 @@ def default_threads(plan: Plan, processes: int = 1) -> int:
     return storage.REMOTE_THREADS if plan.rows.remote else max(1, cores() // processes)
 
 
+@dataclass
 class ShardWriter:
     """Writes one shard with all that belongs to it, its done-record last.
 
-    Args:
+    Attributes:
         plan: the staged plan.
         group: the shard's index in `plan.layout.shards`, which is also its row group.
         pool: loads rows; its threads limit how far loading runs ahead of writing.
@@ -101,21 +99,12 @@ class ShardWriter:
         before: as `done_before` gives it.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        group: int,
-        pool: Pool,
-        progress: ShardProgress,
-        footer: Footer | None = None,
-        before: Mapping[str, DoneRecord] = NOTHING,
-    ) -> None:
-        self._plan = plan
-        self._group = group
-        self._pool = pool
-        self._progress = progress
-        self._footer = footer
-        self._before = before
+    plan: Plan
+    group: int
+    pool: Pool
+    progress: ShardProgress
+    footer: Footer | None = None
+    before: Mapping[str, DoneRecord] = field(default_factory=dict)
 
     def write(self, attempt: Attempt) -> DoneRecord:
         """Write it, in an attempt that decides what may be replaced, since others may be under way.
@@ -126,12 +115,12 @@ class ShardWriter:
             ShardDoneError, OvertakenError: as the attempt raises them.
             OSError: the output cannot be written.
         """
-        plan = self._plan
+        plan = self.plan
         out = attempt.output_dir
-        rows = read_row_group(out, self._group, self._footer)
+        rows = read_row_group(out, self.group, self.footer)
         name = plan.unfinished(attempt.shard, storage.is_local(out))
         self._tally = Tally(plan.fields)
-        self._progress.rows = 0
+        self.progress.rows = 0
         with storage.publish(out, name, attempt) as file:
             self._write_records(rows, out, file)
             attempt.look_again()
@@ -141,16 +130,16 @@ class ShardWriter:
 
     def _write_records(self, rows: pa.Table, out: str, file: BinaryIO) -> None:
         """Write records of files, or those of older shards as they are or changed."""
-        plan = self._plan
-        room = self._pool.budget.room
+        plan = self.plan
+        room = self.pool.budget.room
         spool = os.path.join(out, layout.SPOOL)
-        reader = FileReader(plan.rows.base, spool, self._pool.folders, self._progress)
+        reader = FileReader(plan.rows.base, spool, self.pool.folders, self.progress)
         if not (plan.kind is PlanKind.COMPACTION or plan.changes):
             self._write_loaded(RowLoader(plan, room, reader), rows, file)
             return
         directory = plan.rows.base if plan.kind is PlanKind.COMPACTION else out
         changer = RowChanger(plan, directory, room, reader)
-        old = old_shard(plan, rows, self._before)
+        old = old_shard(plan, rows, self.before)
         if old is None:
             self._write_loaded(changer, rows, file)
         else:
@@ -158,7 +147,7 @@ class ShardWriter:
 
     def _write_loaded(self, loader: RowLoader, rows: pa.Table, file: BinaryIO) -> None:
         """Write records that are made row by row."""
-        pool = self._pool
+        pool = self.pool
         together = _together(pool.threads)
         self._file = file
         for block in row_blocks(rows):
@@ -182,8 +171,8 @@ class ShardWriter:
                 parts += outcome.parts
             else:
                 self._tally.add_reject(outcome)
-            self._progress.rows += 1
-            self._progress.note()
+            self.progress.rows += 1
+            self.progress.note()
         storage.write_all(self._file, *parts)
 
 
