@@ -158,11 +158,9 @@ def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[s
 def _make_empty(folder: str) -> None:
     """Make a folder; refuse one with files."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise OutputError(f"{folder} is a file; give a folder, new or empty, as `output_dir`.")
+        raise OutputError(f"{folder} is a file; give a new or empty folder.")
     others = sorted(set(storage.names(folder)) - set(layout.DESKTOP_FILES))
     if others:
-        raise OutputError(
-            f"{folder} holds {others[0]!r}; choose a new or empty folder as `output_dir`."
-        )
+        raise OutputError(f"{folder} holds {others[0]!r}; choose a new or empty folder.")
     with storage.failing_writes(folder):
         os.makedirs(folder, exist_ok=True)

@@ -194,7 +194,7 @@ class LocalCache:
             self._most = None
             if not self._failed:
                 self._failed = True
-                words = "`local_cache=%r` cannot be used: %s. What it does not have is not kept."
+                words = "local cache %r cannot be used: %s. What it does not have is not kept."
                 logger.warning(words, self._folder.path, error.strerror or error)
 
     def __del__(self, close: Callable[[list[int]], None] = close_all) -> None:

@@ -119,7 +119,7 @@ def _checked(cells: Sequence[Any], faults: dict[int, str], target: Target) -> Ch
         if table.schema.of(Boxes):
             raise SourceError(
                 "boxes: a stream has one row for each image; add a table of boxes with "
-                "`tfrecorder.append` instead."
+                "`append` instead."
             )
         checked = check_source(table, target.options.division, target.fields)
         faulty = _faults(checked.findings)

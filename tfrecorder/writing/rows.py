@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import google_crc32c
 import numpy as np
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan import Plan, PlannedRow
@@ -178,7 +179,7 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
             raise RunnerError(
                 f"row {row.row}, image {row.image_uri!r}: this process's memory limit (ulimit -v) "
                 "is too low to decode it. Raise that limit, or reject such images with a smaller "
-                "`max_pixels`; then run the same conversion again to continue."
+                f"{spelled('max_pixels')}; then run the same conversion again to continue."
             ) from error
         parts = frame(encode_parts(features))
         return Loaded(
