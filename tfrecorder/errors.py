@@ -53,7 +53,9 @@ class OptionError(TfrecorderError, ValueError):
     def of(cls, name: str, value: Any, remedy: str) -> OptionError:
         """The error for one argument."""
         error = cls(f"{spelled(name, value).strip('`')}: {remedy}")
-        error.name, error.value, error.remedy = name, value, remedy
+        error.name = name
+        error.value = value
+        error.remedy = remedy
         return error
 
     def __str__(self) -> str:

@@ -95,7 +95,9 @@ class TrainingPosition(keras.callbacks.Callback):
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.epoch, self.step, self._begun_at = epoch + 1, 0, 0
+        self.epoch = epoch + 1
+        self.step = 0
+        self._begun_at = 0
         self._save()
 
     def _save(self) -> None:
@@ -131,7 +133,8 @@ class TrainingPosition(keras.callbacks.Callback):
             raise OptionError(
                 f"{pointer} is damaged: {error}; copy it again, or begin anew in another directory."
             ) from error
-        self.epoch, self.step = document["epoch"], document["step"]
+        self.epoch = document["epoch"]
+        self.step = document["step"]
         self._saved = self.step
         self._unread = self._directory / document["variables"]
         if not model.built and document.get("input_shape"):
@@ -142,22 +145,24 @@ class TrainingPosition(keras.callbacks.Callback):
         if self._unread is None:
             return
         if not model.built:
-            words = (
+            raise OptionError.of(
+                "directory",
+                str(self._directory),
                 "the position there cannot be given to a model without variables; build it first, "
-                "for example with `model.build((None, 224, 224, 3))`."
+                "for example with `model.build((None, 224, 224, 3))`.",
             )
-            raise OptionError.of("directory", str(self._directory), words)
         if model.optimizer is not None and not model.optimizer.built:
             # An unbuilt optimizer has no variables yet, and its saved ones would be skipped.
             model.optimizer.build(model.trainable_variables)
         try:
             model.load_weights(self._unread)
         except (ValueError, KeyError) as error:
-            words = (
+            raise OptionError.of(
+                "directory",
+                str(self._directory),
                 f"what is saved there does not fit this model: {str(error).rstrip('.')}. "
-                "Give the model that was trained, or another directory."
-            )
-            raise OptionError.of("directory", str(self._directory), words) from error
+                "Give the model that was trained, or another directory.",
+            ) from error
         self._unread = None
 
 

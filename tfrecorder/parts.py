@@ -31,7 +31,7 @@ from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import Source, StageKeywords, Unpack
+from tfrecorder.options.keywords import Path, Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim
@@ -51,7 +51,7 @@ NAMED = 8
 @takes(StageKeywords, ConvertOptions)
 def stage(
     source: Source,
-    output_dir: str | os.PathLike[str],
+    output_dir: Path,
     **options: Unpack[StageKeywords],
 ) -> ConversionStatus:
     """Check a table and plan its shards, for any number of machines to write without Beam.
@@ -126,7 +126,7 @@ class PartResult(Report):
 
 
 def work(
-    directory: str | os.PathLike[str],
+    directory: Path,
     *,
     part: tuple[int, int] = (1, 1),
     num_threads: int | None = None,
@@ -157,14 +157,15 @@ def work(
     Example:
         >>> tfrecorder.parts.work("out", part=(3, 16))  # doctest: +SKIP
     """
-    began, where = time.perf_counter(), storage.absolute(given_directory("directory", directory))
+    began = time.perf_counter()
+    where = storage.absolute(given_directory("directory", directory))
     require(_check_part, part=part)
     number, parts = map(int, part)
     options = ConvertOptions(num_threads=num_threads, progress=progress)
     with _kept(where, f"part {number} of {parts}"):
         state = DatasetState.read(where)
         plan = _staged(state)
-        mine = plan.shards[number - 1 :: parts]
+        mine = plan.layout.shards[number - 1 :: parts]
         before = _done(state, plan, mine)
         pending = [shard for shard in mine if shard not in before]
         if pending:
@@ -186,9 +187,7 @@ def work(
     )
 
 
-def commit(
-    directory: str | os.PathLike[str], *, max_reject_fraction: float = 0.1
-) -> ConversionResult:
+def commit(directory: Path, *, max_reject_fraction: float = 0.1) -> ConversionResult:
     """Make the shards that `tfrecorder.parts.work` wrote one dataset, once all are done.
 
     If it is finished already, return its result.
@@ -269,17 +268,19 @@ def _done(state: DatasetState, plan: Plan, shards: Collection[Shard]) -> dict[Sh
 
 def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
     where = state.where
-    done = _done(state, plan, plan.shards)
-    missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
+    done = _done(state, plan, plan.layout.shards)
+    missing = [at for at, shard in enumerate(plan.layout.shards) if shard not in done]
     if not missing:
         return list(done.values())
     parts = _parts(where)
-    named, what = [plan.shards[at].name for at in missing], "shards"
+    named = [plan.layout.shards[at].name for at in missing]
+    what = "shards"
     if parts > 1:
         numbers = sorted({at % parts + 1 for at in missing})
-        named, what = [f"{number}/{parts}" for number in numbers], "parts"
+        named = [f"{number}/{parts}" for number in numbers]
+        what = "parts"
     more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
-    share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
+    share = f"{len(missing):,} of {counted(len(plan.layout.shards), 'shard')}"
     raise OutputError(
         f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
         f"`{command('work', where)}`, repeated for parts that ended early, and then commit."

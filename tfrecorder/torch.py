@@ -104,14 +104,18 @@ class TensorBatches(of_arrays.Batches):
 
     def _made_by_workers(self, torch: Any, position: Position, share: Share) -> Iterator[Any]:
         """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
-        options, workers = self._options, self._options.num_workers
+        options = self._options
+        workers = self._options.num_workers
         is_read_once = self._reader.is_local or options.local_cache is not None
         if position.mode == "blocks" and not is_read_once:
-            words = "each worker would read every block of a bucket; give another `shuffle`."
-            raise OptionError.of("num_workers", workers, words)
+            raise OptionError.of(
+                "num_workers",
+                workers,
+                "each worker would read every block of a bucket; give another `shuffle`.",
+            )
         waiting = prefetched(self._batch_bytes(), options.budget)
         memory = BatchMemory(2 * len(self._elements.spec.decoded))
-        order = self._records.order(position.mode, position.seed, position.epoch)
+        order = self._order(position)
         directories = [member.directory for member in self._records.members]
         loader = torch.utils.data.DataLoader(
             WorkerBatches(self._elements, self._reader, _tensor, memory),
@@ -206,13 +210,14 @@ class BatchSampler(of_arrays.Progress):
             OptionError: this sampler divides them already.
         """
         if (rank := self._options.rank).world > 1:
-            words = (
+            raise OptionError.of(
+                "batch_size",
+                self._options.batch_size,
                 f"this sampler divides its records already, by {rank}, and a trainer that "
                 "asks for it would divide them again. Keep it from that (Lightning: "
                 "`Trainer(use_distributed_sampler=False)`; accelerate: leave the loader out of "
-                "`prepare`), or give the trainer `tfrecorder.torch.batches`."
+                "`prepare`), or give the trainer `tfrecorder.torch.batches`.",
             )
-            raise OptionError.of("batch_size", self._options.batch_size, words)
         return self._options.batch_size
 
     def set_epoch(self, epoch: int) -> None:
@@ -251,11 +256,13 @@ class BatchSampler(of_arrays.Progress):
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
         """
-        takes_seed, since = self._options.seed is None, self._records.stored.since
+        takes_seed = self._options.seed is None
+        since = self._records.stored.since
         size = self._records.size
         position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
         self._position = self._drawn = position
-        self._is_loaded, self._has_own_seed = True, False
+        self._is_loaded = True
+        self._has_own_seed = False
 
     def __iter__(self) -> Iterator[list[int]]:
         """The numbers of each batch, from the position to the end of its epoch."""
@@ -269,7 +276,7 @@ class BatchSampler(of_arrays.Progress):
         return self._draw(self._position, share)
 
     def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
-        order = self._records.order(position.mode, position.seed, position.epoch)
+        order = self._order(position)
         steps = _steps(share, position.next)
         drawn = itertools.islice(steps_of(order, share, position.next), steps)
         for number, step in enumerate(drawn, 1):

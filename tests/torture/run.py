@@ -38,7 +38,6 @@ from torture import (
     hostile_streams,
     hostile_tables,
     kills,
-    limits,
     loader_workers,
     losses,
     lost,
@@ -135,7 +134,6 @@ def _attacks(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[]
             folder / "poison", options.share, options.seed
         ),
         "agreement": lambda: agreement.agree(folder / "agree", options.often, options.seed),
-        "limits": lambda: limits.squeeze(folder / "limits"),
         "control_groups": lambda: control_groups.entangle(
             folder / "groups", options.trainings, options.seed
         ),

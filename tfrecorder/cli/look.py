@@ -29,8 +29,15 @@ _DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory o
 
 #: The first columns of the printed table, and the names that some columns have there.
 _FIRST = (
-    *("record", "image/source_id", "image/class/label", "image/class/text", "image/format"),
-    *("image/height", "image/width", "image/channels", "image_bytes"),
+    "record",
+    "image/source_id",
+    "image/class/label",
+    "image/class/text",
+    "image/format",
+    "image/height",
+    "image/width",
+    "image/channels",
+    "image_bytes",
 )
 _SHORT = {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}
 
@@ -83,7 +90,9 @@ def inspect(
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:
     """The table as text, with the columns that people look at first in front."""
-    last = ("image/filename", *(["image_file"] if table["image_file"].any() else []))
+    last = ["image/filename"]
+    if table["image_file"].any():
+        last.append("image_file")
     others = [name for name in table if name not in (*_FIRST, *last, "split", "image_file")]
     shown = table[[name for name in (*_FIRST, *others, *last) if name in table]]
     # Without the prefix that all of them share.

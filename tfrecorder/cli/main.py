@@ -23,7 +23,6 @@ from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.cli.words import Shell, one_line
 from tfrecorder.core.checks import nearest
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.core.wording import spoken_by
 from tfrecorder.errors import (
     OptionError,
@@ -91,7 +90,6 @@ class _Group(click.Group):
                 missing_explained(),
                 _in_one_line(ctx),
             ):
-                _check_address_space()
                 return super().invoke(ctx)
         except ValidationError as error:
             words, report = error.args
@@ -114,12 +112,6 @@ def _in_one_line(ctx: click.Context) -> Iterator[None]:
         words = " ".join(_with_hint(error).split())  # click lists choices on lines of their own
         stop = "" if words.endswith((".", "?")) else "."
         raise _UsageError(f"{words}{stop} See {command} --help.") from error
-
-
-def _check_address_space() -> None:
-    left = address_space_left()
-    if left is not None and left < 2**26:  # not even a short command would end well
-        raise MemoryError
 
 
 def _with_hint(error: click.UsageError) -> str:
@@ -164,8 +156,28 @@ def main() -> None:
 
 
 for _command in (
-    *(convert, append, update, remove, compact, undo, stream, validate, schema, stage, work),
-    *(commit, status, verify, repair, info, benchmark, cache, inspect, duplicates, preview),
-    *(card, export),
+    convert,
+    append,
+    update,
+    remove,
+    compact,
+    undo,
+    stream,
+    validate,
+    schema,
+    stage,
+    work,
+    commit,
+    status,
+    verify,
+    repair,
+    info,
+    benchmark,
+    cache,
+    inspect,
+    duplicates,
+    preview,
+    card,
+    export,
 ):
     main.add_command(_command)

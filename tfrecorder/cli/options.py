@@ -171,7 +171,8 @@ def _flag(name: str) -> str:
 def _field_option(
     item: dataclasses.Field[Any], cls: type[click.Option] = click.Option
 ) -> Callable[[Any], Any]:
-    flag, check = _flag(item.name), item.metadata["check"]
+    flag = _flag(item.name)
+    check = item.metadata["check"]
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
         "default": item.default,

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: address space, memory, cores."""
+"""What this process may use of the machine: memory and cores."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import resource
 from pathlib import Path
 
 
-def address_space_left() -> int | None:
-    """Bytes of address space that this process may still take; None without a limit of it."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if limit == resource.RLIM_INFINITY else max(0, limit - bytes_used(0))
+def is_address_space_limited() -> bool:
+    """Whether `ulimit -v` limits the address space of this process."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
-def bytes_used(field: int) -> int:
-    """Bytes of this process: its address space (0), or what of it is in memory (1)."""
+def memory_used() -> int:
+    """Bytes of this process that are in memory."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[field])
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")

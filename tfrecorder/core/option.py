@@ -31,8 +31,11 @@ def plain(value: Any) -> Any:
 
 
 _DEFAULTS: dict[str, Any] = {
-    **{"normal": plain, "content": False, "metavar": None},
-    **{"needs": (), "idle_with": {}},
+    "normal": plain,
+    "content": False,
+    "metavar": None,
+    "needs": (),
+    "idle_with": {},
 }
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future, wait
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 
-from tfrecorder.core.limits import address_space_left, cpu_quota
+from tfrecorder.core.limits import cpu_quota
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,10 +22,6 @@ R = TypeVar("R")
 #: Seconds between two checks for Ctrl-C: if another thread gets the signal, it does not wake a main
 #: thread that waits for a lock.
 LISTEN = 0.1
-
-#: Address space of a thread: its stack, and what malloc reserves for it.  Under `ulimit -v` the
-#: threads of a pool take at most a quarter of what is left.
-THREAD_BYTES = 2**27
 
 _Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -43,10 +39,8 @@ class ThreadPool(Executor):
     """
 
     def __init__(self, threads: int | None = None, name: str = "tfrecorder") -> None:
-        left, self._name = address_space_left(), name
+        self._name = name
         self._most = threads or cores()
-        if left is not None:
-            self._most = max(1, min(self._most, left // (4 * THREAD_BYTES)))
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._started: list[threading.Thread] = []
@@ -254,8 +248,13 @@ class _Line(Generic[T, R]):
         weigh: Callable[[R], int],
         weight: int,
     ) -> None:
-        self._work, self._finish, self._groups, self._ahead = work, finish, groups, ahead
-        self._weigh, self._weight, self._waiting = weigh, weight, 0
+        self._work = work
+        self._finish = finish
+        self._groups = groups
+        self._ahead = ahead
+        self._weigh = weigh
+        self._weight = weight
+        self._waiting = 0
         self._changed = threading.Condition()
         self._taken = self._finished = 0
         self._ready: dict[int, list[R]] = {}

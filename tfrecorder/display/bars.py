@@ -89,7 +89,8 @@ def watched(watch: Callable[[threading.Event], object], name: str) -> Iterator[N
 
     The block's end sets the event that `watch` gets.  Without a thread to spare nobody watches.
     """
-    ended, run = threading.Event(), copy_context().run
+    ended = threading.Event()
+    run = copy_context().run
     watcher = threading.Thread(target=run, args=(watch, ended), name=name, daemon=True)
     with contextlib.suppress(RuntimeError, MemoryError):
         watcher.start()

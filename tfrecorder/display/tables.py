@@ -55,8 +55,11 @@ def in_markdown(text: str) -> str:
     'a&#124;b &#60;i&#62;'
     """
     # A `:` or `.` where a bare uri would become a link.
-    marks = r"[^\w\s.,:;/='%()+…-]|_|:(?=//)|(?<=www)\."
-    return re.sub(marks, lambda mark: f"&#{ord(mark[0])};", " ".join(text.split()))
+    return re.sub(
+        r"[^\w\s.,:;/='%()+…-]|_|:(?=//)|(?<=www)\.",
+        lambda mark: f"&#{ord(mark[0])};",
+        " ".join(text.split()),
+    )
 
 
 def escaped(text: str) -> str:
@@ -86,6 +89,9 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
+        return dict(self._values())
+
+    def _values(self) -> Mapping[str, object]:
         totals = {name: getattr(self, name) for name in self._totals}
         return {**asdict(cast(Any, self)), **totals}
 
@@ -196,7 +202,8 @@ def readable_bytes(size: int) -> str:
     >>> readable_bytes(999), readable_bytes(134_217_728), readable_bytes(86_000_000_000)
     ('999 B', '128 MiB', '80.1 GiB')
     """
-    value, unit = float(size), "B"
+    value = float(size)
+    unit = "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":
             break

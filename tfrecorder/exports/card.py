@@ -20,7 +20,7 @@ from tfrecorder.exports.record_table import as_parquet, record_table
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
-from tfrecorder.options.keywords import CardKeywords, Unpack
+from tfrecorder.options.keywords import CardKeywords, Path, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.output.directory import claim
@@ -68,7 +68,7 @@ class Card(Report):
 
 
 @takes(CardKeywords, PreviewOptions)
-def card(directory: str | os.PathLike[str], **options: Unpack[CardKeywords]) -> Card:
+def card(directory: Path, **options: Unpack[CardKeywords]) -> Card:
     """Write the card of a dataset into its directory: for registries, reviews and people.
 
     It is `croissant.json` (Croissant 1.1: every shard with its SHA-256, splits, classes, columns,
@@ -125,7 +125,8 @@ def _write(
     records = as_parquet(rows)
     listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}
     listed[layout.RECORDS] = len(records), hashlib.sha256(records).hexdigest()
-    own, folder = str(newest.info["name"]), os.path.basename(storage.absolute(where).rstrip("/"))
+    own = str(newest.info["name"])
+    folder = os.path.basename(storage.absolute(where).rstrip("/"))
     name = fields.name or (own if own != DATASET_NAME else folder)
     provenance = made_by(newest.number, newest.plan.kind.value, newest.digest)
     stated = {"version": newest.info["version"], "prov:wasGeneratedBy": provenance}

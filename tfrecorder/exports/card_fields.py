@@ -16,12 +16,27 @@ from tfrecorder.options.option import Options, refuse_unknown
 
 #: The responsible-AI fields of Croissant RAI 1.0, and what NeurIPS asks for besides.
 RAI = (
-    *("annotationsPerItem", "annotatorDemographics", "dataAnnotationAnalysis"),
-    *("dataAnnotationPlatform", "dataAnnotationProtocol", "dataBiases", "dataCollection"),
-    *("dataCollectionMissingData", "dataCollectionRawData", "dataCollectionTimeframe"),
-    *("dataCollectionType", "dataImputationProtocol", "dataLimitations", "dataSocialImpact"),
-    *("dataManipulationProtocol", "dataPreprocessingProtocol", "dataReleaseMaintenancePlan"),
-    *("dataUseCases", "hasSyntheticData", "machineAnnotationTools", "personalSensitiveInformation"),
+    "annotationsPerItem",
+    "annotatorDemographics",
+    "dataAnnotationAnalysis",
+    "dataAnnotationPlatform",
+    "dataAnnotationProtocol",
+    "dataBiases",
+    "dataCollection",
+    "dataCollectionMissingData",
+    "dataCollectionRawData",
+    "dataCollectionTimeframe",
+    "dataCollectionType",
+    "dataImputationProtocol",
+    "dataLimitations",
+    "dataSocialImpact",
+    "dataManipulationProtocol",
+    "dataPreprocessingProtocol",
+    "dataReleaseMaintenancePlan",
+    "dataUseCases",
+    "hasSyntheticData",
+    "machineAnnotationTools",
+    "personalSensitiveInformation",
 )
 
 

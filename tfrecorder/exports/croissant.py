@@ -93,7 +93,8 @@ def _measured(info: DatasetInfo) -> list[dict[str, Any]]:
 
 def _counts(name: str, kinds: list[str], counts: Mapping[str, int | None]) -> dict[str, Any]:
     """A record set of names, and of how many records each has."""
-    named, records = f"{name}/name", f"{name}/records"
+    named = f"{name}/name"
+    records = f"{name}/records"
     types = {named: "sc:Text", records: "cr:Int64"}
     fields = [_node("Field", field, dataType=kind) for field, kind in types.items()]
     rows = [{named: row, records: count} for row, count in counts.items()]
@@ -110,7 +111,8 @@ def _records(info: DatasetInfo, schema: pa.Schema) -> dict[str, Any]:
 
 
 def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
-    is_list, stated = pa.types.is_list(column.type), info.columns.get(column.name)
+    is_list = pa.types.is_list(column.type)
+    stated = info.columns.get(column.name)
     sides = stated.shape if is_list and stated else (None,)
     shape = ",".join(str(-1 if side is None else side) for side in sides)
     array = {"isArray": True, "arrayShape": shape} if is_list else {}

@@ -32,6 +32,7 @@ from tfrecorder.format import layout
 from tfrecorder.images.files import format_of
 from tfrecorder.inspection.record_values import encoded_of
 from tfrecorder.options.forms import COCO, FORMS, WEBDATASET
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.decoding import shape_of
@@ -86,7 +87,8 @@ class _Part:
 
     def records(self) -> Iterator[tuple[str, dict[str, bytes]]]:
         """The name of each record, and its images by their columns."""
-        stored, fields = self.stored, file_fields(self.stored.fields)
+        stored = self.stored
+        fields = file_fields(self.stored.fields)
         wanted = {key for field in fields for key in (field.encoded_key, *field.size_keys)}
         record = tuple(feature for feature in stored.record if feature.key in wanted)
         alone = dataclasses.replace(stored, splits={self.split: (self.shard,)}, record=record)
@@ -97,8 +99,8 @@ class _Part:
 
 
 def export(
-    directory: str | os.PathLike[str],
-    output_dir: str | os.PathLike[str],
+    directory: Path,
+    output_dir: Path,
     to: str,
     *,
     at: int | None = None,
@@ -126,7 +128,8 @@ def export(
         >>> tfrecorder.export("out", "flowers_coco", to="coco")  # doctest: +SKIP
     """
     require(OneOf(*FORMS), to=to)
-    out, stored = storage.given_path(output_dir), open_stored(directory, at)
+    out = storage.given_path(output_dir)
+    stored = open_stored(directory, at)
     without = forms.left_out(stored, to)
     tables = {split: table_of(stored, split) for split in stored.splits}
     names = forms.file_names(stored, tables, to)
@@ -138,7 +141,8 @@ def export(
         record_bar(is_shown(progress)) as stage,
     ):
         _begin(out, {"to": to, "of": of, "commit": stored.note, "at": at})
-        written, advance = {*storage.files_below(out)}, stage("writing", records)
+        written = {*storage.files_below(out)}
+        advance = stage("writing", records)
 
         def work(part: _Part) -> list[forms.Written]:
             made = (_archive if to == WEBDATASET else _place)(part, out, to, written)
@@ -176,11 +180,14 @@ def _begin(out: str, mark: dict[str, Any]) -> None:
 
 def _place(part: _Part, out: str, to: str, written: set[str]) -> list[forms.Written]:
     """Write the images of a part that are not there."""
-    folder, images = "images/" if to == COCO else "", []
+    folder = "images/" if to == COCO else ""
+    images = []
     for name, pictures in part.records():
-        files, size = dict[str, str](), (0, 0)
+        files = dict[str, str]()
+        size = (0, 0)
         for column, data in pictures.items():
-            endings, size = _endings(data), size if files or to != COCO else shape_of(data)
+            endings = _endings(data)
+            size = size if files or to != COCO else shape_of(data)
             path = name if name.lower().endswith(endings) else f"{name}{endings[0]}"
             files[column] = path = f"{column}/{path}" if files else path
             if f"{folder}{path}" not in written:
@@ -203,7 +210,8 @@ def _archive(part: _Part, out: str, to: str, written: set[str]) -> list[forms.Wr
 
 
 def _write_archive(part: _Part, file: BinaryIO) -> None:
-    buffered, labels = io.BufferedWriter(file, 2**20), class_field(part.stored.fields)
+    buffered = io.BufferedWriter(file, 2**20)
+    labels = class_field(part.stored.fields)
     without = forms.left_out(part.stored, WEBDATASET)
     rows = part.table.drop(columns=without, errors="ignore").to_dict("records")
     column = labels.column if labels and isinstance(labels.kind, Label) else ""

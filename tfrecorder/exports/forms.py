@@ -21,6 +21,7 @@ from tfrecorder.schema.fields import (
     Field,
     class_field,
     file_fields,
+    of_kind,
     primary_file,
     primary_image,
     with_validators,
@@ -57,7 +58,7 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def boxes_in(stored: StoredDataset) -> Field | None:
-    return next((field for field in stored.fields if isinstance(field.kind, Boxes)), None)
+    return next(iter(of_kind(stored.fields, Boxes)), None)
 
 
 def left_out(stored: StoredDataset, to: str) -> list[str]:
@@ -66,16 +67,21 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     Raises:
         OptionError: it has no place for what this dataset is.
     """
-    image, boxes, label = primary_file(stored.fields), boxes_in(stored), class_field(stored.fields)
+    image = primary_file(stored.fields)
+    boxes = boxes_in(stored)
+    label = class_field(stored.fields)
     if to == COCO and boxes is None:
         raise OptionError.of("to", to, "it holds boxes, and this dataset has none; give 'csv'.")
     is_label = label is not None and isinstance(label.kind, Label) and not label.is_unlabelled
     if to == FOLDER and not is_label:
-        words = "its folders are labels, and this dataset has not one column of them; give 'csv'."
-        raise OptionError.of("to", to, words)
+        raise OptionError.of(
+            "to",
+            to,
+            "its folders are labels, and this dataset has not one column of them; give 'csv'.",
+        )
     kept = {COCO: (image, boxes), FOLDER: (image, label)}.get(to)
     if kept is None:
-        return [field.column for field in stored.fields if isinstance(field.kind, Bytes)]
+        return [field.column for field in of_kind(stored.fields, Bytes)]
     of_boxes = _kept_of_boxes(stored) if to == COCO else set()
     return [f.column for f in stored.fields if f not in kept and f.column not in of_boxes]
 
@@ -88,7 +94,8 @@ def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list
     Raises:
         OptionError: a label is no name of a folder.
     """
-    image, label = primary_file(stored.fields), class_field(stored.fields)
+    image = primary_file(stored.fields)
+    label = class_field(stored.fields)
     numbers = {
         split: [f"{split.lower()}/{number:08d}" for number in table.index]
         for split, table in tables.items()
@@ -138,14 +145,16 @@ def as_json(value: Any) -> bytes:
 
 def _coco(stored: StoredDataset, table: pd.DataFrame, records: Sequence[Written]) -> dict[str, Any]:
     """COCO's instances of one split; images and annotations count from 1."""
-    field, image = boxes_in(stored), primary_image(stored.fields)
+    field = boxes_in(stored)
+    image = primary_image(stored.fields)
     assert field is not None
     assert image is not None
     kind: Any = field.kind
     start = 0 if kind.background_class else 1
     names = field.class_names or () if kind.label else ("object",)
     ids = {name: number + start for number, name in enumerate(names) if number + start}
-    images, made = [], list[dict[str, Any]]()
+    images = []
+    made = list[dict[str, Any]]()
     columns = [table[name] for name in kind.columns]
     labels = table[kind.label] if kind.label else [["object"] * len(boxes) for boxes in columns[0]]
     for number, (record, *edges, of_boxes) in enumerate(

@@ -57,7 +57,8 @@ def sheet(gathered: Gathered) -> bytes:
     views = [view for of_split in gathered.sheet.values() for view in of_split if view.jpeg]
     if not views:
         return b""
-    side, across = SMALL_SIDE, min(_ACROSS, len(views))
+    side = SMALL_SIDE
+    across = min(_ACROSS, len(views))
     made = Image.new("RGB", (across * side, -(-len(views) // across) * side), "white")
     for place, view in enumerate(views):
         with Image.open(io.BytesIO(view.jpeg)) as picture:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import table_of
+from tfrecorder.schema.fields import of_kind
 from tfrecorder.schema.kinds import Bytes
 
 #: Where a record is: its split, its number in it, the file of its shard.
@@ -23,7 +24,7 @@ def record_table(stored: StoredDataset) -> pa.Table:
     Raises:
         DatasetError: as `table_of`.
     """
-    without = {field.column for field in stored.fields if isinstance(field.kind, Bytes)}
+    without = {field.column for field in of_kind(stored.fields, Bytes)}
     frames = []
     for split, shards in stored.splits.items():
         frame = table_of(stored, split)

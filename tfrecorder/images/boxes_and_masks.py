@@ -62,7 +62,9 @@ def rle_of(mask: np.ndarray) -> dict[str, Any]:
 
 def _runs(counts: str | bytes) -> list[int]:
     """The lengths of the runs of compressed RLE, which pycocotools reads beyond its end."""
-    runs, value, shift = list[int](), 0, 0
+    runs = list[int]()
+    value = 0
+    shift = 0
     for byte in counts.encode("ascii") if isinstance(counts, str) else counts:
         value |= (byte - 48 & 31) << shift
         shift += 5
@@ -84,10 +86,12 @@ def stored_object_masks(
     from pycocotools import mask as masks
 
     assert isinstance(field.kind, Boxes)
-    height, width, unit = of.source.height, of.source.width, field.kind.unit
+    height = of.source.height
+    width = of.source.width
+    unit = field.kind.unit
     for _, fault in segmentation_faults(segmentations, width, height, unit):
         raise Reject("check", "mask_size", f"{field.masks_key}: {fault}")
-    drawn = list[bytes]()
+    drawn = []
     for text in segmentations:
         value = _in_pixels(text, width, height, unit)
         with room(height * width * 4 + int(_EDGE_BYTES * _length(value))):
@@ -118,7 +122,8 @@ def segmentation_faults(
         unit: of the corners of polygons, as that of boxes.
     """
     for number, text in enumerate(masks):
-        value, image = _in_pixels(text, width, height, unit), f"{width} x {height} pixels"
+        value = _in_pixels(text, width, height, unit)
+        image = f"{width} x {height} pixels"
         if isinstance(value, dict) and value["size"] != [height, width]:
             size = " x ".join(map(str, reversed(value["size"])))
             yield number, f"mask {number} has {size} pixels, the image has {image}"
@@ -162,16 +167,26 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
         Reject: it is of another size than its image, or has no single number of 8 bits a pixel.
     """
     if mask.format != "png":
-        words = f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG"
-        raise Reject("check", "mask_format", words)
-    size, wanted = (mask.width, mask.height), (of.source.width, of.source.height)
+        raise Reject(
+            "check",
+            "mask_format",
+            f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG",
+        )
+    size = (mask.width, mask.height)
+    wanted = (of.source.width, of.source.height)
     if size != wanted:
-        words = f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x "
-        raise Reject("check", "mask_size", f"{words}{wanted[1]}")
+        raise Reject(
+            "check",
+            "mask_size",
+            f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x {wanted[1]}",
+        )
     with Pictures.open(io.BytesIO(mask.data)) as opened:
         if opened.mode not in ("1", "L", "P", "I;16", "I"):
-            words = f"{field.column} has pixels of the mode {opened.mode}, not one number each"
-            raise Reject("check", "mask_channels", words)
+            raise Reject(
+                "check",
+                "mask_channels",
+                f"{field.column} has pixels of the mode {opened.mode}, not one number each",
+            )
         changes = of.geometry is not None and of.geometry.changes
         if opened.mode in ("1", "L") and not changes:
             return mask.data
@@ -189,8 +204,9 @@ def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
     if opened.mode == "1":
         pixels = pixels.astype(np.uint8) * 255  # as decoders show it
     if pixels.max(initial=0) > 255:
-        words = f"{field.column} has classes beyond 255: {pixels.max()}"
-        raise Reject("check", "mask_channels", words)
+        raise Reject(
+            "check", "mask_channels", f"{field.column} has classes beyond 255: {pixels.max()}"
+        )
     return Pictures.fromarray(pixels.astype(np.uint8))
 
 
@@ -217,7 +233,7 @@ def placed_boxes(
         edges = edges / [image.width, image.height, image.width, image.height]
     elif geometry is None and field.tfds_boxes_key is None:
         return {}
-    made: dict[str, Any] = {}
+    made = {}
     if geometry is not None:
         boxes, kept = geometry.boxes(edges[:, _AXES_SWAPPED])
         edges = boxes[:, _AXES_SWAPPED]

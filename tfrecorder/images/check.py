@@ -88,7 +88,8 @@ def check_image(
     if kind == "ico":
         data = largest_picture(data, max_pixels)
         kind = formats.sniff(data)
-    warning, gray = None, None
+    warning = None
+    gray = None
     if kind not in ("jpeg", "png"):
         data, header = reencode(data, kind, max_pixels, room, depth)
         kind = "png"
@@ -102,8 +103,11 @@ def check_image(
     reduced = header.reduced
     if depth == 16:
         if "depth" not in reduced:
-            words = "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16"
-            raise Reject("check", "depth", words)
+            raise Reject(
+                "check",
+                "depth",
+                "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16",
+            )
         reduced = tuple(word for word in reduced if word != "depth")
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)

@@ -73,9 +73,11 @@ def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np
     """
     groups = _groups_of(hashes)
     if bits <= SURE_BITS:  # then five groups agree, and three of these are in one of two parts
-        agree, parts = 3, [groups[:4], groups[4:]]
+        agree = 3
+        parts = [groups[:4], groups[4:]]
     else:
-        agree, parts = next(a for a, most in _AGREE.items() if len(hashes) <= most), [groups]
+        agree = next(a for a, most in _AGREE.items() if len(hashes) <= most)
+        parts = [groups]
     choices = [itertools.combinations(part, agree) for part in parts]
     size = (WAVES**2 - 1) // _GROUPS
     pairs = [np.empty(0, np.int64)]
@@ -93,9 +95,11 @@ def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np
             first = first[key[first] == key[first + ahead]]
             if not len(first):
                 break
-            one, other = order[first], order[first + ahead]
+            one = order[first]
+            other = order[first + ahead]
             close = bits_between(hashes[one], hashes[other]) <= bits
-            one, other = one[close], other[close]
+            one = one[close]
+            other = other[close]
             pairs.append(np.minimum(one, other) * len(hashes) + np.maximum(one, other))
     return np.stack(np.divmod(np.unique(np.concatenate(pairs)), max(len(hashes), 1)), 1)
 

@@ -27,7 +27,9 @@ _GIF_COMMENT_BLOCKS = 4_000
 _COMMENT = re.compile(rb"#[^\r\n]*(?:[\r\n]|\Z)")
 # What comes next in a GIF: an extension with its label, a picture, or the end.
 _GIF_NEXT = re.compile(rb"!.|[,;]", re.DOTALL)
-_GIF_COMMENT, _GIF_PICTURE, _GIF_END = b"!\xfe", b",", b";"
+_GIF_COMMENT = b"!\xfe"
+_GIF_PICTURE = b","
+_GIF_END = b";"
 
 
 def too_expensive(detail: str) -> Reject:
@@ -56,8 +58,9 @@ def check_gif(data: bytes) -> None:
         if comments > _GIF_COMMENT_BLOCKS:
             raise too_expensive(f"the GIF has more than {_GIF_COMMENT_BLOCKS:,} blocks of comments")
         if blocks > _GIF_BLOCKS:
-            words = f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture"
-            raise too_expensive(words)
+            raise too_expensive(
+                f"more than {_GIF_BLOCKS:,} blocks come before the GIF's first picture"
+            )
         if begins in (_GIF_PICTURE, _GIF_END):
             return
 

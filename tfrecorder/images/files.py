@@ -63,8 +63,9 @@ def refuse_large(size: int, kind: File) -> None:
     """Raise a Reject for a file with more bytes than its column allows."""
     assert isinstance(kind.max_bytes, int)
     if size > kind.max_bytes:
-        words = f"{size:,} bytes, more than the {kind.max_bytes:,} of `max_bytes`"
-        raise Reject("check", "too_large", words)
+        raise Reject(
+            "check", "too_large", f"{size:,} bytes, more than the {kind.max_bytes:,} of `max_bytes`"
+        )
 
 
 def format_of(name: str, data: bytes) -> str:

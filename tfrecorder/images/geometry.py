@@ -91,8 +91,10 @@ def _scaled(shape: Any, size: tuple[int, int], resize: str, xp: Any) -> tuple[An
 
     Neither is rounded.
     """
-    covers, enlarges = resize in ("crop", "short"), resize in ("crop", "pad")
-    whole, wanted = as_floats(shape, xp), as_floats(size, xp)
+    covers = resize in ("crop", "short")
+    enlarges = resize in ("crop", "pad")
+    whole = as_floats(shape, xp)
+    wanted = as_floats(size, xp)
     along = whole / wanted
     scale = (xp.minimum if covers else xp.maximum)(along[0], along[1])
     scale = scale if enlarges else xp.maximum(scale, 1.0)

@@ -36,14 +36,21 @@ def check_size(height: int, width: int, samples: int, max_pixels: int | None) ->
     if max_pixels is None:
         return
     if height * width > max_pixels:
-        detail = f"{width} x {height} pixels are more than max_pixels={max_pixels}"
-        raise Reject("check", "too_large", detail)
+        raise Reject(
+            "check", "too_large", f"{width} x {height} pixels are more than max_pixels={max_pixels}"
+        )
     if max(height, width) > _LARGEST_SIDE:
-        detail = f"{width} x {height}: TensorFlow reads at most {_LARGEST_SIDE} pixels a side"
-        raise Reject("check", "too_large", detail)
+        raise Reject(
+            "check",
+            "too_large",
+            f"{width} x {height}: TensorFlow reads at most {_LARGEST_SIDE} pixels a side",
+        )
     if height * width * samples >= _TENSORFLOW_LIMIT:
-        detail = f"{width} x {height} pixels of {samples} samples are more than TensorFlow decodes"
-        raise Reject("check", "too_large", detail)
+        raise Reject(
+            "check",
+            "too_large",
+            f"{width} x {height} pixels of {samples} samples are more than TensorFlow decodes",
+        )
 
 
 def exif_orientation(exif: bytes) -> int:

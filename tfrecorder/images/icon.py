@@ -12,7 +12,8 @@ from tfrecorder.images.deep_png import SIGNATURE
 from tfrecorder.images.header import check_size
 from tfrecorder.images.rejects import Reject
 
-_HEAD, _BITMAP = struct.Struct("<HHH"), struct.Struct("<IiiHHI12xI")
+_HEAD = struct.Struct("<HHH")
+_BITMAP = struct.Struct("<IiiHHI12xI")
 #: Width and height (0 stands for 256), colours, reserved, planes, bits, size and place.
 _ENTRY = struct.Struct("<BBBBHHII")
 
@@ -35,17 +36,27 @@ def largest_picture(data: bytes, max_pixels: int) -> bytes:
         raise Reject("check", "truncated", "the icon ends in its largest picture")
     if picture.startswith(SIGNATURE):
         return picture
-    width, height = _side(entry[0]), _side(entry[1])
+    width = _side(entry[0])
+    height = _side(entry[1])
     check_size(height, width, 4, max_pixels)
     if size < _BITMAP.size:
         raise Reject("check", "damaged", "the icon's largest picture has no header")
     head, *sides, _, bits, compression, colours = _BITMAP.unpack_from(picture)
     if head != 40 or compression or bits not in (1, 4, 8, 24, 32) or colours > 1 << bits:
-        words = f"a bitmap of {bits} bits, {colours} colours and the compression {compression}"
-        raise Reject("check", "unsupported", f"the icon's picture is {words}; save it as a PNG")
+        raise Reject(
+            "check",
+            "unsupported",
+            "the icon's picture is "
+            f"a bitmap of {bits} bits, {colours} colours and the compression "
+            f"{compression}; save it as a PNG",
+        )
     if sides != [width, 2 * height]:
-        words = f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x {sides[1]}"
-        raise Reject("check", "damaged", f"{words}, the mask with it")
+        raise Reject(
+            "check",
+            "damaged",
+            f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x "
+            f"{sides[1]}, the mask with it",
+        )
     palette = 4 * (colours or 1 << bits) if bits <= 8 else 0
     mask = _row(width, 1) if bits < 32 else 0
     if size < 40 + palette + height * (_row(width, bits) + mask):

@@ -19,6 +19,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from tfrecorder.core.limits import is_address_space_limited
 from tfrecorder.images.fingerprint import LEAST_SIDE
 from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.jpeg_scans import (
@@ -28,7 +29,7 @@ from tfrecorder.images.jpeg_scans import (
     markers,
     too_many_segments,
 )
-from tfrecorder.images.memory import Room, is_limited, unlimited
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported
 
@@ -60,7 +61,9 @@ def _decode(data: bytes) -> np.ndarray | str:
     try:
         gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
     except (ValueError, KeyError, RuntimeError) as error:
-        if is_limited() and re.search("nsufficient memory|llocation failure", str(error)):
+        if is_address_space_limited() and re.search(
+            "nsufficient memory|llocation failure", str(error)
+        ):
             raise MemoryError(str(error)) from None
         return str(error)
     return gray[:, :, 0]
@@ -96,7 +99,9 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
 
 def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
     """The header, and the frame's components: 4 for CMYK, where channels is 3."""
-    at, exif, profile = 2, None, b""
+    at = 2
+    exif = None
+    profile = b""
     for _ in range(SEGMENTS):
         match = _MARKER.search(data, at)
         at = len(data) if match is None else match.end() - 1
@@ -117,8 +122,9 @@ def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
         elif marker == 0xF7:
             raise unsupported("a JPEG-LS image")
         else:
-            detail = f"the JPEG has the marker {marker:02x} before its frame header"
-            raise Reject("check", "damaged", detail)
+            raise Reject(
+                "check", "damaged", f"the JPEG has the marker {marker:02x} before its frame header"
+            )
     else:
         raise too_many_segments()
     height, width, components = _parse_frame(data, at)

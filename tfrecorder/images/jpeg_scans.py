@@ -32,7 +32,8 @@ SEGMENTS = 100_000
 #: Frames: baseline, extended, progressive; the same with arithmetic coding.
 FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 _PROGRESSIVE = frozenset((0xC2, 0xCA))
-_SCAN, END = 0xDA, 0xD9
+_SCAN = 0xDA
+END = 0xD9
 
 # What ends a scan's data: not a stuffed zero, a restart, or a fill byte.
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
@@ -48,7 +49,8 @@ def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
         match = _MARKER.search(data, at)
         if match is None:
             return
-        marker, at = match[1][0], match.end()
+        marker = match[1][0]
+        at = match.end()
         yield marker, at
         if marker == END:
             return
@@ -75,7 +77,8 @@ def check_scans(data: bytes, frame_at: int) -> None:
     """
     height, width, of_frame = struct.unpack_from(">HHB", data, frame_at + 4)
     is_progressive = data[frame_at] in _PROGRESSIVE
-    scans, visits = 0, 0.0
+    scans = 0
+    visits = 0.0
     for marker, start in markers(data, frame_at - 1):
         if marker != _SCAN:
             continue

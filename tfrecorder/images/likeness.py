@@ -14,7 +14,8 @@ from tfrecorder.images.fingerprint import gray_of
 ALIKE = 0.96
 
 #: Pixels a side of a picture, and of what is compared of it.
-_SIDE, _COMPARED = 96, 24
+_SIDE = 96
+_COMPARED = 24
 
 #: What is left after a cut, along a side.
 _PARTS = ((0, 1), (0.015, 0.985), (0.03, 0.97), (0, 0.97), (0.03, 1))
@@ -31,7 +32,8 @@ def picture_of(data: bytes) -> np.ndarray | None:
 
 def likeness(one: np.ndarray, other: np.ndarray) -> float:
     """The correlation of two pictures, from -1 to 1: the largest over the parts of either."""
-    parts, others = _parts_of(one), _parts_of(other)
+    parts = _parts_of(one)
+    others = _parts_of(other)
     return float(max((parts @ others[0]).max(), (others @ parts[0]).max()))
 
 

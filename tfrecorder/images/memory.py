@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from tfrecorder.core.limits import address_space_left, bytes_used, memory_limit
+from tfrecorder.core.limits import memory_limit, memory_used
 
 #: One part in this many of the memory that a process may still take is for pixels; the rest is for
 #: their files, the records, and threads.
@@ -24,14 +24,8 @@ def spare_bytes(most: int) -> int:
     >>> spare_bytes(2**20)
     1048576
     """
-    limits = (memory_limit() - bytes_used(1), address_space_left())
-    left = min(limit for limit in limits if limit is not None)
+    left = memory_limit() - memory_used()
     return min(most, max(left // _SHARE, _LEAST))
-
-
-def is_limited() -> bool:
-    """Whether this process's address space is limited, as by `ulimit -v`."""
-    return address_space_left() is not None
 
 
 def unlimited(size: int) -> AbstractContextManager[None]:

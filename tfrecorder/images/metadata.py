@@ -35,7 +35,8 @@ def without_metadata(image: CheckedImage) -> CheckedImage:
 
 
 def _cut_jpeg(data: bytes, exif: bytes) -> bytes:
-    parts, start = [data[:2]], 2
+    parts = [data[:2]]
+    start = 2
     if exif:
         parts.append(b"\xff\xe1" + (len(exif) + 8).to_bytes(2, "big") + b"Exif\0\0" + exif)
     for marker, at in markers(data, 2):
@@ -48,7 +49,8 @@ def _cut_jpeg(data: bytes, exif: bytes) -> bytes:
 
 
 def _cut_png(data: bytes, exif: bytes) -> bytes:
-    parts, start = [data[:8]], 8
+    parts = [data[:8]]
+    start = 8
     for kind, _, end in chunks(data):
         if kind[:1].isupper() or kind in _CHUNKS:
             parts.append(data[start:end])

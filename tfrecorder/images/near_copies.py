@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.arrays import Pixels
 from tfrecorder.images.close_hashes import (
     MOST_BITS,
     SURE_BITS,
@@ -20,14 +21,18 @@ from tfrecorder.images.likeness import ALIKE, likeness
 
 #: How far the mean of the grey levels may differ between copies, and how many times larger one
 #: deviation may be, in hundredths of a level.  Below the least deviation there is nothing to see.
-_MEANS, _DEVIATIONS, _LEAST = 1000, 1.3, 100
+_MEANS = 1000
+_DEVIATIONS = 1.3
+_LEAST = 100
 
 #: If the pairs that may be copies have more images than this, or this share of all, some are
 #: compared first.  If fewer than half of these are copies, all images look alike.
-_MANY, _SHARE, _SOME = 1000, 0.01, 200
+_MANY = 1000
+_SHARE = 0.01
+_SOME = 200
 
 #: Given the places of some images, a small grey picture of each, or None.
-Read = Callable[[Sequence[int]], Iterable[np.ndarray | None]]
+Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
 
 
 def near_pairs(

@@ -51,7 +51,8 @@ def _own_file(picture: Any) -> bytes | None:
 
     if not isinstance(picture, ImageFile.ImageFile) or not picture.tile or picture.tell():
         return None
-    file, drafted = picture.fp, getattr(picture, "decoderconfig", ())
+    file = picture.fp
+    drafted = getattr(picture, "decoderconfig", ())
     if file is None or getattr(file, "closed", False) or drafted:
         return None
     place = file.tell()

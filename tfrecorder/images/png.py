@@ -23,7 +23,11 @@ from tfrecorder.images.header import Header, check_size, exif_orientation
 from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported
 
-_GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGBA = 0, 2, 3, 4, 6
+_GRAY = 0
+_RGB = 2
+_PALETTE = 3
+_GRAY_ALPHA = 4
+_RGBA = 6
 _SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGBA: 4}
 _DEPTHS = {
     _GRAY: (1, 2, 4, 8, 16),
@@ -43,15 +47,18 @@ _PASSES = (
     (1, 0, 2, 2),
     (0, 1, 1, 2),
 )
-_FEED, _PIECE = 1 << 16, 1 << 18  # bytes given to zlib, and taken from it, at a time
+_FEED = 1 << 16
+_PIECE = 1 << 18  # bytes given to zlib, and taken from it, at a time
 _LARGEST_SURPLUS = 1 << 20  # inflated bytes beyond the image that are still looked at
 
 # The most chunks: this many, plus one per this many bytes; each takes 3 us.  libpng writes chunks
 # of 8 KB.
-_CHUNKS, _CHUNK_BYTES = 50_000, 1024
+_CHUNKS = 50_000
+_CHUNK_BYTES = 1024
 # The most pieces of inflated data, likewise; each takes 2 us.  Pieces are smaller than these bytes
 # only if the stream declares a window smaller than it might need.
-_PIECES, _PIECE_BYTES = 200_000, 128
+_PIECES = 200_000
+_PIECE_BYTES = 128
 _PROFILE = 1 << 14  # bytes of a colour profile that are looked at
 _SMALL_FEED = 4096  # what libpng gives zlib at a time
 
@@ -154,7 +161,8 @@ def _read_frame(data: bytes, max_pixels: int | None) -> _PngFrame:
 def chunks(data: bytes) -> Iterator[tuple[bytes, memoryview, int]]:
     """Each chunk from IHDR on: its kind; its kind, content and checksum as bytes; its end."""
     view = memoryview(data)
-    at, left = 8, _CHUNKS + len(data) // _CHUNK_BYTES
+    at = 8
+    left = _CHUNKS + len(data) // _CHUNK_BYTES
     while at < len(data):
         left -= 1
         if left < 0:
@@ -255,7 +263,8 @@ class _Walk:
             self.complain("its PLTE chunk has a wrong length")
 
     def _visit_transparency(self, content: memoryview) -> None:
-        color, length = self._frame.color, len(content)
+        color = self._frame.color
+        length = len(content)
         if color == _PALETTE:
             largest = min(self._palette or 0, 1 << self._frame.depth)
             valid = 0 < length <= largest
@@ -276,7 +285,8 @@ class _Inflater:
         self._size = sum(stride * rows for stride, rows in self._runs)
         self._done = 0
         self._zlib = zlib.decompressobj(wbits=0)  # 0: the window that the stream declares
-        self._feed, self._piece = _FEED, _PIECE
+        self._feed = _FEED
+        self._piece = _PIECE
 
     def feed(self, content: memoryview) -> str | None:
         """Takes the content of one IDAT chunk; returns a complaint or None."""
@@ -302,8 +312,10 @@ class _Inflater:
         if window >= min(self._size, 32768):
             return
         # For each piece zlib copies the input that it has not used yet, so give it less.
-        self._feed, self._piece = _SMALL_FEED, min(256, *(stride for stride, _ in self._runs))
-        pieces, most = self._size // self._piece, _PIECES + self._size // _PIECE_BYTES
+        self._feed = _SMALL_FEED
+        self._piece = min(256, *(stride for stride, _ in self._runs))
+        pieces = self._size // self._piece
+        most = _PIECES + self._size // _PIECE_BYTES
         if pieces > most:
             raise too_expensive(
                 f"the PNG declares a window of {window} bytes, with which its rows are inflated "

@@ -25,10 +25,11 @@ from PIL import (
     WebPImagePlugin,
 )
 
+from tfrecorder.core.limits import is_address_space_limited
 from tfrecorder.errors import install
 from tfrecorder.images import cost, deep_png, png, tiff_tags
 from tfrecorder.images.header import Header, check_size, exif_orientation
-from tfrecorder.images.memory import Room, is_limited, unlimited
+from tfrecorder.images.memory import Room, unlimited
 from tfrecorder.images.reduced import is_srgb
 from tfrecorder.images.rejects import Reject, unsupported, words_of
 
@@ -139,7 +140,7 @@ def reencode(
     if kind in _CHECKS:
         _CHECKS[kind](data)
     with contextlib.ExitStack() as held:
-        taken: list[int] = []
+        taken = []
 
         def take_room(pixels: int) -> None:
             held.enter_context(room(pixels * _PIXEL_BYTES[depth]))
@@ -148,7 +149,7 @@ def reencode(
         try:
             return _reencode(data, kind, max_pixels, take_room, depth)
         except MemoryError:
-            if taken and is_limited():  # the limit is at fault, not the image
+            if taken and is_address_space_limited():  # the limit is at fault, not the image
                 raise
             raise Reject("check", "too_large", f"not enough memory to decode the {kind}") from None
 
@@ -182,7 +183,17 @@ def as_png(image: Image.Image) -> bytes:
     Raises:
         Reject: PNG cannot hold them.
     """
-    image = _for_png(image)
+    if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
+        image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
+    if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
+        name = {"F": "floating point", "I": "wide integer"}[image.mode]
+        raise Reject("convert", "unsupported", f"PNG cannot hold {name} pixels")
+    if image.mode == "I":
+        image = image.convert("I;16")
+    info: dict[str | tuple[int, int], Any] = {}
+    if image.mode == "P" and "transparency" in image.info:
+        info["transparency"] = image.info["transparency"]
+    image.info = info
     options = {"compress_level": _COMPRESS_LEVEL}
     if image.mode == "P" and _beyond_palette(image):
         options["bits"] = 8  # fewer would cut the upper bits off
@@ -236,10 +247,11 @@ def _lower_bytes(data: bytes, kind: str, orientation: int) -> np.ndarray:
         tiles: list[Any] = image.tile
         lower = kind == "tiff" and _LOWER_BYTES.get(tiles[0].args[0])
         if not lower or tiff_tags.Tags(data).number(tiff_tags.PLANAR, 1) != 1:
-            words = (
-                f"Pillow reads only the upper 8 bits of such a {kind}; save it as a PNG of 16 bits"
+            raise Reject(
+                "check",
+                "unsupported",
+                f"Pillow reads only the upper 8 bits of such a {kind}; save it as a PNG of 16 bits",
             )
-            raise Reject("check", "unsupported", words)
         image.tile = [tile._replace(args=(lower, *tile.args[1:])) for tile in tiles]
         _load(image, data)
     return np.asarray(_turned_back(image, orientation))
@@ -256,8 +268,11 @@ def _plugin(kind: str) -> Callable[[io.BytesIO], ImageFile.ImageFile]:
     try:
         from pillow_heif import HeifImageFile
     except ImportError:
-        words = f"a HEIF image (HEIC) is read only with another package: `{install('heif')}`"
-        raise Reject("check", "unsupported", words) from None
+        raise Reject(
+            "check",
+            "unsupported",
+            f"a HEIF image (HEIC) is read only with another package: `{install('heif')}`",
+        ) from None
     return HeifImageFile
 
 
@@ -300,22 +315,6 @@ def _unseen(image: ImageFile.ImageFile, kind: str, data: bytes) -> Iterator[str]
         yield "cmyk"
     elif (profile := image.info.get("icc_profile")) and not is_srgb(profile):
         yield "profile"
-
-
-def _for_png(image: Image.Image) -> Image.Image:
-    """The image in a mode that PNG holds, with no metadata except a palette's transparency."""
-    if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
-        image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
-    if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
-        name = {"F": "floating point", "I": "wide integer"}[image.mode]
-        raise Reject("convert", "unsupported", f"PNG cannot hold {name} pixels")
-    if image.mode == "I":
-        image = image.convert("I;16")
-    info: dict[str | tuple[int, int], Any] = {}
-    if image.mode == "P" and "transparency" in image.info:
-        info["transparency"] = image.info["transparency"]
-    image.info = info
-    return image
 
 
 def _fits_16_bits(image: Image.Image) -> bool:

@@ -36,7 +36,9 @@ class Reject(Exception):
 
     def __init__(self, stage: str, code: str, detail: str) -> None:
         super().__init__(stage, code, detail)  # all three, so that it survives pickling
-        self.stage, self.code, self.detail = stage, code, detail
+        self.stage = stage
+        self.code = code
+        self.detail = detail
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"

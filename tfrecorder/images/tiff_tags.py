@@ -18,11 +18,22 @@ import numpy as np
 from tfrecorder.images.cost import too_expensive
 from tfrecorder.images.rejects import Reject
 
-WIDTH, HEIGHT, BITS, COMPRESSION, PHOTOMETRIC = 256, 257, 258, 259, 262
-STRIP_OFFSETS, SAMPLES, STRIP_BYTES = 273, 277, 279
-TILE_WIDTH, TILE_HEIGHT, TILE_OFFSETS, TILE_BYTES = 322, 323, 324, 325
-PLANAR, SAMPLE_FORMAT = 284, 339
-GROUP_4, JPEG = 4, 7
+WIDTH = 256
+HEIGHT = 257
+BITS = 258
+COMPRESSION = 259
+PHOTOMETRIC = 262
+STRIP_OFFSETS = 273
+SAMPLES = 277
+STRIP_BYTES = 279
+TILE_WIDTH = 322
+TILE_HEIGHT = 323
+TILE_OFFSETS = 324
+TILE_BYTES = 325
+PLANAR = 284
+SAMPLE_FORMAT = 339
+GROUP_4 = 4
+JPEG = 7
 
 #: The compressions that Pillow's wheels decode (none, CCITT, Group 3, LZW, JPEG, Deflate, PackBits,
 #: LZMA, Zstandard), but for Group 4 and the old form of JPEG, which TIFF withdrew in 1995.
@@ -37,12 +48,15 @@ _RATIONALS = (5, 10)
 
 #: The most tags in all directories (libtiff does not read a directory with more), and the most
 #: fractions in their values; Pillow makes an object of each.
-_TAGS, _FRACTIONS = 4096, 20_000
+_TAGS = 4096
+_FRACTIONS = 20_000
 #: The most strips or tiles: this many, plus this many per megapixel.  Each takes 10 us.
-_PIECES, _PIECES_A_MEGAPIXEL = 20_000, 4_000
+_PIECES = 20_000
+_PIECES_A_MEGAPIXEL = 4_000
 #: The most pixels in all tiles, including those beyond the picture's edges: this many, plus this
 #: many per pixel.
-_TILED, _TILED_A_PIXEL = 1 << 24, 4
+_TILED = 1 << 24
+_TILED_A_PIXEL = 4
 #: The most scans of a strip or tile of JPEG data: TIFF's are not progressive, so that encoders
 #: write one, or one per component.
 _SCANS = 8
@@ -81,7 +95,7 @@ class Tags:
         """Tags by their number, until the directory or the file ends."""
         forms = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
         head, entry, offset = (struct.Struct(self._order + form) for form in forms)
-        tags: dict[int, Tag] = {}
+        tags = {}
         with contextlib.suppress(struct.error):  # the file ends first
             (count,) = head.unpack_from(self._data, at)
             at += head.size
@@ -121,11 +135,19 @@ def check_tiff(data: bytes) -> None:
     compression = tags.number(COMPRESSION, 1)
     if compression == GROUP_4:
         # Seen in libtiff 4.7: the rows that are missing hold what was in its memory before.
-        words = "libtiff does not notice rows that are missing in a TIFF of Group 4 fax data"
-        raise Reject("check", "unsupported", f"{words}; save it as a PNG")
+        raise Reject(
+            "check",
+            "unsupported",
+            "libtiff does not notice rows that are missing in a TIFF of Group 4 fax "
+            "data; save it as a PNG",
+        )
     if compression not in _DECODED:
-        words = f"the file is a TIFF with the compression {compression}, which is not supported"
-        raise Reject("check", "unsupported", f"{words}; save it as a PNG")
+        raise Reject(
+            "check",
+            "unsupported",
+            f"the file is a TIFF with the compression {compression}, which is not "
+            "supported; save it as a PNG",
+        )
     if tags.bytes > len(data) + (1 << 20):
         raise too_expensive(
             f"the TIFF's tags hold {tags.bytes:,} bytes, in a file of {len(data):,}"
@@ -137,7 +159,8 @@ def check_tiff(data: bytes) -> None:
 
 
 def _check_pieces(tags: Tags, pixels: int, data: bytes) -> None:
-    tiled, size = TILE_OFFSETS in tags.first, len(data)
+    tiled = TILE_OFFSETS in tags.first
+    size = len(data)
     name = "tiles" if tiled else "strips"
     offsets = tags.array(TILE_OFFSETS if tiled else STRIP_OFFSETS)
     most = _PIECES + _PIECES_A_MEGAPIXEL * pixels // 1_000_000
@@ -148,9 +171,11 @@ def _check_pieces(tags: Tags, pixels: int, data: bytes) -> None:
         raise too_expensive(
             f"the TIFF's {name} hold {int(stored.sum()):,} bytes, in a file of {size:,}"
         )
-    width, height = tags.number(TILE_WIDTH), tags.number(TILE_HEIGHT)
+    width = tags.number(TILE_WIDTH)
+    height = tags.number(TILE_HEIGHT)
     if tiled and width and height:
-        columns, rows = -(-tags.number(WIDTH) // width), -(-tags.number(HEIGHT) // height)
+        columns = -(-tags.number(WIDTH) // width)
+        rows = -(-tags.number(HEIGHT) // height)
         covered = columns * rows * width * height
         if covered > _TILED + _TILED_A_PIXEL * pixels:
             raise too_expensive(f"the TIFF's tiles hold {covered:,} pixels, of which {pixels:,}")

@@ -42,13 +42,16 @@ class Transform:
 
 def transform_of(options: Mapping[str, Any]) -> Transform | None:
     """The transform in a plan's options; None if images stay as they are."""
-    size, short = options.get("image_size"), options.get("short_side")
-    form, upright = options.get("image_format", "keep"), bool(options.get("apply_exif", False))
+    size = options.get("image_size")
+    short = options.get("short_side")
+    form = options.get("image_format", "keep")
+    upright = bool(options.get("apply_exif", False))
     if size is None and short is None and form == "keep" and not upright:
         return None
     resize = options.get("resize", "stretch")
     if short is not None:
-        size, resize = (short, short), "short"
+        size = (short, short)
+        resize = "short"
     quality = options.get("image_quality", 95)
     return Transform(None if size is None else _pair(size), resize, form, quality, upright)
 
@@ -93,7 +96,8 @@ class Geometry:
         offset = np.zeros(2) if self.where.offset is None else self.where.offset
         boxes = _turned(boxes, self.orientation)
         boxes = moved(boxes, np.array(self.shape), start, end - start)
-        inner, outer = np.array(self.where.inner), np.array(self.where.outer)
+        inner = np.array(self.where.inner)
+        outer = np.array(self.where.outer)
         return cut_boxes(moved(boxes, inner, -offset, outer))
 
 
@@ -103,7 +107,8 @@ def _pair(values: Any) -> tuple[int, int]:
 
 def _turned(boxes: np.ndarray, orientation: int) -> np.ndarray:
     """Boxes on a stored image as boxes on the upright one."""
-    y, x = boxes[:, 0::2], boxes[:, 1::2]
+    y = boxes[:, 0::2]
+    x = boxes[:, 1::2]
     if orientation in (2, 3):
         x = 1 - x
     if orientation in (3, 4):

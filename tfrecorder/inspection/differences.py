@@ -10,7 +10,8 @@ import numpy as np
 
 #: The least difference between two shares that counts: of one class, and of the images up to some
 #: value.
-_OF_CLASS, _OF_VALUE = 0.05, 0.2
+_OF_CLASS = 0.05
+_OF_VALUE = 0.2
 
 #: It must be so many standard deviations of what chance does.
 _SIGMAS = 4
@@ -67,7 +68,8 @@ def _largest(
         return None
     shares, others = (part / size for part, size in zip(parts, sizes, strict=True))
     at = int(np.abs(shares - others).argmax())
-    share, other = float(shares[at]), float(others[at])
+    share = float(shares[at])
+    other = float(others[at])
     both = (share * sizes[0] + other * sizes[1]) / sum(sizes)
     chance = math.sqrt(both * (1 - both) * (1 / sizes[0] + 1 / sizes[1]))
     is_large = abs(share - other) > max(least, _SIGMAS * chance)

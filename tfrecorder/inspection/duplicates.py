@@ -142,7 +142,7 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
 
 def _head_keys(stored: StoredDataset, split: str, deadline: float, advance: Advance) -> np.ndarray:
     """A key of the head of each record of a split, in their order, until the time is up."""
-    keys: list[int] = []
+    keys = []
     for shard in stored.splits[split]:
         if time.monotonic() > deadline:
             break

@@ -129,8 +129,7 @@ def _near_copies(gathered: Gathered) -> Iterator[Remark]:
             )
     if len(near.near):
         groups = counted(near.near["group"].nunique(), "image has", "images have")
-        words = f"{groups} near copies; `tfrecorder.duplicates(…)` lists them."
-        yield Remark(words, "duplicates")
+        yield Remark(f"{groups} near copies; `tfrecorder.duplicates(…)` lists them.", "duplicates")
     for note in near.notes:
         yield Remark(f"Near copies: {note}", "duplicates", "unknown")
     for words in near.damaged:
@@ -164,8 +163,9 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
     if unshown:
         records = counted(len(gathered.all_seen), "record")
         verb = "has" if unshown == 1 else "have"
-        words = f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes."
-        yield Remark(words, "images")
+        yield Remark(
+            f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes.", "images"
+        )
     for of in gathered.unusual:
         count = len(of.images)
         rows = [
@@ -174,10 +174,11 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
         ]
         named = ", ".join(rows) + (f" and {count - NAMED:,} more" if count > NAMED else "")
         verb = "is" if count == 1 else "are"
-        words = (
-            f"{count:,} of {of.among or gathered.of_images} {verb} {of.name}: {of.words} ({named})."
+        yield Remark(
+            f"{count:,} of {of.among or gathered.of_images} {verb} {of.name}: {of.words} "
+            f"({named}).",
+            "images",
         )
-        yield Remark(words, "images")
 
 
 def _labels(gathered: Gathered) -> Iterator[Remark]:
@@ -197,7 +198,8 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
     train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}
     if not train:
         return
-    most, least = max(train, key=train.__getitem__), min(train, key=train.__getitem__)
+    most = max(train, key=train.__getitem__)
+    least = min(train, key=train.__getitem__)
     if train[most] > IMBALANCE * train[least]:
         yield Remark(
             f"Class {_quoted(most)} has {train[most] / train[least]:,.0f} times the TRAIN records "
@@ -232,18 +234,18 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
     for part, other in pairs:
         (of_one, rows), (of_other, other_rows) = parts[part], parts[other]
         if gap := class_gap(of_one, of_other):
-            words = (
+            yield Remark(
                 f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {part} and "
-                f"{_percent(gap.other)} of those of {other}."
+                f"{_percent(gap.other)} of those of {other}.",
+                "labels",
             )
-            yield Remark(words, "labels")
         for column, what in _VALUES.items():
             if gap := value_gap(rows[column].to_numpy(), other_rows[column].to_numpy()):
-                words = (
+                yield Remark(
                     f"{_percent(gap.share)} of the images of {part} and {_percent(gap.other)} of "
-                    f"those of {other} have {what} of at most {gap.of}."
+                    f"those of {other} have {what} of at most {gap.of}.",
+                    "images",
                 )
-                yield Remark(words, "images")
 
 
 def _firsts(groups: Iterable[SameImage]) -> list[str]:

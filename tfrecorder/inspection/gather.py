@@ -147,7 +147,8 @@ def gather(
     Raises:
         DatasetError: an index, a record or a list in the dataset is damaged.
     """
-    per_split, seed = options.per_split, options.seed
+    per_split = options.per_split
+    seed = options.seed
     drawn = draw(stored, max(options.num_records, per_split), seed)
     in_full = {split: {*numbers[:IN_FULL]} for split, numbers in drawn.items()}
     with large_images_allowed(), ThreadPool() as pool:
@@ -180,7 +181,8 @@ def gather(
         started = time.monotonic()
         duplicates = find_duplicates(stored, options.seconds, stage)
         left = options.seconds - (time.monotonic() - started)
-        looks, near = None, None
+        looks = None
+        near = None
         if stored.form == "tfrecorder" and stored.image_key:
             try:
                 looks = looks_of(stored)

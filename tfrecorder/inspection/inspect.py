@@ -22,6 +22,7 @@ from tfrecorder.inspection.record_values import (
     mask_key,
     mask_of,
 )
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
@@ -40,10 +41,10 @@ COLUMNS = ("split", "record", "image_file", "image_bytes")
 
 
 def inspect(
-    directory: str | os.PathLike[str],
+    directory: Path,
     split: str = "TRAIN",
     num_records: int = 20,
-    output_dir: str | os.PathLike[str] | None = None,
+    output_dir: Path | None = None,
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,
@@ -80,7 +81,13 @@ def inspect(
     stored = open_stored(directory, at, NamedKeys(image, label))
     name = stored.split(split)
     if target is not None:
-        _make_empty(target)
+        if os.path.lexists(target) and not os.path.isdir(target):
+            raise OutputError(f"{target} is a file; give a new or empty folder.")
+        others = sorted(set(storage.names(target)) - set(layout.DESKTOP_FILES))
+        if others:
+            raise OutputError(f"{target} holds {others[0]!r}; choose a new or empty folder.")
+        with storage.failing_writes(target):
+            os.makedirs(target, exist_ok=True)
     numbers = range(min(num_records, stored.records(name) or 0))
     rows = [_row(record, stored, target) for record in read_numbered(stored, name, numbers)]
     table = pd.DataFrame(rows, columns=None if rows else list(COLUMNS))
@@ -119,7 +126,8 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
         stem: image_of(record.features, stored),
         f"{stem}-mask": mask_of(record.features, stored),
     }
-    shown, keys = (stored.image_key, mask_key(stored)), _image_keys(record.features, stored)
+    shown = (stored.image_key, mask_key(stored))
+    keys = _image_keys(record.features, stored)
     further = [data for key in keys if key not in shown for data in _further(record, key, stored)]
     images.update({f"{stem}-further{number}": data for number, data in enumerate(further, 2)})
     return {f"{name}{ending_of(data) or '.bin'}": data for name, data in images.items() if data}
@@ -135,7 +143,7 @@ def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
 
 def _plain(features: Mapping[str, Values], stored: StoredDataset) -> dict[str, Any]:
     """The features except the images and files: one value as itself, several as a list."""
-    plain: dict[str, Any] = {}
+    plain = {}
     images = {stored.image_key, MASK, *_image_keys(features, stored)}
     images |= {field.encoded_key for field in file_fields(stored.fields)}
     for key, values in features.items():
@@ -153,14 +161,3 @@ def _image_keys(features: Mapping[str, Values], stored: StoredDataset) -> list[s
     others = [key for key, kind in stored.features.items() if kind == "bytes"]
     data = {key: encoded_of(features, key, stored) for key in others}
     return images + [key for key in others if ending_of(data[key])]
-
-
-def _make_empty(folder: str) -> None:
-    """Make a folder; refuse one with files."""
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise OutputError(f"{folder} is a file; give a new or empty folder.")
-    others = sorted(set(storage.names(folder)) - set(layout.DESKTOP_FILES))
-    if others:
-        raise OutputError(f"{folder} holds {others[0]!r}; choose a new or empty folder.")
-    with storage.failing_writes(folder):
-        os.makedirs(folder, exist_ok=True)

@@ -13,15 +13,18 @@ from tfrecorder.inspection.record_values import RecordView
 
 #: The grey levels of a near-constant image, and of one of low contrast, from 0 to 255, deviate by
 #: less from their mean.
-NEAR_CONSTANT, LOW_CONTRAST = 4.0, 8.0
+NEAR_CONSTANT = 4.0
+LOW_CONTRAST = 8.0
 
 #: Nearly all pixels of a dark image are below the first grey level, of a bright one above the
 #: second.
-_DARK, _BRIGHT = 64, 192
+_DARK = 64
+_BRIGHT = 192
 
 #: An image is of an odd size if it is so many times smaller or larger than the median, and of an
 #: odd shape if its longer side is, measured by its shorter one, so many times as long.
-_SIZES, _SHAPES = 4, 3
+_SIZES = 4
+_SHAPES = 3
 
 #: An image is blurred if it has more of `blur_of`.  None of 215 sharp photographs had more than
 #: 0.53; smoothed by a Gaussian of 4 pixels, 95 % of 202 had more than 0.69.
@@ -72,10 +75,14 @@ def unusual(images: pd.DataFrame) -> list[Unusual]:
     if images.empty:
         return []
     sides = images[["height", "width"]]
-    brightness, contrast = images["brightness"], images["contrast"]
-    shorter, shape = sides.min(axis=1), sides.max(axis=1) / sides.min(axis=1)
-    side, ratio = shorter.median(), shape.median()
-    small, large = side / _SIZES, side * _SIZES
+    brightness = images["brightness"]
+    contrast = images["contrast"]
+    shorter = sides.min(axis=1)
+    shape = sides.max(axis=1) / sides.min(axis=1)
+    side = shorter.median()
+    ratio = shape.median()
+    small = side / _SIZES
+    large = side * _SIZES
     levels = "their grey levels vary by less than {:g} of 255"
     pixels = "nearly all of their pixels are {} the grey level {} of 255"
     odd_side = f"their shorter side is below {small:,.0f} or above {large:,.0f} pixels"
@@ -93,7 +100,8 @@ def unusual(images: pd.DataFrame) -> list[Unusual]:
             _SHAPES * ratio - shape
         ),
     }
-    groups, rest = [], pd.Series(True, images.index)
+    groups = []
+    rest = pd.Series(True, images.index)
     for (name, words), excess in kinds.items():
         chosen = excess[rest & (excess < 0)].sort_values(kind="stable").index
         rest[chosen] = False

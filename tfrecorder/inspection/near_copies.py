@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.images.near_copies import groups_of, near_pairs
 from tfrecorder.inspection.record_values import image_of
+from tfrecorder.options.keywords import Path
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import record_rows, table_of
 from tfrecorder.reading.stored_records import open_stored, read_numbered
@@ -37,7 +37,7 @@ from tfrecorder.schema.keys import SOURCE_ID
 
 
 def duplicates(
-    directory: str | os.PathLike[str], at: int | None = None, progress: bool | None = None
+    directory: Path, at: int | None = None, progress: bool | None = None
 ) -> pd.DataFrame:
     """The images that occur more than once in a dataset, byte for byte or nearly.
 
@@ -71,7 +71,8 @@ def duplicates(
         raise DatasetError(near.damaged[0])
     for note in near.notes:
         warn(f"{stored.directory}: {note}")
-    copies, frames = near.copies, []
+    copies = near.copies
+    frames = []
     for split, rows in copies.groupby("split", sort=False):
         table = table_of(stored, str(split)).iloc[rows["number"]]
         frames.append(table.set_axis(rows.index))
@@ -114,7 +115,8 @@ class NearCopies:
 
     def leaked(self, split: str, other: str) -> int:
         """The records of a split of which another has near copies."""
-        groups, splits = self.near["group"], self.near["split"]
+        groups = self.near["group"]
+        splits = self.near["split"]
         return int(groups[splits == split].isin(groups[splits == other]).sum())
 
     def pairs(self, most: int) -> list[list[Place]]:
@@ -208,7 +210,8 @@ def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
     Raises:
         DatasetError: nobody noted what its images look like.
     """
-    image, tables = primary_image(stored.fields), []
+    image = primary_image(stored.fields)
+    tables = []
     columns = {SOURCE_ID: "row"}
     if image:
         columns |= zip(source_of(image), SourceOf._fields, strict=True)

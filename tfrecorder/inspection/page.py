@@ -131,7 +131,8 @@ def _name(directory: str) -> str:
 
 def looked_at(gathered: Gathered) -> str:
     """A sentence that says how many records the page is made from."""
-    seen, records = len(gathered.all_seen), gathered.info.records or 0
+    seen = len(gathered.all_seen)
+    records = gathered.info.records or 0
     if seen == records:
         return f"Pictures and plots cover all {counted(records, 'record')}."
     each = ", ".join(

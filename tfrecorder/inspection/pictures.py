@@ -24,14 +24,33 @@ _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
 #: The middle of an image whose blur is measured has at most so many pixels a side, and is smoothed
 #: over so many.  An image of more pixels takes seconds and is not looked at.
-_MIDDLE, _SMOOTHED, _MOST_PIXELS = 512, 9, 2**26
+_MIDDLE = 512
+_SMOOTHED = 9
+_MOST_PIXELS = 2**26
 
 #: Colours of the classes of a mask, in turn; strong on light and on dark pixels.
 PALETTE = (
-    *((230, 57, 70), (29, 120, 212), (244, 162, 30), (20, 160, 110)),
-    *((150, 80, 200), (0, 170, 190), (214, 60, 150), (120, 150, 20)),
+    (230, 57, 70),
+    (29, 120, 212),
+    (244, 162, 30),
+    (20, 160, 110),
+    (150, 80, 200),
+    (0, 170, 190),
+    (214, 60, 150),
+    (120, 150, 20),
 )
 _MASK_SHARE = 0.5
+
+
+#: What Pillow raises for damaged bytes.
+_FAILURES = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+)
 
 
 class UnshownError(Exception):
@@ -136,10 +155,7 @@ def to_jpeg(pixels: Image.Image) -> bytes:
 def _as_unshown() -> Iterator[None]:
     try:
         yield
-    except (
-        *(OSError, ValueError, SyntaxError, EOFError, struct.error),
-        Image.DecompressionBombError,
-    ) as error:
+    except _FAILURES as error:
         words = str(error).partition(" <_io")[0]  # Pillow names its own buffer
         raise UnshownError(words or type(error).__name__) from error
 

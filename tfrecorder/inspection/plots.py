@@ -10,10 +10,14 @@ import numpy as np
 
 #: The edges of every plot within its picture of 360 x 204, in its own units; about as many pixels
 #: on a page.
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 352, 8, 182
+_LEFT = 40
+_RIGHT = 352
+_TOP = 8
+_BOTTOM = 182
 
 #: Limits for the bins of a histogram, by the smallest split: few values in many bins are noise.
-FEWEST_BINS, MOST_BINS = 8, 32
+FEWEST_BINS = 8
+MOST_BINS = 32
 
 #: Values by split; each split has some.
 Series = Mapping[str, Sequence[float]]
@@ -65,16 +69,15 @@ class Axis:
 
     def ticks(self, form: Format) -> list[tuple[float, str]]:
         """Where round values within the range are, about five, and the text at each."""
-        step = _round_step((self.high - self.low) / 4)
+        size = (self.high - self.low) / 4
+        power = 10.0 ** math.floor(math.log10(size))
+        step = next(
+            step * power for step in (1, 2, 2.5, 5, 10) if step * power >= size * (1 - 1e-9)
+        )
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         values = [number * step for number in range(first, last + 1)]
         return [(self.place(value), form(value)) for value in values]
-
-
-def _round_step(size: float) -> float:
-    power = 10.0 ** math.floor(math.log10(size))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= size * (1 - 1e-9))
 
 
 def histogram(
@@ -121,7 +124,8 @@ def _middle(values: np.ndarray) -> tuple[float, float]:
 
 def _beyond(values: np.ndarray, low: float, high: float, form: Format) -> str:
     """How many values a histogram leaves out, and how far out they are."""
-    below, above = values[values < low], values[values > high]
+    below = values[values < low]
+    above = values[values > high]
     parts = []
     if len(below):
         parts.append(f"{len(below):,} below {form(low)}, down to {form(float(below.min()))}")

@@ -15,7 +15,7 @@ from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import gather
 from tfrecorder.inspection.page import MARK, looked_at, render_page
-from tfrecorder.options.keywords import PreviewKeywords, Unpack
+from tfrecorder.options.keywords import Path, PreviewKeywords, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.reading.info import info
@@ -75,8 +75,8 @@ class Preview(Report):
 
 @takes(PreviewKeywords, PreviewOptions)
 def preview(
-    directory: str | os.PathLike[str],
-    html: str | os.PathLike[str] | None = None,
+    directory: Path,
+    html: Path | None = None,
     **options: Unpack[PreviewKeywords],
 ) -> Preview:
     """Make a page that shows a dataset: one HTML file that works offline and on its own.
@@ -130,7 +130,7 @@ def preview(
     )
 
 
-def _target(html: str | os.PathLike[str], directory: str | os.PathLike[str]) -> str:
+def _target(html: Path, directory: Path) -> str:
     """The file to write; refused before any work if writing it would do harm."""
     path = local_path("html", html)
     folder = os.path.dirname(path) or "."

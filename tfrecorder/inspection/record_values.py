@@ -14,7 +14,7 @@ from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import class_name
 from tfrecorder.reading.stored_records import Record
-from tfrecorder.schema.fields import Field, image_of as image_field
+from tfrecorder.schema.fields import Field, image_of as image_field, of_kind
 from tfrecorder.schema.keys import FILENAME, NO_LABEL, SOURCE_ID
 from tfrecorder.schema.kinds import Boxes, File, Mask
 
@@ -157,8 +157,7 @@ def boxes_of(
     Raises:
         ValueError: their keys contradict each other.
     """
-    boxes = (field for field in stored.fields if isinstance(field.kind, Boxes))
-    objects = next(boxes, _OBJECTS)
+    objects = next(iter(of_kind(stored.fields, Boxes)), _OBJECTS)
     corners = corners_of(objects, features, size[::-1]).astype(float)
     if not np.isfinite(corners).all():
         raise ValueError("a side of its boxes is not a number")

@@ -117,7 +117,8 @@ def _decode_to_size(
         pixels = _at_ratio(scale, at)
         shrinks = scale >= 1 if low < 1 else True
     else:
-        pixels, shrinks = at(ratio_of(low)), low >= 1
+        pixels = at(ratio_of(low))
+        shrinks = low >= 1
     # "fit" counts from the stored image, as its mask does, which is never decoded smaller.
     whole = stored_shape if picture.resize == "fit" else tf.shape(pixels)[:2]
     where = placement(whole, picture.size, picture.resize, None, tf)

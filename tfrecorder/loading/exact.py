@@ -50,7 +50,7 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
     mode = records.mode(options.shuffle)
     epochs = itertools.count()
     of_host = [share.places(start) for start in share.starts(0)]
-    extras: dict[str, Any] = {}
+    extras = {}
     if options.augment:
         extras["drawn"] = tf.TensorSpec([None, DRAWS], tf.float32)
     if records.stored.class_maps:
@@ -81,7 +81,8 @@ def read(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
         numbered: pairs of a number and what goes with its record, as `numbers` gives them.
     """
     reader = records.reader()
-    stored, split = records.stored, records.split
+    stored = records.stored
+    split = records.split
     mean = max(1, stored.bytes(split) // max(1, stored.records(split) or 0))
     together = max(1, min(64, _CALL_BYTES // mean))
 

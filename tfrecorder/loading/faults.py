@@ -17,7 +17,8 @@ from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.record_bytes import damaged_record
 
 #: How a JPEG and a PNG begin and, within so many bytes of their end, end; how others begin.
-_WHOLE, _TAIL = ((b"\xff\xd8", b"\xff\xd9"), (b"\x89P", b"IEND")), 1024
+_WHOLE = ((b"\xff\xd8", b"\xff\xd9"), (b"\x89P", b"IEND"))
+_TAIL = 1024
 _OTHERS = (b"GI", b"BM", b"RI")
 
 #: What TensorFlow does not decode either.

@@ -38,7 +38,8 @@ def read_followed(
     growing: GrowingDataset, split: str, shuffled: bool, options: LoadOptions
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins."""
-    epochs, opened = itertools.count(), OpenedShards(growing.directory, ())
+    epochs = itertools.count()
+    opened = OpenedShards(growing.directory, ())
 
     def look() -> Iterator[tuple[Any, ...]]:
         stored = growing.look()

@@ -11,11 +11,14 @@ from tfrecorder.display.bars import watched
 
 #: Seconds between two looks at Python's lock, and by how much later the one who looks wakes up
 #: where another thread has it.
-PAUSE, LATE = 0.005, 0.0005
+PAUSE = 0.005
+LATE = 0.0005
 
 #: Shares above which a limit was met: of the time that the cores worked, of the looks at which
 #: the lock was taken, of the bytes that came from the disk.
-BUSY, TAKEN, FROM_DISK = 0.85, 0.5, 0.5
+BUSY = 0.85
+TAKEN = 0.5
+FROM_DISK = 0.5
 
 #: The share of the time waiting below which the step was the limit.
 WAITING = 0.05
@@ -24,7 +27,7 @@ WAITING = 0.05
 @contextlib.contextmanager
 def looks_at_lock() -> Iterator[list[bool]]:
     """A block in which a thread looks at Python's lock: whether it was taken, for each look."""
-    looks: list[bool] = []
+    looks = []
 
     def look(ended: threading.Event) -> None:
         while not ended.is_set():

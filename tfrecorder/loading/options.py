@@ -83,23 +83,31 @@ class LoadOptions(EpochOptions):
         if self.follow and self.cache:
             yield "follow", "a cache keeps what the first epoch read; leave out `cache`."
         if self.follow and self.is_by_number:
-            words = (
-                "load can shuffle a growing dataset only with a buffer, and chooses none of its "
-                "records; `tfrecorder.batches` shuffles it exactly, and takes `where`."
+            yield (
+                "follow",
+                (
+                    "load can shuffle a growing dataset only with a buffer, and chooses none of "
+                    "its records; `tfrecorder.batches` shuffles it exactly, and takes `where`."
+                ),
             )
-            yield "follow", words
         if self.follow and self.start:
-            words = (
-                "it is no longer known which generations an epoch had, so `start` cannot continue "
-                "it; the position of `tfrecorder.batches` can."
+            yield (
+                "follow",
+                (
+                    "it is no longer known which generations an epoch had, so `start` cannot "
+                    "continue it; the position of `tfrecorder.batches` can."
+                ),
             )
-            yield "follow", words
         if self.start and self.seed is None:
-            words = "an epoch's order comes from the seed; give the seed of the run to continue."
-            yield "start", words
+            yield (
+                "start",
+                "an epoch's order comes from the seed; give the seed of the run to continue.",
+            )
         if self.is_by_number and self.cache:
-            words = "a cache keeps the records in one order; leave out one of the two."
-            yield "shuffle" if self.shuffle == "exact" else "cache", words
+            yield (
+                "shuffle" if self.shuffle == "exact" else "cache",
+                "a cache keeps the records in one order; leave out one of the two.",
+            )
         yield from super()._conflicts()
 
     @property

@@ -62,7 +62,8 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
             if shard.records != 0
         ]
     first, end = balanced_part(sum(shard.records or 0 for shard in shards), *part)
-    runs, begin = [], 0
+    runs = []
+    begin = 0
     for shard in shards:
         skip = max(first - begin, 0)
         take = min(end - begin, shard.records or 0) - skip

@@ -64,7 +64,7 @@ def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..
         read = tf.io.parse_example if batch else tf.io.parse_single_example
         values = read(records, forms)
         values |= {key: tf.cast(values[key], tf.bool) for key in bools}
-        pixels: Values = {}
+        pixels = {}
         if spec.decoded:
             more = {} if drawn is None else {"drawn": drawn}
             pixels = (decode_all if batch else decode_one)({**values, **more})
@@ -89,7 +89,8 @@ def _needs_no_decoder(spec: ElementSpec, field: Field) -> bool:
 
 
 def _decoded(spec: ElementSpec, stored: StoredDataset, field: Field, values: Values) -> tf.Tensor:
-    encoded, picture = values[field.encoded_key], spec.pictures[field.key]
+    encoded = values[field.encoded_key]
+    picture = spec.pictures[field.key]
     drawn = values.get("drawn")
     if stored.form != "tfrecorder":
         encoded = refused_in_words(encoded, stored, field.encoded_key)

@@ -63,8 +63,12 @@ def _read_by_number(
     """What `load` returns where records are read by number, in the order of `batches`."""
     for name in ("follow", "cache"):
         if getattr(options, name):
-            words = "it reads one dataset, and does not choose; `tfrecorder.batches` can follow one"
-            raise OptionError.of(name, getattr(options, name), f"{words} with `where`.")
+            raise OptionError.of(
+                name,
+                getattr(options, name),
+                "it reads one dataset, and does not choose; `tfrecorder.batches` can follow one "
+                "with `where`.",
+            )
     members, shares = open_members(directory, options)
 
     def load_split(name: str) -> tf.data.Dataset:
@@ -90,8 +94,9 @@ def _load_split(
     if records is not None:
         whole = steps(records, options)
         if options.step > whole:
-            words = f"an epoch has {whole} steps; give at most that."
-            raise OptionError.of("start", options.start, words)
+            raise OptionError.of(
+                "start", options.start, f"an epoch has {whole} steps; give at most that."
+            )
         left = tf.data.experimental.assert_cardinality(whole - options.step)
         dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
@@ -133,7 +138,8 @@ def _decoded(
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    held, cache_pixels = 0, caches_pixels(options)
+    held = 0
+    cache_pixels = caches_pixels(options)
     if shuffled and chosen is None and not growing:
         of_one = (
             image_bytes(stored, split, options) if cache_pixels else record_bytes(stored, split)
@@ -199,8 +205,9 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     try:
         tf.io.gfile.makedirs(folder)
     except tf.errors.OpError as error:
-        words = f"{error.message}; give a folder that can be written."
-        raise OptionError.of("cache", folder, words) from error
+        raise OptionError.of(
+            "cache", folder, f"{error.message}; give a folder that can be written."
+        ) from error
     content = ("size", "resize", "antialias", "dtype", "low_high", "decode")
     columns = ("inputs", "targets", "max_boxes")
     decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]

@@ -19,7 +19,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.loading.limits import limit_of, looks_at_lock
 from tfrecorder.loading.load import loaded
 from tfrecorder.loading.options import BenchmarkOptions, LoadOptions, benchmark_options
-from tfrecorder.options.keywords import BenchmarkKeywords, Unpack
+from tfrecorder.options.keywords import BenchmarkKeywords, Path, Unpack
 from tfrecorder.options.option import takes
 from tfrecorder.options.ranks import cores_of_rank
 from tfrecorder.reading.open import open_dataset
@@ -88,7 +88,7 @@ class Throughput:
 
 @takes(BenchmarkKeywords, LoadOptions, BenchmarkOptions)
 def benchmark(
-    directory: str | os.PathLike[str],
+    directory: Path,
     split: str = "TRAIN",
     **options: Unpack[BenchmarkKeywords],
 ) -> Throughput:
@@ -117,10 +117,13 @@ def benchmark(
         raise DatasetError(f"{os.fspath(directory)} has no batch of {own.batch_size} in {split}.")
     first = time.perf_counter() - begun
     _run(batches, WARM_UP_SECONDS, own.step_ms, at_most=WARM_UP_BATCHES)
-    cpu, blocks, fetched = time.process_time(), _blocks_from_disk(), _fetched(reading)
+    cpu = time.process_time()
+    blocks = _blocks_from_disk()
+    fetched = _fetched(reading)
     with looks_at_lock() as looks:
         images, lasted, waited = _run(batches, own.seconds, own.step_ms)
-    cpu, blocks = time.process_time() - cpu, _blocks_from_disk() - blocks
+    cpu = time.process_time() - cpu
+    blocks = _blocks_from_disk() - blocks
     fetched = _fetched(reading) - fetched
     stored = open_dataset(directory, reading.at, reading.keys)
     name = stored.split(split)
@@ -164,7 +167,9 @@ def _run(
     """Take batches for some time: (images, seconds, seconds spent waiting for a batch)."""
     import tensorflow as tf
 
-    images, waited, begun = 0, 0.0, time.perf_counter()
+    images = 0
+    waited = 0.0
+    begun = time.perf_counter()
     taken = 0
     while time.perf_counter() - begun < seconds and taken != at_most:
         asked = time.perf_counter()

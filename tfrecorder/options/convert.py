@@ -295,11 +295,11 @@ class ConvertOptions(Options):
             both = f"{spelled('image_size')} gives all images one size, whatever their short side"
             yield "short_side", f"{both}; give one."
         if self.image_format == "raw" and (self.image_size is None or self.resize == "fit"):
-            words = (
+            yield (
+                "image_format",
                 "raw pixels can be read back only if all images have one size; give it, such as "
-                f"{spelled('image_size', (128, 128))}, and a resize other than 'fit'."
+                f"{spelled('image_size', (128, 128))}, and a resize other than 'fit'.",
             )
-            yield "image_format", words
 
     @property
     def text_form(self) -> TextForm:

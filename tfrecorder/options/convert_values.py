@@ -97,7 +97,7 @@ def check_name(value: Any) -> str | None:
     if _NAME.fullmatch(name):
         return None
     words = "give a name that TFDS accepts: a-z, 0-9 and _, beginning with a letter"
-    made = _snake_case(name)
+    made = re.sub(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", "_", name).strip("_").lower()
     return f"{words}, such as {made if _NAME.fullmatch(made) else 'my_flowers'!r}."
 
 
@@ -108,15 +108,6 @@ def with_version(name: str) -> str:
     ('flowers:1.0.0', 'flowers:2.0.0')
     """
     return str(name) if ":" in name else f"{name}:{DEFAULT_VERSION}"
-
-
-def _snake_case(text: str) -> str:
-    """A name in small letters, with _ between its words.
-
-    >>> _snake_case("MyFlowers 2"), _snake_case("my-flowers")
-    ('my_flowers_2', 'my_flowers')
-    """
-    return re.sub(r"[^A-Za-z0-9]+|(?<=[a-z0-9])(?=[A-Z])", "_", text).strip("_").lower()
 
 
 def is_version(text: str) -> bool:

@@ -53,11 +53,12 @@ def this_rank() -> Rank:
     """
     loaders = sys.modules.get("torch.utils.data")
     if loaders and loaders.get_worker_info() is not None:
-        words = (
+        raise OptionError.of(
+            "shard",
+            None,
             "each worker of a DataLoader would read the same records. Give `num_workers=0` to the "
-            "DataLoader, as threads read already; or `shard`, with another rank in each worker."
+            "DataLoader, as threads read already; or `shard`, with another rank in each worker.",
         )
-        raise OptionError.of("shard", None, words)
     rank = _connected()
     if rank is None and any(map(os.environ.get, _TORCHRUN)):
         rank = _stated(*_TORCHRUN)
@@ -70,12 +71,14 @@ def this_rank() -> Rank:
 
 @functools.cache
 def _log(rank: Rank) -> None:
-    words = "readers without `shard` take %s; `shard=(0, 1)` reads everything"
-    logging.getLogger("tfrecorder").info(words, rank)
+    logging.getLogger("tfrecorder").info(
+        "readers without `shard` take %s; `shard=(0, 1)` reads everything", rank
+    )
 
 
 def _connected() -> Rank | None:
-    torch, jax = sys.modules.get("torch.distributed"), sys.modules.get("jax")
+    torch = sys.modules.get("torch.distributed")
+    jax = sys.modules.get("jax")
     if torch and torch.is_available() and torch.is_initialized():
         return Rank(torch.get_rank(), torch.get_world_size(), "by torch.distributed")
     if jax and jax.distributed.is_initialized():
@@ -94,12 +97,13 @@ def _stated(*names: str) -> Rank | None:
         f"{name}={text!r}" if text else f"no {name}"
         for name, text in zip(names, texts, strict=True)
     )
-    words = (
+    raise OptionError.of(
+        "shard",
+        None,
         f"the environment has {given}, which is no rank from 0 among a number of processes. Set "
         "both rightly, or connect the processes first, or give `shard=(rank, world)`; "
-        "`shard=(0, 1)` reads all records in this process."
+        "`shard=(0, 1)` reads all records in this process.",
     )
-    raise OptionError.of("shard", None, words)
 
 
 def _has_slurm_tasks() -> bool:

@@ -269,8 +269,10 @@ class ReadOptions(RecordOptions):
         if self.resize == "fit" and self.image_size is not None and self.augment:
             yield "resize", "random parts all get `image_size`; leave it out, or `augment`."
         if self.dtype == "uint8" and self.value_range not in (None, (0, 255)):
-            words = "uint8 pixels are 0 to 255; give `dtype='float32'` for another range."
-            yield "value_range", words
+            yield (
+                "value_range",
+                "uint8 pixels are 0 to 255; give `dtype='float32'` for another range.",
+            )
 
     @property
     def cache_folder(self) -> CacheFolder | None:
@@ -368,23 +370,27 @@ class EpochOptions(ReadOptions):
     def _conflicts(self) -> Iterator[Fault]:
         for name in ("balance", "epoch_size"):
             if self.follow and getattr(self, name) is not None:
-                words = (
-                    "`follow` adds records, and goes with `where` alone; leave out one of the two."
+                yield (
+                    name,
+                    "`follow` adds records, and goes with `where` alone; leave out one of the two.",
                 )
-                yield name, words
         if self.follow and self.at is not None:
             yield "follow", f"`at={self.at}` reads no newer generation; leave out one of the two."
         if self.follow and self.shard is not None and self.shard[1] > 1:
-            words = (
-                "each host would look for new generations at a different moment, and so divide "
-                "different records. With `shard`, give `at` and a new number for each epoch."
+            yield (
+                "follow",
+                (
+                    "each host would look for new generations at a different moment, and so divide "
+                    "different records. With `shard`, give `at` and a new number for each epoch."
+                ),
             )
-            yield "follow", words
         yield from super()._conflicts()
         fits = self.resize == "fit" and self.image_size is not None
         if fits and self.batch_size and self.decode and self.map_fn is None:
-            words = (
-                "images that differ in size cannot share a batch; give 'stretch', 'crop' or 'pad', "
-                "or leave out `batch_size`."
+            yield (
+                "resize",
+                (
+                    "images that differ in size cannot share a batch; give 'stretch', 'crop' or "
+                    "'pad', or leave out `batch_size`."
+                ),
             )
-            yield "resize", words

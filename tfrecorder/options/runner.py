@@ -78,7 +78,7 @@ def check_form(value: Any) -> str | None:
             "give a dict of Beam's options, such as "
             f"{spelled('runner_options', {'machine_type': 'n1-standard-4'})}."
         )
-    plain: set[str] = set()
+    plain = set()
     for name, given in value.items():
         if not isinstance(name, str) or not plain_name(name):
             return f"{name!r} is not an option's name."

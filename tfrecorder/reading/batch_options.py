@@ -78,8 +78,10 @@ class BatchOptions(EpochOptions):
 
     def _conflicts(self) -> Iterator[Fault]:
         if self.layout == "NCHW" and self.map_fn is not None:
-            words = "gets images as NHWC, and can transpose them itself; leave `layout` out."
-            yield "layout", f"`map_fn` {words}"
+            yield (
+                "layout",
+                "`map_fn` gets images as NHWC, and can transpose them itself; leave `layout` out.",
+            )
         if self.layout == "NCHW" and not self.decode:
             yield "layout", "`decode=False` gives the stored bytes; leave `layout` out."
         yield from super()._conflicts()

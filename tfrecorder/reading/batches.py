@@ -73,7 +73,8 @@ class Progress:
 
     def __repr__(self) -> str:
         """The position, and which share of the records is read and why."""
-        records, position = self._divide().records, self._position
+        records = self._divide().records
+        position = self._position
         parts = (
             repr(position.split),
             f"{records} records",
@@ -95,6 +96,10 @@ class Progress:
     def _go_to(self, position: Position) -> None:
         self._position = position
 
+    def _order(self, position: Position) -> Order:
+        """The order of a position's epoch."""
+        return self._records.order(position.mode, position.seed, position.epoch)
+
 
 class Batches(Progress):
     """What `tfrecorder.batches` returns: an iterable with a position.
@@ -108,7 +113,9 @@ class Batches(Progress):
     """
 
     def __init__(self, directory: Datasets, split: str, options: BatchOptions) -> None:
-        self._options, self._growing, self._shares = options, None, None
+        self._options = options
+        self._growing = None
+        self._shares = None
         if options.follow:
             self._growing = GrowingDataset(directory, options)
             members = [self._growing.look()]
@@ -134,12 +141,14 @@ class Batches(Progress):
         self._read_from(records)
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
-        balance, size = self._options.balance, self._options.epoch_size
+        balance = self._options.balance
+        size = self._options.epoch_size
         return record_set(members, split, self._options, self._shares, balance, size)
 
     def _read_from(self, records: RecordSet) -> None:
         """From now on, read these records: the position refers to them."""
-        self._records, self._reader = records, records.reader()
+        self._records = records
+        self._reader = records.reader()
         self._position = self._position_in(records)
 
     def _position_in(self, records: RecordSet) -> Position:
@@ -193,7 +202,8 @@ class Batches(Progress):
             OptionError: it is from another dataset, split, shuffle or seed.
         """
         records = self._records_at(state)
-        takes_seed, since = self._options.seed is None, records.stored.since
+        takes_seed = self._options.seed is None
+        since = records.stored.since
         here = self._position_in(records)
         position = here.with_saved(state, records.size, since=since, takes_seed=takes_seed)
         self._read_from(records)
@@ -235,7 +245,8 @@ class Batches(Progress):
             if newest.commit != self._records.stored.commit:
                 self._read_from(self._chosen([newest], self._position.split))
                 share = self._divide()
-        begin, start = self._position, self._position.next
+        begin = self._position
+        start = self._position.next
         steps = share.steps(start)
         for step, batch in enumerate(self._made(begin, share), 1):
             start = share.after(start)
@@ -255,7 +266,7 @@ class Batches(Progress):
         # Those that wait, those being made, and those that the loop still has in hand.
         memory = BatchMemory((waiting + 4) * len(self._elements.spec.decoded))
         order = self._order(position)
-        made: list[Any] = []
+        made = []
         with contextlib.ExitStack() as stack:
             reader: RecordReader | PrefetchReader = self._reader
             if position.mode != "stored" and not self._reader.is_all_kept():
@@ -275,14 +286,11 @@ class Batches(Progress):
                     yield collate(made, pixels, step.is_empty)
                     made = []
 
-    def _order(self, position: Position) -> Order:
-        """The order of a position's epoch."""
-        return self._records.order(position.mode, position.seed, position.epoch)
-
     @contextlib.contextmanager
     def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
-        kept, self._ahead = self._ahead, None
+        kept = self._ahead
+        self._ahead = None
         of_this = self._reader, share, os.getpid()
         if kept is not None and kept[1:] == (position, *of_this):
             ahead = kept[0]

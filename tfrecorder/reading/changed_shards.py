@@ -39,8 +39,9 @@ def read_in_words(shard: ShardFile) -> Iterator[None]:
     try:
         yield
     except storage.UnreadableError as error:
-        words = f"{shard.path} cannot be read: {error}."
-        raise (change_of(shard) or DatasetError(words)) from error
+        raise (
+            change_of(shard) or DatasetError(f"{shard.path} cannot be read: {error}.")
+        ) from error
 
 
 def change_of(shard: ShardFile, *, may_be_gone: bool = False) -> DatasetError | None:
@@ -53,7 +54,8 @@ def change_of(shard: ShardFile, *, may_be_gone: bool = False) -> DatasetError | 
         standing = storage.describe(shard.path)
     if shard.listed in (None, standing) or (may_be_gone and standing is None):
         return None
-    directory, change = os.path.dirname(shard.path), ""
+    directory = os.path.dirname(shard.path)
+    change = ""
     with contextlib.suppress(DatasetError):  # its manifest may be about to go too
         if (newest := newest_commit(directory)) is not None:
             change = f"; by now it is at generation {newest.number} ({newest.plan.kind.value})"

@@ -39,7 +39,8 @@ def choose(frame: pd.DataFrame, where: Where) -> tuple[np.ndarray, OptionError |
     array([False, False,  True])
     """
     require(check_where, where=where)
-    chosen, fault = np.ones(len(frame), bool), None
+    chosen = np.ones(len(frame), bool)
+    fault = None
     if callable(where):
         chosen = _by_function(frame, where)
     else:
@@ -59,11 +60,12 @@ def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> n
     writes_through = int(pd.__version__.partition(".")[0]) < 3
     mask = np.array(where(frame.copy(deep=writes_through)))
     if mask.dtype != bool or mask.shape != (len(frame),):
-        words = (
+        raise OptionError.of(
+            "where",
+            ...,
             f"the function returned {mask.dtype} of shape {mask.shape}; it must return True or "
-            f"False for each of the {len(frame):,} rows."
+            f"False for each of the {len(frame):,} rows.",
         )
-        raise OptionError.of("where", ..., words)
     return mask
 
 
@@ -96,14 +98,18 @@ def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, 
 
 def _in_range(column: pd.Series, ends: tuple[Any, ...]) -> np.ndarray:
     if len(ends) != 2 or not pd.api.types.is_numeric_dtype(column):
-        words = (
-            "a tuple is a range of numbers, such as `(18, None)`; give several values as a list."
+        raise OptionError.of(
+            "where",
+            {column.name: ends},
+            "a tuple is a range of numbers, such as `(18, None)`; give several values as a list.",
         )
-        raise OptionError.of("where", {column.name: ends}, words)
     low, high = (end if end is None else _number(column.name, end) for end in ends)
     if low is not None and high is not None and low > high:
-        words = "the ends of the range are the wrong way round; the lower one comes first."
-        raise OptionError.of("where", {column.name: ends}, words)
+        raise OptionError.of(
+            "where",
+            {column.name: ends},
+            "the ends of the range are the wrong way round; the lower one comes first.",
+        )
     holds = column.notna().to_numpy(copy=True)
     if low is not None:
         holds &= (column >= low).to_numpy()

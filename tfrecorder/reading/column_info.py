@@ -43,21 +43,27 @@ def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
 
 def _column(field: Field, stored: StoredDataset) -> ColumnInfo:
     kind = field.kind
-    dtype, shape = "int64", tuple[int | None, ...]()
+    dtype = "int64"
+    shape = tuple[int | None, ...]()
     if isinstance(kind, Image):
-        dtype, shape = f"uint{field.depth}", _pixels(field, stored)
+        dtype = f"uint{field.depth}"
+        shape = _pixels(field, stored)
     elif isinstance(kind, Mask):
-        dtype, shape = "uint8", (*_pixels(image_of(field, stored.fields), stored)[:2], 1)
+        dtype = "uint8"
+        shape = (*_pixels(image_of(field, stored.fields), stored)[:2], 1)
     elif isinstance(kind, Boxes):
-        dtype, shape = "float32", (None, 4)
+        dtype = "float32"
+        shape = (None, 4)
     elif isinstance(kind, Labels):
         shape = (None,)
     elif isinstance(kind, Number):
-        dtype, shape = kind.dtype, kind.shape
+        dtype = kind.dtype
+        shape = kind.shape
     elif isinstance(kind, File):
         dtype = "string"
     elif isinstance(kind, (Text, Bytes)):
-        dtype, shape = "string", kind.shape
+        dtype = "string"
+        shape = kind.shape
     count = None if field.label_key is None else field.num_classes
     return ColumnInfo(kind.word, dtype, shape, count, field.names)
 

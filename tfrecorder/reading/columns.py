@@ -8,8 +8,8 @@ from tfrecorder.core.checks import did_you_mean
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.schema.fields import Field
-from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Label, Labels, Mask, Number, Text
+from tfrecorder.schema.fields import Field, of_kind
+from tfrecorder.schema.kinds import Boxes, File, Image, Label, Labels, Mask, Number, ValueKind
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 
@@ -31,9 +31,9 @@ def chosen_columns(
     if stored.unread and options.targets is None:
         raise DatasetError(unread_words(stored))
     fields = stored.fields
-    images = [field for field in fields if isinstance(field.kind, Image)]
-    files = [field for field in fields if isinstance(field.kind, File)]
-    values = [field for field in fields if isinstance(field.kind, (Number, Text, Bytes))]
+    images = of_kind(fields, Image)
+    files = of_kind(fields, File)
+    values = of_kind(fields, ValueKind)
     wanted = [field for field in values if isinstance(field.kind, Number) and field.kind.target]
     inputs = images or files or [field for field in values if field not in wanted]
     targets = [field for field in fields if isinstance(field.kind, _CLASSES) or field in wanted]
@@ -48,13 +48,16 @@ def chosen_columns(
 def refuse_empty(stored: StoredDataset) -> None:
     """Refuse files of other tools without any record: we cannot know their columns."""
     if not stored.fields:
-        nothing = f"{stored.directory}: there is no record in any file, or none with a value."
-        raise DatasetError("; ".join(stored.unread.values()) or f"{nothing} Check the path.")
+        raise DatasetError(
+            "; ".join(stored.unread.values())
+            or f"{stored.directory}: there is no record in any file, or none with a value."
+            " Check the path."
+        )
 
 
 def unread_words(stored: StoredDataset) -> str:
     """What we do not understand in records of other tools, and how to read the rest."""
-    targets = [field.column for field in stored.fields if isinstance(field.kind, _CLASSES)]
+    targets = [field.column for field in of_kind(stored.fields, *_CLASSES)]
     others = [field.column for field in stored.fields if not isinstance(field.kind, Image)]
     name = (targets or others or ["…"])[0]
     return (
@@ -67,6 +70,7 @@ def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Fie
     fields = {field.column: field for field in stored.fields}
     for name in names:
         if name not in fields:
-            words = f"there is no column {name!r}; {did_you_mean(name, fields)}"
-            raise OptionError.of(option, list(names), words)
+            raise OptionError.of(
+                option, list(names), f"there is no column {name!r}; {did_you_mean(name, fields)}"
+            )
     return [fields[name] for name in names]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.checks import Whole
@@ -18,11 +17,12 @@ from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse_commit_note
+from tfrecorder.format.documents import TfdsInfo, parse_commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import parse_json
 
@@ -39,7 +39,7 @@ class Commit:
 
     number: int
     manifest: Manifest
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: TfdsInfo = field(default_factory=TfdsInfo)
 
     @property
     def digest(self) -> str:
@@ -165,9 +165,11 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         require(Whole(0), at=at)
     if at is None or at == newest.number:
         return newest
-    numbers, chain = _readable(directory, newest), newest.dataset.chain
+    numbers = _readable(directory, newest)
+    chain = newest.dataset.chain
     if at not in numbers:
-        first, last = numbers[0], newest.number
+        first = numbers[0]
+        last = newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
         why = f" Generation {at} was taken back by `undo`." if first < at < last else ""
         if at < first:
@@ -242,7 +244,7 @@ def all_done(every: Iterable[Commit]) -> dict[Shard, DoneRecord]:
     return {shard: record for commit in every for shard, record in commit.done.items()}
 
 
-def generations(directory: str | os.PathLike[str], at: int | None = None) -> list[int]:
+def generations(directory: Path, at: int | None = None) -> list[int]:
     """The numbers of the commits that `at=` can read a dataset as of, newest first.
 
     A conversion is generation 0; each append or batch of a stream that follows is one more.

@@ -47,14 +47,16 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     if shape is None:
         pixels = (_deep if picture.depth == 16 else _by_pillow)(data, picture.channels)
         return _fit(pixels, 1, picture, (pixels.shape[0], pixels.shape[1]), drawn)
-    ratio, part = 1, None
+    ratio = 1
+    part = None
     if picture.size is not None:
         part = None if drawn is None else geometry.random_part(shape, drawn)
         ratio = _ratio(picture, shape) if part is None else ratio_of(picture.scale_of(part[1]))
     try:
         pixels = _jpeg_pixels(data, picture, ratio, shape)
     except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
-        pixels, ratio = _by_pillow(data, picture.channels), 1
+        pixels = _by_pillow(data, picture.channels)
+        ratio = 1
     return _fit(pixels, ratio, picture, shape, drawn, part)
 
 
@@ -136,11 +138,12 @@ def dtype_of(name: str) -> np.dtype:
     try:
         import ml_dtypes  # comes with TensorFlow and with JAX
     except ImportError as error:
-        words = (
+        raise OptionError.of(
+            "dtype",
+            "bfloat16",
             "NumPy needs another package for it; run `pip install ml_dtypes`, or give "
-            "`dtype='float32'`."
-        )
-        raise OptionError.of("dtype", "bfloat16", words) from error
+            "`dtype='float32'`.",
+        ) from error
     return np.dtype(ml_dtypes.bfloat16)
 
 

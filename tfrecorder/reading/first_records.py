@@ -21,7 +21,9 @@ from tfrecorder.schema.keys import HEIGHT, WIDTH, Feature
 
 #: How many files to read per split, spread evenly, and how many records per file; we stop earlier
 #: once the records of a file exceed this many bytes.
-_FILES, _RECORDS, _BYTES = 4, 8, 2**24
+_FILES = 4
+_RECORDS = 8
+_BYTES = 2**24
 
 #: The largest box edge that we take as a fraction: some tools round to more than 1.
 _LARGEST_FRACTION = 1.5
@@ -33,7 +35,8 @@ _BEYOND = 0.01
 _IMAGES = (".jpg", ".png", ".gif")
 
 #: The offsets of bit depth and colour type in a PNG.
-_DEPTH, _COLOUR = 24, 25
+_DEPTH = 24
+_COLOUR = 25
 
 #: One of the first records of a file: its values by key.
 Sample = dict[str, Values]
@@ -54,7 +57,8 @@ def take_samples(splits: Mapping[str, Sequence[ShardFile]]) -> dict[str, list[Sa
 
 
 def _first_records(shard: ShardFile) -> list[Sample]:
-    samples, size = [], 0
+    samples = []
+    size = 0
     try:
         for data in itertools.islice(records_in(shard), _RECORDS):
             samples.append(parse_example(data))
@@ -81,7 +85,8 @@ def features_of(
     """
     keys = dict.fromkeys(key for sample in samples for key in sample)
     of_boxes = {key.rpartition("/")[0] for key in usual_kinds}
-    features, faults = {}, {}
+    features = {}
+    faults = {}
     for key in keys:
         values = [sample[key] for sample in samples if len(sample.get(key, ()))]
         kinds = sorted({_kind(stored) for stored in values})

@@ -51,7 +51,8 @@ from tfrecorder.schema.keys import (
 from tfrecorder.schema.kinds import Boxes, Bytes, Image, Kind, Label, Labels, Mask, Number, Text
 
 _OBJECT = Field("boxes", Boxes(), "image/object")
-_OBJECT_LABEL, _OBJECT_TEXT = f"{_OBJECT.key}/class/label", f"{_OBJECT.key}/class/text"
+_OBJECT_LABEL = f"{_OBJECT.key}/class/label"
+_OBJECT_TEXT = f"{_OBJECT.key}/class/text"
 _OBJECT_MASK = f"{_OBJECT.key}/mask"
 _MASK = "image/segmentation/class/encoded"
 
@@ -77,7 +78,8 @@ _ARRAY = "objects/bbox"
 USUAL_KINDS = {
     **dict.fromkeys((*_OBJECT.edges, _ARRAY), "float"),
     **dict.fromkeys((_OBJECT_LABEL, "objects/label"), "int64"),
-    **{_OBJECT_TEXT: "text", _OBJECT_MASK: "bytes"},
+    _OBJECT_TEXT: "text",
+    _OBJECT_MASK: "bytes",
 }
 
 #: Keys that are not understood, with the reason.
@@ -282,7 +284,8 @@ def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> I
 
 
 def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> Iterator[Field]:
-    edges, unit = _OBJECT.edges, ""
+    edges = _OBJECT.edges
+    unit = ""
     missing = [key for key in edges if key not in keys.features]
     present = next(key for key in edges if key in keys.features)
     if missing:

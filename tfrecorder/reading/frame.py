@@ -23,6 +23,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import parse_features
 from tfrecorder.format.layout import parse_shard
 from tfrecorder.format.plan_columns import RECORD_OF
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.commits import opened_commit
@@ -42,7 +43,7 @@ from tfrecorder.reading.shard_tables import read_tables, those_of
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import FILES, Boxes, Label, Text, columns_of
+from tfrecorder.schema.kinds import Boxes, Label, Text, columns_of
 
 IMAGES = ("uri", "bytes")
 
@@ -54,7 +55,7 @@ _SOURCE_ROW = Field("", Text(), keys.SOURCE_ID)
 
 
 def to_frame(
-    directory: str | os.PathLike[str],
+    directory: Path,
     split: str | None = None,
     images: str = "uri",
     at: int | None = None,
@@ -107,8 +108,7 @@ def read_rows(
     """The split and the values of each record, without the pixels where only uris are wanted."""
     wanted = set(stored.features)
     if images == "uri":
-        pixels = (field for field in stored.fields if isinstance(field.kind, FILES))
-        wanted -= {field.encoded_key for field in pixels}
+        wanted -= {field.encoded_key for field in file_fields(stored.fields)}
     own = f"`{command('verify', stored.directory)}` says where."
     remedy = own if stored.form == "tfrecorder" else "Copy it again."
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
@@ -131,7 +131,7 @@ def gather(
     rows = read_rows(stored, chosen, images)
     names = {name_key(stored, field) for field in fields} if images == "uri" else set()
     fields = [field for field in fields if field.key not in names]
-    splits: list[str] = []
+    splits = []
     cells: dict[str, Cells] = {field.column: {} for field in fields}
     batch: list[tuple[str, Row]] = []  # first none: a dataset without records has columns too
     while True:
@@ -183,7 +183,8 @@ def table_of(
         splits, cells = gather(stored, fields, [split])
         count = len(splits)
     else:
-        cells, count = cells_in(fields, rows), len(rows)
+        cells = cells_in(fields, rows)
+        count = len(rows)
     of_one = pd.Categorical.from_codes(np.zeros(count, np.int8), pd.Index([split]))
     return frame_of(stored, of_one, cells, pd.RangeIndex(count))
 
@@ -228,8 +229,9 @@ def class_column(stored: StoredDataset, column: str | None) -> Field:
         return next(iter(fields.values()))
     if column not in fields:
         names = ", ".join(map(repr, fields)) or "none"
-        words = f"give a column with classes; {stored.directory} has {names}."
-        raise OptionError.of("column", column, words)
+        raise OptionError.of(
+            "column", column, f"give a column with classes; {stored.directory} has {names}."
+        )
     return fields[column]
 
 

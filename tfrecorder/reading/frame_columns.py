@@ -21,12 +21,12 @@ from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import (
     FILES,
     Boxes,
-    Bytes,
     Image,
     Label,
     Labels,
     Number,
     Text,
+    ValueKind,
     columns_of,
 )
 from tfrecorder.schema.schema_file import kind_of
@@ -55,7 +55,7 @@ def frame_of(
     options = {}
     if stored.commit is not None:
         options = opened_commit(stored.directory, stored.commit).plan.options
-    columns: dict[str, pd.Series] = {}
+    columns = {}
     schema = options.get("schema") or {}
     splits_of = (name for name, kind in schema.items() if kind_of(name, kind).word == "split")
     split_column = next(splits_of, SPLIT_COLUMN)
@@ -95,10 +95,15 @@ def cells_of(
         key: str | None = field.encoded_key
         read: Callable[[bytes], Any] = bytes
         if images == "uri":
-            key, read = name_key(stored, field), text_of
+            key = name_key(stored, field)
+            read = text_of
         if key is None:
-            words = f"{stored.directory} does not say from which file its {field.column} is; "
-            raise OptionError.of("images", "uri", f"{words}give `images='bytes'`.")
+            raise OptionError.of(
+                "images",
+                "uri",
+                f"{stored.directory} does not say from which file its {field.column} is; "
+                "give `images='bytes'`.",
+            )
         yield field.column, [next(map(read, row.get(key, ())), None) for row in rows]
     elif isinstance(kind, Label):
         yield field.column, [next(iter(_classes(field, row)), None) for row in rows]
@@ -143,7 +148,7 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
     elif isinstance(kind, Boxes):
         columns = columns_of(field.column, kind)
         yield from zip(columns, (edge.to_pylist() for edge in values), strict=True)
-    elif isinstance(kind, (Number, Text, Bytes)) and kind.shape != ():
+    elif isinstance(kind, ValueKind) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
     else:
         yield field.column, values[0]

@@ -31,7 +31,8 @@ class GrowingDataset:
     def __init__(self, directory: Datasets, options: ReadOptions) -> None:
         if not isinstance(directory, (str, os.PathLike)):
             raise OptionError.of("follow", True, "it reads one dataset; give one, or leave it out.")
-        self.directory, self._options = storage.given_path(directory), options
+        self.directory = storage.given_path(directory)
+        self._options = options
         self._first: StoredDataset | None = None
         self._last: int | None = None
 
@@ -65,8 +66,9 @@ class GrowingDataset:
             )
         self._last = stored.commit
         before, now = (spec_of(dataset, self._options) for dataset in (self._first, stored))
-        since = f"generation {stored.commit}: since {stored.directory} was opened"
-        _refuse_other_form(before, now, since)
+        _refuse_other_form(
+            before, now, f"generation {stored.commit}: since {stored.directory} was opened"
+        )
         if at is not None and stored.since <= at < stored.commit:
             earlier = open_dataset(self.directory, at)
             of_then = {name: getattr(earlier, name) for name in ("splits", "commit", "contents")}

@@ -18,6 +18,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
@@ -31,7 +32,8 @@ from tfrecorder.schema.statistics import merged
 SHOWN_GENERATIONS = 10
 
 #: From this many generations on, if they are smaller than this on average, we suggest `compact`.
-MANY_GENERATIONS, SMALL_GENERATION = 10, 128 * 2**20
+MANY_GENERATIONS = 10
+SMALL_GENERATION = 128 * 2**20
 
 #: How many classes the printed table shows; `as_dict` has all.
 SHOWN_CLASSES = 20
@@ -149,8 +151,8 @@ class DatasetInfo(Report):
         if not (counts and self.num_classes):
             raise DatasetError(
                 f"{self.directory}: it is not known how many TRAIN records each class has. Count "
-                f"those of a column: `np.bincount(tfrecorder.Records({self.directory!r}, 'TRAIN')"
-                ".labels('COLUMN'))`."
+                f"those of a column: `np.bincount(tfrecorder.Records({self.directory!r}, "
+                "'TRAIN').labels('COLUMN'))`."
             )
         names = self.class_names
         if absent := [name for name in names or () if name not in counts]:
@@ -222,17 +224,23 @@ class DatasetInfo(Report):
             notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
-            single, many = "image decodes with a warning", "images decode with a warning"
+            single = "image decodes with a warning"
+            many = "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
             applies = spelled("apply_exif", True)
             words = f"carry an EXIF orientation, which training does not apply: {applies} does"
-            single, many = words.replace("carry", "image carries"), f"images {words}"
-            notes.append(("orientation", counted(self.oriented, single, many)))
+            single = words.replace("carry", "image carries")
+            notes.append(("orientation", counted(self.oriented, single, f"images {words}")))
         notes += reduced_in_words(self.reduced).items()
         if self.card is not None and self._changed_since(self.card):
-            remedy = f"`{command('card', self.directory)}` writes it again"
-            notes.append(("card", f"older than the dataset: of commit {self.card}; {remedy}"))
+            notes.append(
+                (
+                    "card",
+                    f"older than the dataset: of commit {self.card}; "
+                    f"`{command('card', self.directory)}` writes it again",
+                )
+            )
         if advice := self._advice():
             notes.append(("generations", advice))
         chosen = {name: value for name, value in self.options.items() if value is not None}
@@ -281,7 +289,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def info(
-    directory: str | os.PathLike[str],
+    directory: Path,
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,
@@ -300,7 +308,8 @@ def info(
         >>> tfrecorder.info("out").class_names  # doctest: +SKIP
         ('daisy', 'rose')
     """
-    where, named = storage.given_path(directory), NamedKeys(image, label)
+    where = storage.given_path(directory)
+    named = NamedKeys(image, label)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
         number = stored.commit
@@ -332,7 +341,7 @@ def info(
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
         options=options,
-        statistics=merged(commit.plan.statistics for commit in every),
+        statistics=merged(commit.plan.rows.statistics for commit in every),
         columns=columns_of(stored),
         generations={
             commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)

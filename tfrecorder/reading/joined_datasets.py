@@ -21,7 +21,8 @@ from tfrecorder.reading.dataset import StoredDataset, image_shape
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label
 
-BY_NAME, EQUAL = "by name", "equal"
+BY_NAME = "by name"
+EQUAL = "equal"
 
 #: What the integer of a class becomes whose records are left out.
 LEFT_OUT = -2
@@ -56,8 +57,11 @@ def joined_classes(
     first = fields[0]
     if isinstance(classes, Mapping):
         if not isinstance(first.kind, Label):
-            words = f"it maps columns of one label, and {first.column!r} is not one; leave it out."
-            raise OptionError.of("classes", dict(classes), words)
+            raise OptionError.of(
+                "classes",
+                dict(classes),
+                f"it maps columns of one label, and {first.column!r} is not one; leave it out.",
+            )
         return _mapped(fields, classes)
     named = {field.names is not None or field.is_unlabelled for field in fields}
     same = len({(field.names, field.num_classes) for field in fields}) == 1
@@ -106,13 +110,17 @@ def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field,
         alone = isinstance(sources, str) or not isinstance(sources, Iterable)
         for source in [sources] if alone else sources:
             if becomes.setdefault(str(source), number) != number:
-                words = f"{source!r} becomes two classes; name it once."
-                raise OptionError.of("classes", dict(classes), words)
+                raise OptionError.of(
+                    "classes", dict(classes), f"{source!r} becomes two classes; name it once."
+                )
     names = {name for field in fields for name in field.class_names or ()}
     for source in becomes:
         if source not in names:
-            words = f"no dataset has the class {source!r}; there is {', '.join(sorted(names))}."
-            raise OptionError.of("classes", dict(classes), words)
+            raise OptionError.of(
+                "classes",
+                dict(classes),
+                f"no dataset has the class {source!r}; there is {', '.join(sorted(names))}.",
+            )
     made = [
         np.array([LEFT_OUT, *(becomes.get(name, LEFT_OUT) for name in field.class_names or ())])
         for field in fields
@@ -148,7 +156,8 @@ def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) ->
     columns = [_columns(dataset, options) for dataset in stored]
     for other, of_other in zip(stored, columns, strict=True):
         _refuse_others(first, columns[0], other, of_other)
-    fields, class_maps = {}, {}
+    fields = {}
+    class_maps = {}
     for field in first.fields:
         is_read = field.column in columns[0] or isinstance(options.classes, Mapping)
         if field.label_key is not None and is_read:
@@ -201,13 +210,14 @@ def _refuse_others(
     for has, columns, lacks, of_lacking in both_ways:
         for name in columns:
             if name not in of_lacking:
-                words = f"{has.directory} has the column {name!r}, {lacks.directory} does not"
-                raise OptionError(f"{words}; {remedy}")
+                raise OptionError(
+                    f"{has.directory} has the column {name!r}, {lacks.directory} does not; {remedy}"
+                )
     for name, field in of_first.items():
         if _form(field) != _form(of_other[name]):
-            words = f"the column {name!r} of {both} is stored in two forms"
             raise OptionError(
-                f"{words}: {_kind(field)} and {_kind(of_other[name])}. Convert one of them with "
+                f"the column {name!r} of {both} is stored in two "
+                f"forms: {_kind(field)} and {_kind(of_other[name])}. Convert one of them with "
                 f"the other's schema; or leave the column out: {remedy}"
             )
     channels, of_others = (
@@ -235,5 +245,6 @@ def _sides(stored: Sequence[StoredDataset]) -> Any:
     every = [dataset.sides for dataset in stored if dataset.sides is not None]
     if len(every) < len(stored):
         return None
-    lows, highs = np.array(every).min(0)[:, 0].tolist(), np.array(every).max(0)[:, 1].tolist()
+    lows = np.array(every).min(0)[:, 0].tolist()
+    highs = np.array(every).max(0)[:, 1].tolist()
     return tuple(zip(lows, highs, strict=True))

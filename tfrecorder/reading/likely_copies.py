@@ -48,7 +48,8 @@ def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) 
     columns = [SOURCE_ID, of.bytes, of.crc32c, of.hash, of.mean, of.deviation]
     tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
     looks = pd.concat([*map(_numbers, tables)], ignore_index=True)
-    sums, pairs = looks.pop("sums"), likely_pairs(looks)
+    sums = looks.pop("sums")
+    pairs = likely_pairs(looks)
     sums = sums.where(sums >= 0, -1 - np.arange(len(looks)))  # what was not read equals nothing
     same = looks.index.to_series().groupby(sums).transform("min").to_numpy()
     group = firsts_of(same[pairs], len(looks))[same]

@@ -61,14 +61,15 @@ def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     Raises:
         DatasetError: a table cannot be read.
     """
-    waiting: list[pa.Table] = []
+    waiting = []
     rows = 0
     for table in _tables_of(directory, newest, columns):
         waiting.append(table)
         rows += len(table)
         if rows >= _GROUP_ROWS:
             yield joined(waiting)
-            waiting, rows = [], 0
+            waiting = []
+            rows = 0
     if waiting:
         yield joined(waiting)
 
@@ -163,7 +164,8 @@ def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozense
     Raises:
         DatasetError: the commit up to which they were merged is gone.
     """
-    about, schema = file.schema_arrow.metadata or {}, file.schema_arrow.remove_metadata()
+    about = file.schema_arrow.metadata or {}
+    schema = file.schema_arrow.remove_metadata()
     note, types = (about.get(key, b"").decode(errors="replace") for key in (_UPTO, _SCHEMA))
     first = note.partition(" ")[0]
     number = int(first) if first.isdecimal() and types == str(schema) else -1

@@ -17,6 +17,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import commit_note
 from tfrecorder.format.tfrecord import HEADER_BYTES
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading import foreign
 from tfrecorder.reading.commits import Commit, all_done, commit_at, commits, newest_commit
@@ -27,7 +28,7 @@ from tfrecorder.schema.splits import SPLITS
 
 
 def open_dataset(
-    directory: str | os.PathLike[str],
+    directory: Path,
     at: int | None = None,
     named: NamedKeys = NO_KEYS,
 ) -> StoredDataset:
@@ -110,14 +111,16 @@ def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDat
     with foreign.in_tfds_form(directory):
         infos = {split["name"]: split for split in newest.info["splits"]}
         for split, (revision, count) in newest.dataset.splits.items():
-            info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
+            info = infos.get(split.lower())
+            lengths = ["0"] * count if info is None else info["shardLengths"]
+            size_of_split = 0 if info is None else int(info["numBytes"])
             names = layout.files_of({split: (revision, count)})
             shards = [
                 (folder + name, int(records), file[0] if file else -1, "", file)
-                for name, records in zip(names, info["shardLengths"], strict=True)
+                for name, records in zip(names, lengths, strict=True)
                 for file in (files.data.get(name),)
             ]
-            is_whole = is_whole and sum(shard[2] for shard in shards) == int(info["numBytes"])
+            is_whole = is_whole and sum(shard[2] for shard in shards) == size_of_split
             if split in then.splits:
                 splits[split] = Shards(shards[: then.splits[split].shards])
     if not is_whole:
@@ -148,7 +151,9 @@ def _refuse_damaged(
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     done = all_done(commits(directory, newest))
     written = {shard.file: record.bytes for shard, record in done.items()}
-    remedy = (
-        f"`{command('repair', directory)}` restores it from the source; or copy the files again."
+    check_shards(
+        directory,
+        files,
+        written,
+        f"`{command('repair', directory)}` restores it from the source; or copy the files again.",
     )
-    check_shards(directory, files, written, remedy)

@@ -38,7 +38,8 @@ WINDOW = 128
 BLOCK_BYTES = 2**19
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,8 @@ def _feistel(numbers: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
     """A permutation of 0 to 2**bits - 1."""
     low = np.uint64(bits // 2)
     high = np.uint64(bits) - low
-    left, right = numbers >> low, numbers & ((np.uint64(1) << low) - np.uint64(1))
+    left = numbers >> low
+    right = numbers & ((np.uint64(1) << low) - np.uint64(1))
     for number in range(ROUNDS):
         keys = keys + _GOLDEN
         if number % 2:

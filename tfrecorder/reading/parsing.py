@@ -51,14 +51,20 @@ class Elements:
         layout: str = "NHWC",
         choose: str | None = None,
     ) -> None:
-        stored, self._records = records.stored, records
-        self.spec, self.seed = spec_of(stored, options), seed
+        stored = records.stored
+        self._records = records
+        self.spec = spec_of(stored, options)
+        self.seed = seed
         of_images = (field for field in stored.fields if not field.of_boxes)
         texts = {field.key for field in of_images if isinstance(field.kind, Text)}
         self.chosen = self.spec.ragged & texts if choose else frozenset()
         if choose and not self.chosen:
-            words = f"no column that is read from {stored.directory} holds lists of texts; leave"
-            raise OptionError.of("choose", choose, f"{words} it out.")
+            raise OptionError.of(
+                "choose",
+                choose,
+                f"no column that is read from {stored.directory} holds lists of texts; leave "
+                "it out.",
+            )
         self._channels_first = layout == "NCHW"
         self._is_ours = stored.form == "tfrecorder"
         self._parsed = self.spec.parsed
@@ -93,7 +99,8 @@ class Elements:
             DatasetError: a record is damaged, does not belong to this dataset, or has an image that
                 cannot be decoded; the message names the file and the byte.
         """
-        options, drawn = self.spec.options, [None] * len(numbers)
+        options = self.spec.options
+        drawn = [None] * len(numbers)
         members: Any = itertools.repeat(None)
         picks = choices(self.seed, epochs, numbers) if self.chosen else np.zeros(0)
         if options.augment:
@@ -107,7 +114,8 @@ class Elements:
         def make(framed: bytes, place: int) -> Any:
             if is_unwanted():
                 raise UnwantedError
-            values, (drawn, member) = self._parse(framed), beside[place]
+            values = self._parse(framed)
+            drawn, member = beside[place]
             for key in self.chosen:
                 texts = values[key]
                 values[key] = texts[int(picks[place] * len(texts))] if len(texts) else b""
@@ -117,7 +125,8 @@ class Elements:
                 filled[field.key] = self._pixels(field, values, drawn, slot)
             return self.spec.element(values, filled, drawn, member, NUMPY)
 
-        elements, function = reader.read(numbers, make), options.map_fn
+        elements = reader.read(numbers, make)
+        function = options.map_fn
         if function is None:
             return elements
         return [
@@ -141,10 +150,11 @@ class Elements:
     def _parse(self, framed: bytes) -> Values:
         end = len(framed) - FOOTER_BYTES
         places = find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
-        parsed: Values = {}
+        parsed = {}
         if places is None:
             plain = data_of(framed)
-            places, parsed = {}, example.parse_features(plain, self._keys.values(), memoryview)
+            places = {}
+            parsed = example.parse_features(plain, self._keys.values(), memoryview)
         values = {}
         for feature in self._parsed:
             key = feature.key
@@ -194,7 +204,8 @@ class Elements:
     def _pixels(
         self, field: Field, values: Values, drawn: np.ndarray | None, slot: np.ndarray | None
     ) -> np.ndarray:
-        picture, data = self.spec.pictures[field.key], values[field.encoded_key]
+        picture = self.spec.pictures[field.key]
+        data = values[field.encoded_key]
         if isinstance(field.kind, Mask):
             pixels = decode_mask(data, picture, drawn)
         else:

@@ -43,7 +43,10 @@ class PrefetchReader:
     """
 
     def __init__(self, reader: RecordReader, coming: Iterator[int], block: int, held: int) -> None:
-        self._reader, self._coming, self._block, self._held = reader, coming, block, held
+        self._reader = reader
+        self._coming = coming
+        self._block = block
+        self._held = held
         self._pool = ThreadPool(storage.REMOTE_THREADS, "tfrecorder-ahead")
         self._lock = threading.Lock()
         self._fetched: dict[int, _Fetched] = {}

@@ -53,7 +53,9 @@ class RecordReader:
         chosen: np.ndarray | None = None,
         folder: CacheFolder | None = None,
     ) -> None:
-        self._stored, self._chosen, self._folder = stored, chosen, folder
+        self._stored = stored
+        self._chosen = chosen
+        self._folder = folder
         self._shards = [shard for shard in stored.splits[split] if shard.records]
         counts = [shard.records or 0 for shard in self._shards]
         self._ends = list(itertools.accumulate(counts))
@@ -286,7 +288,9 @@ def read_places(stored: StoredDataset, shard: ShardFile) -> np.ndarray:
     folder, name = os.path.split(shard.path)
     path = os.path.join(folder, layout.INDEX, f"{name}.idx")
     if stored.form != "tfrecorder":
-        return _walk_places(shard)
+        with open_shard(shard) as file:
+            every = list(tfrecord.read_places(file, shard.bytes))
+        return np.array(every, dtype=np.int64).reshape(-1, 2)
     try:
         # Three times as fast as with `split`, and without an object for each number.
         places = np.fromstring(storage.read_bytes(path), np.int64, sep=" ").reshape(-1, 2)
@@ -314,20 +318,16 @@ def _damaged(path: str, fault: str, directory: str) -> str:
     )
 
 
-def _walk_places(shard: ShardFile) -> np.ndarray:
-    with open_shard(shard) as file:
-        places = list(tfrecord.read_places(file, shard.bytes))
-    return np.array(places, dtype=np.int64).reshape(-1, 2)
-
-
 def damaged_record(
     shard: ShardFile, offset: int, fault: object, form: str = "tfrecorder"
 ) -> DatasetError:
     """The error for a record that cannot be read, in a dataset of this form."""
     words = f"of the record at byte {offset}, {fault}"
     if form != "tfrecorder":
-        remedy = "Copy the file again or, if it was written so, write it again without the record."
-        return DatasetError(f"{shard.path} is damaged: {words}. {remedy}")
+        return DatasetError(
+            f"{shard.path} is damaged: {words}. "
+            "Copy the file again or, if it was written so, write it again without the record."
+        )
     return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
 
 

@@ -87,8 +87,12 @@ class RecordSet:
             shuffle = self.split == "TRAIN" or self.sampling is not None
         mode = shuffle if shuffle == "blocks" else ("exact" if shuffle else "stored")
         if self.sampling is not None and mode != "exact":
-            words = "records that are drawn by weights or for `epoch_size` come in exact order"
-            raise OptionError.of("shuffle", shuffle, f"{words}; leave it out.")
+            raise OptionError.of(
+                "shuffle",
+                shuffle,
+                "records that are drawn by weights or for `epoch_size` come in exact "
+                "order; leave it out.",
+            )
         return mode
 
     def reader(self) -> RecordReader:
@@ -155,12 +159,16 @@ class RecordSet:
             frame = self.table(_needed(None, balance)) if frame is None else frame
             weights, groups = weights_of(balance, frame, class_field(self.stored.fields), parts)
         elif balance is not None:
-            weights, every = checked(balance), self.stored.records(self.split)
+            weights = checked(balance)
+            every = self.stored.records(self.split)
             if self.chosen is not None and weights.shape == (every,):
                 weights = weights[self.chosen]
             if weights.shape != (self.records,):
-                words = f"it has the shape {weights.shape}, and there are {self.records:,} records."
-                raise OptionError.of("balance", ..., words)
+                raise OptionError.of(
+                    "balance",
+                    ...,
+                    f"it has the shape {weights.shape}, and there are {self.records:,} records.",
+                )
         else:
             weights = np.ones(self.records)
         weights = checked(weights)
@@ -174,8 +182,11 @@ class RecordSet:
                     )
             weights = weights * (np.array(self.shares) / np.where(totals, totals, 1))[parts]
         sampling = sampled(weights, groups, epoch_size or self.records)
-        fingerprint = f"{self.fingerprint} balance:{sampling.fingerprint}"
-        return replace(self, sampling=sampling, fingerprint=fingerprint)
+        return replace(
+            self,
+            sampling=sampling,
+            fingerprint=f"{self.fingerprint} balance:{sampling.fingerprint}",
+        )
 
 
 def open_members(
@@ -195,19 +206,24 @@ def open_members(
     if isinstance(datasets, Mapping):
         shares = tuple(datasets.values())
         if not all(is_number(share) and 0 <= share < np.inf for share in shares) or not any(shares):
-            words = "give each dataset a finite weight from 0, not all 0."
-            raise OptionError.of("directory", dict(datasets), words)
+            raise OptionError.of(
+                "directory", dict(datasets), "give each dataset a finite weight from 0, not all 0."
+            )
     every: Sequence[Any] = [datasets]
     if not isinstance(datasets, (str, os.PathLike)):
         if not datasets or not isinstance(datasets, (Sequence, Mapping)):
-            words = (
-                "give a dataset, a list of several, or a dict with how much of an epoch each is."
+            raise OptionError.of(
+                "directory",
+                datasets,
+                "give a dataset, a list of several, or a dict with how much of an epoch each is.",
             )
-            raise OptionError.of("directory", datasets, words)
         every = list(datasets)
     if len(every) > 1 and options.at is not None:
-        words = "each dataset has its own generations; give one dataset, or leave it out."
-        raise OptionError.of("at", options.at, words)
+        raise OptionError.of(
+            "at",
+            options.at,
+            "each dataset has its own generations; give one dataset, or leave it out.",
+        )
     return [open_stored(path, options.at, options.keys) for path in every], shares
 
 
@@ -255,8 +271,9 @@ def record_set(
         numbers = np.flatnonzero(kept)
         if not len(numbers):
             raise OptionError("`where` and `classes` together leave no record; change one of them.")
-        text = f"{fingerprint} where:{_digest(numbers.data)}"
-        records = replace(records, chosen=numbers, fingerprint=text)
+        records = replace(
+            records, chosen=numbers, fingerprint=f"{fingerprint} where:{_digest(numbers.data)}"
+        )
         # Texts of a million records are tens of megabytes: only what is weighed by goes on.
         needed = {*(_needed(None, balance) or ()), *([label.column] if label else ())}
         if needed <= {*frame.columns}:

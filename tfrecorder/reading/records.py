@@ -95,8 +95,10 @@ class Records(Sequence[Any]):
         self._options = ReadOptions.of(options, _OF_EPOCHS)
         members, shares = open_members(directory, self._options)
         self.record_set = records = record_set(members, split, self._options, shares)
-        self.split, self.fingerprint = records.split, records.fingerprint
-        self.generation, self.class_names = records.generation, records.stored.class_names
+        self.split = records.split
+        self.fingerprint = records.fingerprint
+        self.generation = records.generation
+        self.class_names = records.stored.class_names
         self._reader = records.reader()
         self.has_own_seed = self._options.seed is None
         self.seed = seed_of(self._options.seed, world=1)

@@ -101,6 +101,7 @@ def _by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np
         exact = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in floats]
     else:
         along = (width / size[1], 0, 0, 0, height / size[0], 0)
-        form, way = Image.Transform.AFFINE, Image.Resampling.BILINEAR
+        form = Image.Transform.AFFINE
+        way = Image.Resampling.BILINEAR
         exact = [plane.transform(wanted, form, along, way) for plane in floats]
     return (np.stack([np.asarray(plane) for plane in exact], -1) + 0.5).astype(pixels.dtype)

@@ -120,25 +120,35 @@ def weights_of(
     if isinstance(balance, str):
         if balance not in frame:
             names = list(map(str, frame.columns))
-            words = f"there is no such column; {did_you_mean(balance, names)}"
-            raise OptionError.of("balance", balance, words)
+            raise OptionError.of(
+                "balance", balance, f"there is no such column; {did_you_mean(balance, names)}"
+            )
         if balance != label and pd.api.types.is_numeric_dtype(frame[balance]):
             groups = parts if label is None else _codes(frame[label], parts)[0]
             return frame[balance].to_numpy(np.float64), groups
         groups, _ = _codes(frame[balance], parts)
         return 1 / np.bincount(groups)[groups], groups
     if field is None:
-        words = "weights by class need one column of classes; give a weight for each record."
-        raise OptionError.of("balance", dict(balance), words)
+        raise OptionError.of(
+            "balance",
+            dict(balance),
+            "weights by class need one column of classes; give a weight for each record.",
+        )
     groups, classes = _codes(frame[label], parts)
     for name in [*classes, *balance]:
         if name not in balance:
-            words = f"it has no weight for the class {name!r}; with 0 a class is never drawn."
-            raise OptionError.of("balance", dict(balance), words)
+            raise OptionError.of(
+                "balance",
+                dict(balance),
+                f"it has no weight for the class {name!r}; with 0 a class is never drawn.",
+            )
         is_left_out = not balance[name] and str(name) in (field.class_names or ())
         if name not in classes and not is_left_out:
-            words = f"no record has the class {name!r}; there is {', '.join(map(str, classes))}."
-            raise OptionError.of("balance", dict(balance), words)
+            raise OptionError.of(
+                "balance",
+                dict(balance),
+                f"no record has the class {name!r}; there is {', '.join(map(str, classes))}.",
+            )
     by_class = checked([balance[name] for name in classes])
     return by_class[groups % len(classes)] / np.bincount(groups)[groups], groups
 
@@ -168,5 +178,6 @@ def _codes(column: pd.Series, parts: np.ndarray) -> tuple[np.ndarray, pd.Index]:
         codes += parts * len(values)
         return codes, values
     except TypeError:
-        words = "its cells are lists or arrays; give a weight for each record."
-        raise OptionError.of("balance", column.name, words) from None
+        raise OptionError.of(
+            "balance", column.name, "its cells are lists or arrays; give a weight for each record."
+        ) from None

@@ -14,7 +14,8 @@ import numpy as np
 MOST_KEPT = 2**24
 
 #: For how many sizes, and up to which, a thread keeps memory that can be had as bytes.
-SIZES, MOST_AS_BYTES = 8, 2**21
+SIZES = 8
+MOST_AS_BYTES = 2**21
 
 
 class _OfThread(threading.local):
@@ -31,7 +32,8 @@ def filled(shape: tuple[int, ...], fill: Callable[[Any], np.ndarray]) -> np.ndar
 
     Of the sizes that come first it has its memory from a `bytes`; see `bytes_of`.
     """
-    size, files = math.prod(shape), _OF_THREAD.files
+    size = math.prod(shape)
+    files = _OF_THREAD.files
     if size not in files:
         if len(files) == SIZES or size > MOST_AS_BYTES:
             return fill(_kept_buffer(size))

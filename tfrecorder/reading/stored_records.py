@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
 from tfrecorder.format.tfrecord import data_of
+from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
@@ -31,7 +31,7 @@ class Record:
 
 
 def open_stored(
-    directory: str | os.PathLike[str], at: int | None = None, named: NamedKeys = NO_KEYS
+    directory: Path, at: int | None = None, named: NamedKeys = NO_KEYS
 ) -> StoredDataset:
     """The dataset in a directory, for reading single records.
 

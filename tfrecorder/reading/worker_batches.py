@@ -109,6 +109,9 @@ def start_method(directories: Iterable[str], map_fn: Callable[..., Any] | None) 
     try:
         pickle.dumps(map_fn)
     except Exception as error:
-        words = "workers that are not forked import it by its name: define it in a module."
-        raise OptionError.of("map_fn", map_fn, words) from error
+        raise OptionError.of(
+            "map_fn",
+            map_fn,
+            "workers that are not forked import it by its name: define it in a module.",
+        ) from error
     return chosen

@@ -51,8 +51,9 @@ def load_runner(name: str) -> type:
     from apache_beam.runners.runner import PipelineRunner
 
     if not (isinstance(runner, type) and issubclass(runner, PipelineRunner)):
-        words = "it is not a runner of Beam; name a subclass of its class."
-        raise OptionError.of("runner", name, words)
+        raise OptionError.of(
+            "runner", name, "it is not a runner of Beam; name a subclass of its class."
+        )
     return runner
 
 
@@ -68,24 +69,28 @@ def check_runner(options: ConvertOptions) -> None:
         refuse_missing("apache_beam")
     name = options.runner or DIRECT
     if name == DIRECT and options.runner_options and (options.num_workers or 1) > 1:
-        words = "these processes run without Beam, and so without its options; give one."
-        raise OptionError.of("num_workers", options.num_workers, words)
+        raise OptionError.of(
+            "num_workers",
+            options.num_workers,
+            "these processes run without Beam, and so without its options; give one.",
+        )
     if name == DIRECT and not options.runner_options:
         return  # no need to ask Beam, whose import takes a second
     runner = load_runner(name)
     flags = beam_flags(options)
     if name not in (DIRECT, "DataflowRunner") and options.num_workers is not None:
-        words = (
+        raise OptionError.of(
+            "num_workers",
+            options.num_workers,
             f"it has no effect with the {name}, because the cluster decides how many "
-            "workers there are; leave it out."
+            "workers there are; leave it out.",
         )
-        raise OptionError.of("num_workers", options.num_workers, words)
     if name == "DataflowRunner":
         return  # its launcher completes the options before Beam checks them
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 
-    faults: list[str | OptionError] = []
+    faults = []
     faults += PipelineOptionsValidator(PipelineOptions(flags), runner()).validate()
     given = options.runner_options or {}
     if name == "PortableRunner" and "job_endpoint" not in given:
@@ -106,14 +111,29 @@ def beam_flags(options: ConvertOptions) -> list[str]:
         OptionError: Beam has no such option, its value has the wrong type, or a conversion does not
             work with it; one error names them all.
     """
-    parser = _beam_parser()
-    flags: list[str] = []
-    faults: list[OptionError] = []
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parsers: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    parsers[0].error = _raise_fault
+    parser = parsers[0]
+    runner = options.runner or DIRECT
+    flags = []
+    faults = []
     for name, value in (options.runner_options or {}).items():
+        written = _written(parser, name, value)
+        reason = refusal(name, value, runner)
         try:
-            flags += _parsed(parser, name, value, options.runner or DIRECT)
+            if name == "help" or parser.parse_known_args(written)[1]:
+                known = re.findall(r"--([\w-]+)", parser.format_help())
+                near = difflib.get_close_matches(name, map(plain_name, known), n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                reason = f"neither Beam nor the {runner} has such an option{hint}"
         except ValueError as fault:
-            faults.append(OptionError.of("runner_options", {name: value}, str(fault)))
+            reason = reason or str(fault)
+        if reason:
+            faults.append(OptionError.of("runner_options", {name: value}, reason))
+        flags += written
     if faults[1:]:
         raise OptionError(f"{spelled('runner_options')} cannot be used:", *faults)
     if faults:
@@ -129,68 +149,21 @@ def _raise_fault(message: str) -> None:
     raise ValueError(message.partition(": ")[2] or message)
 
 
-def _beam_parser() -> Any:
-    """Beam's argument parser, with the options of every loaded runner; a fault is an error."""
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    parsers: list[Any] = []
-    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
-    parsers[0].error = _raise_fault
-    return parsers[0]
-
-
-def _parsed(parser: Any, name: str, value: Any, runner: str) -> list[str]:
-    """The arguments for one option, once Beam's parser has accepted them."""
-    if name == "help" or not _is_known(parser, name):
-        options = re.findall(r"--([\w-]+)", parser.format_help())
-        near = difflib.get_close_matches(name, map(plain_name, options), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"neither Beam nor the {runner} has such an option{hint}")
-    if reason := refusal(name, value, runner):
-        raise ValueError(reason)
-    flags = _written(parser, name, value)
-    parser.parse_args(flags)
-    return flags
-
-
-def _is_known(parser: Any, name: str) -> bool:
-    try:
-        return not parser.parse_known_args([f"--{name}"])[1]
-    except ValueError:
-        return True  # it needs a value
-
-
-def _accepts(parser: Any, flag: str) -> bool:
-    try:
-        parser.parse_args([flag])
-    except ValueError:
-        return False
-    return True
-
-
 def _written(parser: Any, name: str, value: Any) -> list[str]:
-    flag = f"--{name}"
-    if value is None:
-        return []
-    is_switch = _accepts(parser, flag) and not _accepts(parser, f"{flag}=")
-    if is_switch:  # on a command line its value is a text
-        value = {"true": True, "false": False}.get(str(value).lower())
-    if isinstance(value, bool) != is_switch:
-        kind = "True or False" if is_switch else "a value, not True or False"
-        raise ValueError(f"it takes {kind}")
-    if is_switch:  # False is its opposite, if it has one
-        opposite = name[3:] if name.startswith("no_") else f"no_{name}"
-        chosen = name if value else opposite
-        return [f"--{chosen}"] if value or _is_known(parser, opposite) else []
-    values = value if isinstance(value, (list, tuple)) else [value]
-    flags = [f"{flag}={_text(item)}" for item in values]
-    if len(flags) > 1 and parser.parse_args(flags) == parser.parse_args(flags[-1:]):
-        raise ValueError("it takes one value")
-    return flags
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, Mapping) else str(value)
+    """The arguments for one option; on a command line True and False are texts."""
+    match {"true": True, "false": False}.get(str(value).lower(), value):
+        case None:
+            return []
+        case True:
+            return [f"--{name}"]
+        case False:  # its opposite, if it has one
+            opposite = f"--no_{name}"
+            return [] if parser.parse_known_args([opposite])[1] else [opposite]
+        case list() | tuple():
+            return [f"--{name}={item}" for item in value]
+        case Mapping():
+            return [f"--{name}={json.dumps(value)}"]
+    return [f"--{name}={value}"]
 
 
 def _unreachable(name: str, address: Any) -> OptionError | None:
@@ -202,6 +175,9 @@ def _unreachable(name: str, address: Any) -> OptionError | None:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        words = f"nothing answers there ({reason}); is the server running?"
-        return OptionError.of("runner_options", {name: address}, words)
+        return OptionError.of(
+            "runner_options",
+            {name: address},
+            f"nothing answers there ({reason}); is the server running?",
+        )
     return None

@@ -23,8 +23,10 @@ def quiet_beam() -> Iterator[None]:
     Seen in: apache-beam 2.77.
     Without it: Beam's messages are printed.
     """
-    logger, root = logging.getLogger("apache_beam"), logging.getLogger()
-    level, handlers = logger.level, list(root.handlers)
+    logger = logging.getLogger("apache_beam")
+    root = logging.getLogger()
+    level = logger.level
+    handlers = list(root.handlers)
     if level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL + 1)
         root.addFilter(_is_not_of_beam)

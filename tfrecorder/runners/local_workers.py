@@ -17,7 +17,6 @@ from dataclasses import replace
 from itertools import chain
 
 from tfrecorder import storage
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.done_records import DoneRecord
@@ -52,7 +51,7 @@ def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> Non
     Raises:
         TfrecorderError: as `write` raises them, and the commit.
     """
-    numbers = range(len(plan.shards))
+    numbers = range(len(plan.layout.shards))
     if workers > 1:
         of_each = replace(task, threads=task.threads or default_threads(plan, workers))
         done = _write_by(of_each, numbers, workers)
@@ -82,7 +81,7 @@ def write(
     """
     if not shards:
         return []
-    numbers = {shard: number for number, shard in enumerate(plan.shards)}
+    numbers = {shard: number for number, shard in enumerate(plan.layout.shards)}
     with progress_bar(output_dir, plan, shown, shards):
         task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
         return list(Worker(task).write([numbers[shard] for shard in shards]))
@@ -109,11 +108,11 @@ def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
     if any(check.__module__ == "__main__" or not _travels(check) for check in checks):
         return 1
     if asked is None:
-        is_here = storage.is_local(output_dir) and not plan.remote and bool(sys.executable)
+        is_here = storage.is_local(output_dir) and not plan.rows.remote and bool(sys.executable)
         loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
-        chosen = options.num_threads or options.runner_options or address_space_left()
-        asked = worker_count(cores(), plan.rows) if is_here and loads and not chosen else 1
-    return max(1, min(asked, len(plan.shards)))
+        chosen = options.num_threads or options.runner_options
+        asked = worker_count(cores(), plan.rows.count) if is_here and loads and not chosen else 1
+    return max(1, min(asked, len(plan.layout.shards)))
 
 
 def _travels(check: object) -> bool:
@@ -173,7 +172,8 @@ def _answer(process: subprocess.Popen[bytes]) -> list[DoneRecord]:
 
 def main() -> None:
     """What a worker process does: it ends with its launcher, which keeps our input open."""
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # what else is printed stands apart
+    answers = sys.stdout.buffer
+    sys.stdout = sys.stderr  # what else is printed stands apart
     task, numbers = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_launcher, daemon=True).start()
     answer: list[DoneRecord] | Exception

@@ -7,7 +7,6 @@ import uuid
 from typing import TYPE_CHECKING
 
 from tfrecorder import storage
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.display.bars import is_shown
 from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, is_installed
 from tfrecorder.format.plan import Plan
@@ -24,10 +23,6 @@ from tfrecorder.writing.worker import Task
 
 if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
-
-#: Of address space, for the import of Beam (122 MB) and its threads.  Where they find less, C code
-#: of what it imports may end the process, or wait without end.
-BEAM_BYTES = 160 * 2**20
 
 #: In a Dask graph: its grouping step turns 128 into 4,000 tasks, and a thousand into 70,000.
 MOST_PARTITIONS = 128
@@ -50,25 +45,24 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
     """
     stays = options.wait or options.runner != "DataflowRunner"
     shown = is_shown(options.progress) and stays
-    threads, launch = options.num_threads or 0, uuid.uuid4().hex
+    threads = options.num_threads or 0
+    launch = uuid.uuid4().hex
     task = Task.of(plan, output_dir, threads=threads, progress=shown, launch=launch)
     with progress_bar(output_dir, plan, shown):
         without_beam = options.runner is None and not is_installed("apache_beam")
         is_direct = (options.runner or DIRECT) == DIRECT
         workers = local_workers.workers_of(plan, output_dir, options) if is_direct else 1
         # A pipeline over nothing would commit nothing.
-        if without_beam or workers > 1 or not plan.shards:
+        if without_beam or workers > 1 or not plan.layout.shards:
             local_workers.run(plan, task, options.max_reject_fraction, workers)
             return None
         return _run_on_beam(plan, task, options)
 
 
 def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob | None:
-    output_dir, runner = task.output_dir, options.runner or DIRECT
+    output_dir = task.output_dir
+    runner = options.runner or DIRECT
     try:
-        left = address_space_left()
-        if left is not None and left < BEAM_BYTES:
-            raise MemoryError
         with quiet_beam(), as_in_a_script():
             if runner == "DataflowRunner":
                 return _run_on_dataflow(plan, output_dir, options)
@@ -130,17 +124,20 @@ def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
 
     from tfrecorder.writing import pipeline
 
-    name, flags = options.runner or DIRECT, beam_options.beam_flags(options)
+    name = options.runner or DIRECT
+    flags = beam_options.beam_flags(options)
     is_direct = name == DIRECT
     partitions = {"dask_npartitions", "dask_partition_size"}
     if name == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
         # By default Dask would give 128 shards to one worker, and lose them all with it.
-        flags.append(f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}")
+        flags.append(f"--dask_npartitions={min(len(plan.layout.shards), MOST_PARTITIONS)}")
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
     # and so differ between a script, a notebook and another machine.
     runner = FnApiRunner if is_direct else beam_options.load_runner(name)
     pipe = beam.Pipeline(runner(), PipelineOptions(flags))
-    pipeline.build(pipe, len(plan.shards), task, options.max_reject_fraction, together=is_direct)
+    pipeline.build(
+        pipe, len(plan.layout.shards), task, options.max_reject_fraction, together=is_direct
+    )
     result = pipe.run()
     try:
         result.wait_until_finish()

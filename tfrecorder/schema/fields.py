@@ -67,7 +67,8 @@ class Field:
         """The keys of the record that the column makes."""
         if self.held is not None:
             return self.held
-        key, kind = self.key, self.kind
+        key = self.key
+        kind = self.kind
         if isinstance(kind, kinds.FILES):
             encoded = "bytes" if isinstance(kind, kinds.File) else kind.word
             words = {"encoded": encoded, "format": "text", "filename": "text"}
@@ -85,7 +86,7 @@ class Field:
             if kind.label is not None:
                 made |= {f"{key}/class/label": "label", f"{key}/class/text": "text"}
             return tuple(Feature(name, word, (None,)) for name, word in made.items())
-        if isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)):
+        if isinstance(kind, kinds.ValueKind):
             word = _NUMBER_KINDS[kind.dtype] if isinstance(kind, kinds.Number) else kind.word
             return (Feature(key, word, kind.shape),)
         raise TypeError(f"a column of kind {kind.word} makes no feature")
@@ -150,8 +151,7 @@ class Field:
     @property
     def of_boxes(self) -> bool:
         """True for boxes, and for values of which each box has one."""
-        values = (kinds.Number, kinds.Text, kinds.Bytes)
-        is_value_of = isinstance(self.kind, values) and self.kind.of is not None
+        is_value_of = isinstance(self.kind, kinds.ValueKind) and self.kind.of is not None
         return is_value_of or isinstance(self.kind, kinds.Boxes)
 
     @property
@@ -194,7 +194,8 @@ def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
     Raises:
         OptionError: two columns would make the same key.
     """
-    images, masks = schema.of(kinds.Image), schema.of(kinds.Mask)
+    images = schema.of(kinds.Image)
+    masks = schema.of(kinds.Mask)
     classes = schema.of(kinds.Label, kinds.Labels)
     made = []
     for name, kind in schema.fields:
@@ -210,7 +211,7 @@ def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
             made.append(Field(name, kind, _stem(name)))
         elif isinstance(kind, kinds.Boxes):
             made.append(Field(name, kind, "image/object"))
-        elif isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)):
+        elif isinstance(kind, kinds.ValueKind):
             made.append(Field(name, kind, f"image/object/{name}" if kind.of else name))
     counts = Counter(feature.key for feature in record_features(made))
     for key, count in counts.items():
@@ -234,20 +235,24 @@ def record_features(fields: Iterable[Field]) -> tuple[Feature, ...]:
     return (*made, Feature(keys.SOURCE_ID, "text"))
 
 
+def of_kind(fields: Iterable[Field], *wanted: type[kinds.Kind]) -> list[Field]:
+    """Those of some columns that are of one of these kinds."""
+    return [field for field in fields if isinstance(field.kind, wanted)]
+
+
 def primary_image(fields: Iterable[Field]) -> Field | None:
     """The image that sizes and suspects refer to: the first; None without images."""
-    return next((field for field in fields if isinstance(field.kind, kinds.Image)), None)
+    return next(iter(of_kind(fields, kinds.Image)), None)
 
 
 def primary_file(fields: Sequence[Field]) -> Field | None:
     """The file that rejects refer to: the first image, or else the first file; None without."""
-    files = (field for field in fields if isinstance(field.kind, kinds.File))
-    return primary_image(fields) or next(files, None)
+    return primary_image(fields) or next(iter(of_kind(fields, kinds.File)), None)
 
 
 def file_fields(fields: Iterable[Field]) -> list[Field]:
     """The columns whose cells are files."""
-    return [field for field in fields if isinstance(field.kind, kinds.FILES)]
+    return of_kind(fields, *kinds.FILES)
 
 
 def with_validators(
@@ -282,7 +287,7 @@ def class_field(fields: Iterable[Field]) -> Field | None:
 
 def image_of(mask: Field, fields: Sequence[Field]) -> Field:
     """The image that a mask, or masks of objects, belong to."""
-    images = [field for field in fields if isinstance(field.kind, kinds.Image)]
+    images = of_kind(fields, kinds.Image)
     return next(f for f in images if getattr(mask.kind, "of", None) in (None, f.column))
 
 

@@ -163,7 +163,7 @@ class Boxes(Kind):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Values(Kind):
+class ValueKind(Kind):
     """A value, or an array of them, as in the column.
 
     Attributes:
@@ -184,7 +184,7 @@ class _Values(Kind):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Number(_Values):
+class Number(ValueKind):
     """A number, or an array of numbers.
 
     Attributes:
@@ -202,14 +202,14 @@ class Number(_Values):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Text(_Values):
+class Text(ValueKind):
     """A text, or an array of texts; `shape`, `default` and `of` are as of `Number`."""
 
     word = "text"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Bytes(_Values):
+class Bytes(ValueKind):
     """Bytes, or an array of bytes, which only a frame can hold; otherwise like `Text`."""
 
     word = "bytes"
@@ -322,7 +322,7 @@ def _faults(schema: Schema) -> Iterator[str]:
         if len(images) != 1:
             yield f"{name}=Boxes() needs one Image(); there are {len(images)}."
     for name, kind in schema.fields:
-        if isinstance(kind, _Values) and kind.of not in (None, *schema.of(Boxes)):
+        if isinstance(kind, ValueKind) and kind.of not in (None, *schema.of(Boxes)):
             yield (
                 f"{name}={kind}: there is no Boxes() column of that name; there are "
                 f"{schema.of(Boxes)}."

@@ -45,8 +45,11 @@ def from_plain(columns: Any) -> Schema:
         OptionError: it is not a schema; the message names the column and the remedy.
     """
     if not isinstance(columns, Mapping):
-        words = "give the kind of each column, for example image_uri: image, label: label."
-        raise OptionError.of("schema", columns, words)
+        raise OptionError.of(
+            "schema",
+            columns,
+            "give the kind of each column, for example image_uri: image, label: label.",
+        )
     return Schema({str(name): kind_of(str(name), value) for name, value in columns.items()})
 
 

@@ -63,7 +63,8 @@ class Division:
 
     def bounds(self, many: int) -> list[tuple[str, int]]:
         """The splits, each with the end of its part of `many`, rounded."""
-        ends, total = [], Fraction(0)
+        ends = []
+        total = Fraction(0)
         for name in (split for split in SPLITS if split in self.shares):
             total += Fraction(str(self.shares[name]))
             ends.append((name, int(many * total + Fraction(1, 2))))

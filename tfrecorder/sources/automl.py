@@ -61,7 +61,9 @@ def read_headerless(
     Returns:
         The table, and its schema if its form has one.
     """
-    splits, uris, given = [], [], []
+    splits = []
+    uris = []
+    given = []
     with open(copy, newline="", encoding=form.codec) as file, wide_fields():
         for cells in csv.reader(file, delimiter=form.separator, strict=True):
             if not any(cells):
@@ -105,7 +107,8 @@ def _is_number_or_empty(cell: str) -> bool:
 def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.DataFrame:
     rows = []
     for number, values in enumerate(given):
-        label, corners = (values[0] if values else ""), values[1:]
+        label = values[0] if values else ""
+        corners = values[1:]
         if not all(map(_is_number_or_empty, corners)) or (values and not corners):
             shown = ", ".join(value[:40] for value in values[:9])
             more = ", …" if len(values) > 9 else ""

@@ -152,7 +152,8 @@ def _unquoted(data: bytes) -> bytes:
 
 
 def _of_mapping(cell: Mapping[Any, Any]) -> Any:
-    data, path = cell.get("bytes"), cell.get("path")
+    data = cell.get("bytes")
+    path = cell.get("path")
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, (str, type(None))) or not {"bytes", "path"} & {*cell}:
         return CellFault('a dict other than {"bytes": …, "path": …}', _keys(cell))
@@ -162,8 +163,9 @@ def _of_mapping(cell: Mapping[Any, Any]) -> Any:
         return CellFault(f'a dict whose "bytes" are of type {type(data).__name__}', _keys(cell))
     name = storage.unsigned(path or "")
     if not is_text(name):
-        words = f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}'
-        return CellFault(words, _keys(cell))
+        return CellFault(
+            f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell)
+        )
     return File(bytes(data), name)
 
 

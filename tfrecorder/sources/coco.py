@@ -59,9 +59,12 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
     findings: list[Finding] = []
     names = _class_names(files, findings)
-    images, frames, captions = _Images({}, [], []), list[pd.DataFrame](), list[tuple[int, Any]]()
+    images = _Images({}, [], [])
+    frames = []
+    captions = list[tuple[int, Any]]()
     for file, start in zip(files, starts, strict=True):
-        of_ids, every = _add_images(images, file, start, findings), file.annotations
+        of_ids = _add_images(images, file, start, findings)
+        every = file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
         objects = _objects(file, rows, names, masks)
         is_text = np.array([text is not None for text in every["caption"]], bool)
@@ -80,12 +83,20 @@ def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, .
     """The names of all categories in the order of the first file that has them."""
     names: dict[str, None] = {}
     for file in files:
-        of_file, ids = set[str](), set[Any]()
+        of_file = set()
+        ids = set()
         for category in file.categories:
             name = str(category.get("name", category["id"]))
             if name in of_file or category["id"] in ids:
-                words = f"{file.path}: the category {name!r}, id {category['id']}, is there twice"
-                findings.append(Finding("bad_annotation", [None], LABEL_COLUMN, [name], words))
+                findings.append(
+                    Finding(
+                        "bad_annotation",
+                        [None],
+                        LABEL_COLUMN,
+                        [name],
+                        f"{file.path}: the category {name!r}, id {category['id']}, is there twice",
+                    )
+                )
             of_file.add(name)
             ids.add(category["id"])
             names.setdefault(name)
@@ -98,15 +109,23 @@ def _add_images(images: _Images, file: File, start: str, findings: list[Finding]
     split = split_in(folder.rpartition("/")[2] if stem == BESIDE else stem)
     of_ids: dict[Any, int] = {}
     for image in file.images:
-        name, number = name_of(image), image["id"]
+        name = name_of(image)
+        number = image["id"]
         uri = uri_below(start, name)
         row = images.rows.setdefault((split, uri), len(images.rows))
         if row == len(images.ids):
             images.ids.append(number)
             images.sizes.append((image.get("width") or None, image.get("height") or None))
         if of_ids.setdefault(number, row) != row:
-            words = f"{file.path}: two images have the id {number!r}; the second is {uri!r}"
-            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [number], words))
+            findings.append(
+                Finding(
+                    "bad_annotation",
+                    [row],
+                    URI_COLUMN,
+                    [number],
+                    f"{file.path}: two images have the id {number!r}; the second is {uri!r}",
+                )
+            )
     return of_ids
 
 
@@ -136,16 +155,22 @@ def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[
     for place in np.flatnonzero((rows < 0) | unclassed).tolist():
         row = None if rows[place] < 0 else int(rows[place])
         of = file.annotations["image_id" if row is None else "category_id"]
-        words = f"no {'image' if row is None else 'category'} has the id {of[place]!r}"
-        message = f"{file.path}: an annotation is of no use: {words}"
-        yield Finding("bad_annotation", [row], LABEL_COLUMN, [str(of[place])], message)
+        yield Finding(
+            "bad_annotation",
+            [row],
+            LABEL_COLUMN,
+            [str(of[place])],
+            f"{file.path}: an annotation is of no use: "
+            f"no {'image' if row is None else 'category'} has the id {of[place]!r}",
+        )
 
 
 def _columns(
     images: _Images, objects: pd.DataFrame, captions: list[tuple[int, Any]], findings: list[Finding]
 ) -> tuple[dict[str, Any], dict[str, Kind]]:
     """The columns of all images, and the kinds of these."""
-    splits, uris = [split for split, _ in images.rows], [uri for _, uri in images.rows]
+    splits = [split for split, _ in images.rows]
+    uris = [uri for _, uri in images.rows]
     numbers = all(isinstance(number, int) for number in images.ids)
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     # Not as pandas' own text, which holds no bad text: validation reports it.

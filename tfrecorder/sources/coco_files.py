@@ -85,7 +85,12 @@ def read_file(path: str, masks: bool) -> File:
         )
     images, annotations, categories = parts
     columns = {name: made[place :: len(_KEPT)] for place, name in enumerate(_KEPT)}
-    wrong = [value for value in (*images, *categories) if not _is_named(value)]
+    named = (int, float, str)
+    wrong = [
+        value
+        for value in (*images, *categories)
+        if not (isinstance(value, dict) and isinstance(value.get("id"), named))
+    ]
     wrong += [image for image in images if "file_name" not in image]
     wrong += [value for value in annotations if value is not True]
     wrong += [
@@ -120,7 +125,9 @@ def masks_of(file: File) -> list[str | None]:
 
     The PNGs are in the folder beside the file that has its name.
     """
-    masks, png, ids = list[str | None](), "", np.zeros((0, 0), np.int64)
+    masks = []
+    png = ""
+    ids = np.zeros((0, 0), np.int64)
     for text in file.annotations[MASKS]:
         if text is not None and text.startswith('{"png":'):
             segment = json.loads(text)
@@ -141,10 +148,6 @@ def _segments(path: str) -> np.ndarray:
     except (OSError, storage.UnreadableError):
         return np.zeros((0, 0), np.int64)  # a mask that is missing is a fault of its row
     return red + 256 * green + 65536 * blue
-
-
-def _is_named(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("id"), (int, float, str))
 
 
 def start_of(file: File, root: str, base: str) -> str:

@@ -29,7 +29,8 @@ _NO_CONTENT = Content("", "", -1, -1)
 
 def with_contents(source: Source) -> Source:
     """A source in which each image that came as bytes has its content's name as its uri."""
-    frame, contents = source.frame, {}
+    frame = source.frame
+    contents = {}
     for name in source.schema.of(*FILES):
         if name not in frame:
             continue
@@ -68,8 +69,10 @@ def _may_hold_images(column: pd.Series) -> bool:
 
 def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     """A column with only uris, and what is known about the images in its cells."""
-    uris: list[Any] = []
-    files, names, sums = [], [], [np.empty((0, 2), np.int64)]
+    uris = []
+    files = []
+    names = []
+    sums = [np.empty((0, 2), np.int64)]
     with ThreadPool() as pool:
         groups = _in_lists(cells.read(range(len(cells))), TOGETHER)
         looked_at = map_ahead(pool, lambda group: list(map(content_in, group)), groups, AHEAD)
@@ -83,7 +86,8 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
             files.append(of_block)
             names.append(_texts([content.name for content in contents]) if named else of_block)
             uris.append(of_block if _NO_CONTENT not in contents else _texts(block))
-    whole, (sizes, crcs) = _joined(uris, column), np.concatenate(sums).T
+    whole = _joined(uris, column)
+    sizes, crcs = np.concatenate(sums).T
     if not (sizes >= 0).any():
         return whole, None
     by_hash = pa.concat_arrays(files)

@@ -19,7 +19,8 @@ from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.sources.cells import File, file_in
 
 #: How many cells a thread hashes at a time, and how many such blocks are under way.
-TOGETHER, AHEAD = 8, 4
+TOGETHER = 8
+AHEAD = 4
 
 
 class Cells(Protocol):

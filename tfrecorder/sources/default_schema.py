@@ -23,7 +23,7 @@ def schema_of(table: pd.DataFrame) -> kinds.Schema:
 
 def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> kinds.Schema:
     """A schema with the class names of a source by column, where it has none itself."""
-    named: dict[str, kinds.Kind] = {}
+    named = {}
     for name, kind in schema.fields:
         column = getattr(kind, "label", name) or name
         if hasattr(kind, "names") and kind.names is None and column in classes:

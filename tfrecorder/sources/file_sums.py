@@ -54,7 +54,8 @@ class FileSums:
         Raises:
             UnreachableError: a store does not answer.
         """
-        crcs, wanted = self.told.copy(), np.unique(self.of_rows[rows & (self.sizes >= 0)])
+        crcs = self.told.copy()
+        wanted = np.unique(self.of_rows[rows & (self.sizes >= 0)])
         unread = wanted[crcs[wanted] < 0].tolist()
         crcs[unread] = [*in_threads(_crc, [self.files[number] for number in unread])]
         return np.where(rows, crcs[self.of_rows], -1)
@@ -95,7 +96,8 @@ def file_sums(
 
 def file_sums_of(table: Source, column: str, web: bool = True) -> FileSums:
     """`file_sums` of a column of a table."""
-    rows, contents = table.frame.index.to_numpy(), table.contents.get(column)
+    rows = table.frame.index.to_numpy()
+    contents = table.contents.get(column)
     came = None if contents is None else np.stack([contents.sizes, contents.crcs])[:, rows]
     return file_sums(column_places(table, column), came, web)
 

@@ -16,7 +16,6 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.core.limits import address_space_left
 from tfrecorder.core.wording import spelled
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
@@ -31,9 +30,27 @@ from tfrecorder.sources.table import RawTable, Source, TextFile
 
 #: Files in a folder with these extensions are its images; all other files are skipped and counted.
 IMAGE_ENDINGS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".gif", ".bmp"),
-    *(".dib", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm"),
-    *(".avif", ".heic", ".heif", ".ico", ".tga"),
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".png",
+    ".apng",
+    ".gif",
+    ".bmp",
+    ".dib",
+    ".webp",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".pbm",
+    ".pnm",
+    ".avif",
+    ".heic",
+    ".heif",
+    ".ico",
+    ".tga",
 )
 
 
@@ -100,12 +117,15 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
         copy: where it can be opened.
         base: the folder that relative uris start from.
     """
-    form, columns = options.text_form, options.columns or {}
+    form = options.text_form
+    columns = options.columns or {}
     needed = (options.schema or DEFAULT_SCHEMA).source_columns()
     names = {*COLUMNS, *columns, *needed}
     # Vertex AI writes training-00001-of-00004, which has no ending.
     is_named = bool(os.path.splitext(path)[1])
-    json_lines, headed, stated = path.lower().endswith((".jsonl", ".ndjson")), False, None
+    json_lines = path.lower().endswith((".jsonl", ".ndjson"))
+    headed = False
+    stated = None
     try:
         if not is_named:
             json_lines = _is_json(copy)
@@ -132,7 +152,8 @@ def _read_file(path: str, copy: str, base: str, options: ConvertOptions) -> RawT
         ) from error
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
-    text, typed = TextFile(copy, json_lines, headed, form), stated is not None
+    text = TextFile(copy, json_lines, headed, form)
+    typed = stated is not None
     schema = options.schema or stated
     return RawTable(frame, base, text=text, typed=typed, schema=schema, columns=columns)
 
@@ -177,7 +198,7 @@ def _read_plain(copy: str, header: list[str], form: TextForm) -> pd.DataFrame | 
     names_are_plain = len(header) > 1 and len(set(header)) == len(header) and all(header)
     if form.encoding or not form.separator.isascii() or not names_are_plain:
         return None
-    if os.path.getsize(copy) < ARROW_BYTES or address_space_left() is not None:
+    if os.path.getsize(copy) < ARROW_BYTES:
         return None
     with open(copy, "rb") as file:
         while block := file.read(2**20):
@@ -221,7 +242,8 @@ def _first_lines(file: TextIO, text: TextFile) -> Iterator[int]:
     if text.json_lines:
         yield from (number for number, line in enumerate(file, 1) if line.strip())
         return
-    reader, before = csv.reader(file, delimiter=text.form.separator), 0
+    reader = csv.reader(file, delimiter=text.form.separator)
+    before = 0
     for cells in reader:
         if any(cells) or (text.headed and cells):
             yield before + 1
@@ -258,7 +280,8 @@ def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
         words = f"it cannot be read with {spelled('encoding', form.encoding)}"
         return f"{path}: {words}; give the file's own encoding."
-    data, line = Path(copy).read_bytes(), 1
+    data = Path(copy).read_bytes()
+    line = 1
     if data.startswith(_ZIP):
         return (
             f"{path}: it is a workbook or another ZIP archive, not a CSV; save its sheet as CSV, "

@@ -39,7 +39,8 @@ class Finding:
 
     def cells(self) -> dict[str, Sequence[Any]]:
         """The columns of a report, as long as the number of rows."""
-        severity, size = CODES[self.code][0], len(self.rows)
+        size = len(self.rows)
+        severity = CODES[self.code][0]
         values = [_short(value) for value in self.values]
         messages = [self.messages] * size if isinstance(self.messages, str) else self.messages
         return {
@@ -84,5 +85,6 @@ def conflicts(column: pd.Series, codes: np.ndarray, group: str) -> Finding:
     differing = column[shown != shown[first][codes]]
     words = f"differs from the value in the first row of this {group}"
     messages = [f"{cut(value)!r} {words}" for value in differing]
-    rows, values = list(differing.index), differing.tolist()
+    rows = list(differing.index)
+    values = differing.tolist()
     return Finding("conflicting_rows", rows, str(column.name), values, messages)

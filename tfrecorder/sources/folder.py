@@ -110,8 +110,8 @@ def sorted_out(
     files: Iterable[tuple[str, ...]],
 ) -> tuple[list[tuple[str, ...]], list[str], dict[str, int]]:
     """The path parts of all images, the paths of tables, both sorted; and counts of others."""
-    images: list[tuple[str, ...]] = []
-    tables: list[str] = []
+    images = []
+    tables = []
     hidden = others = 0
     for parts in files:
         if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -31,20 +29,19 @@ def grouped(
         codes, _ = pd.factorize(as_objects(table[by]).fillna(""))
     except TypeError:
         raise OptionError.of("group_by", by, "its cells are neither texts nor numbers.") from None
-    first, order = np.unique(codes, return_index=True)[1], np.argsort(codes, kind="stable")
-    rows, findings = table.iloc[first].reset_index(drop=True), list[Finding]()
+    first = np.unique(codes, return_index=True)[1]
+    order = np.argsort(codes, kind="stable")
+    rows = table.iloc[first].reset_index(drop=True)
+    findings = []
     for name in table.columns.drop(by):
         column = as_objects(table[name])
         if getattr(schema.columns.get(name), "shape", ()) == (None,):
-            present = column.map(lambda cell: cell is not None and not _is_empty(cell))
+            present = column.map(
+                lambda cell: cell is not None and not (isinstance(cell, str) and not cell)
+            )
             kept = order[present.to_numpy(dtype=bool)[order]]
             sizes = np.bincount(codes[kept], minlength=len(first))
             rows[name] = in_lists(column.to_numpy()[kept], sizes)
         else:
             findings.append(conflicts(column.set_axis(codes), codes, repr(by)))
     return rows, first, findings
-
-
-def _is_empty(cell: Any) -> bool:
-    """True for the text of an empty cell of a CSV."""
-    return isinstance(cell, str) and not cell

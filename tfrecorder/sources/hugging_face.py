@@ -80,7 +80,8 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
         return None
     from datasets import concatenate_datasets
 
-    parts, schema = _parts(source), options.schema
+    parts = _parts(source)
+    schema = options.schema
     features = parts[0][1].features
     for split, part in parts:
         if part.features != features:
@@ -151,7 +152,8 @@ def columns_by_type(
         schema: its columns keep their names.
         given: the source's names for our columns.
     """
-    stated, columns = schema.source_columns() if schema else [], dict(given or {})
+    stated = schema.source_columns() if schema else []
+    columns = dict(given or {})
     for wanted, kind, noun in (
         (URI_COLUMN, "Image", "images"),
         (LABEL_COLUMN, "ClassLabel", "class labels"),

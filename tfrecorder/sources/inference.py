@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pandas as pd
 from tfrecorder.errors import SourceError
 from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.keywords import Path
 from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
@@ -28,7 +28,7 @@ _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
 
 
-def infer_schema(source: pd.DataFrame | str | os.PathLike[str] | IO[Any]) -> Schema:
+def infer_schema(source: pd.DataFrame | Path | IO[Any]) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are recognised
@@ -66,7 +66,7 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
         return with_classes(raw.schema, raw.classes)
     table = raw.frame.set_axis(names, axis=1)
     table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
-    made: dict[str, kinds.Kind] = {}
+    made = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     by_name = kinds_by_name(table)
     for place, name in enumerate(names):
@@ -132,7 +132,7 @@ def _with_default(kind: kinds.Kind, column: pd.Series) -> kinds.Kind:
     missing = column.isna()
     if isinstance(kind, kinds.Number):
         missing |= column.map(lambda cell: isinstance(cell, str) and not cell.strip())
-    if not isinstance(kind, (kinds.Number, kinds.Text, kinds.Bytes)) or not missing.any():
+    if not isinstance(kind, kinds.ValueKind) or not missing.any():
         return kind
     cell = _FILLED[kind.dtype if isinstance(kind, kinds.Number) else kind.word]
     shape: Any = kind.shape

@@ -34,7 +34,7 @@ def read_metadata(
         tables, images: their paths in the folder.
         passed_over: the other files.
     """
-    raw_tables = list[RawTable]()
+    raw_tables = []
     for name in tables:
         path = f"{folder}/{name}"
         raw = _read(PathSource(path, (path,)), options)

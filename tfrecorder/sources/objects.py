@@ -54,7 +54,8 @@ def object_columns(
             one that is not known.
         slack: how far an edge may be beyond the image.
     """
-    edges, end = objects[[*BOX_COLUMNS]].to_numpy(), np.tile(sizes[objects[ROW]], 2)
+    edges = objects[[*BOX_COLUMNS]].to_numpy()
+    end = np.tile(sizes[objects[ROW]], 2)
     far = ((edges < -slack) | (edges > end + slack)).any(axis=1)
     inner = np.minimum(np.maximum(edges, 0), np.where(np.isnan(end), np.inf, end))
     inner = inner.astype(np.float32)

@@ -58,12 +58,16 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         for name, our in ours.items()
         if name not in images and not needed.isdisjoint({name, our})
     ]
-    tables, groups, counts = list[pa.Table](), list[_Group](), list[int]()
+    tables = []
+    groups = list[_Group]()
+    counts = []
     for path in paths:
         with _opened(path) as file:
             if {*file.schema_arrow.names} != {*ours}:
-                words = f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has"
-                raise SourceError(f"{words} {head.names}; give files of one form.")
+                raise SourceError(
+                    f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has "
+                    f"{head.names}; give files of one form."
+                )
             tables.append(file.read(columns=plain, use_threads=False))
             counts.append(file.metadata.num_rows)
             sizes = map(file.metadata.row_group, range(file.metadata.num_row_groups))
@@ -71,8 +75,9 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     try:
         whole = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        words = f"the types of its columns differ: {str(error).rstrip('.')}."
-        raise SourceError(f"{source.path}: {words}") from error
+        raise SourceError(
+            f"{source.path}: the types of its columns differ: {str(error).rstrip('.')}."
+        ) from error
     columns_of_frame = {name: whole.column(name) for name in plain}
     frame = arrow_frame([*ours], images, columns_of_frame, classes, sum(counts))
     return RawTable(
@@ -120,7 +125,8 @@ class ParquetCells:
     """The cells of a column of images, of which a few are in memory at a time."""
 
     def __init__(self, groups: Sequence[_Group], column: str) -> None:
-        self._groups, self._column = groups, column
+        self._groups = groups
+        self._column = column
         self._starts = [0, *itertools.accumulate(group.rows for group in groups)]
 
     def __len__(self) -> int:
@@ -130,10 +136,8 @@ class ParquetCells:
         within = np.searchsorted(self._starts, rows, "right") - 1
         pairs = zip(within.tolist(), map(int, rows), strict=True)
         for number, of_group in itertools.groupby(pairs, key=lambda pair: pair[0]):
-            group, wanted = (
-                self._groups[number],
-                {row - self._starts[number] for _, row in of_group},
-            )
+            group = self._groups[number]
+            wanted = {row - self._starts[number] for _, row in of_group}
             with _opened(group.path) as file:
                 batches = file.iter_batches(
                     PIECE, row_groups=[group.number], columns=[self._column], use_threads=False

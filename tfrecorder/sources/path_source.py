@@ -137,5 +137,8 @@ def refuse_table_options(options: ConvertOptions, what: str) -> None:
     """
     refuse_form(options.text_form, f"{what} has none")
     if options.columns:
-        words = f"it is for a frame or a CSV; {what} has no columns to rename."
-        raise OptionError.of("columns", options.columns, words)
+        raise OptionError.of(
+            "columns",
+            options.columns,
+            f"it is for a frame or a CSV; {what} has no columns to rename.",
+        )

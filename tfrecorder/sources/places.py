@@ -18,10 +18,12 @@ from tfrecorder.format.plan_columns import NOWHERE
 from tfrecorder.sources.table import Source, as_texts
 
 #: Bytes that are hashed at a time, and those of the longest text.
-_WORD, _LONGEST = 8, 512
+_WORD = 8
+_LONGEST = 512
 
 #: How many texts are hashed together, and an odd number whose bits are spread evenly.
-_TOGETHER, _FACTOR = 2**14, np.uint64(0x9E3779B97F4A7C15)
+_TOGETHER = 2**14
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def places(
@@ -62,7 +64,8 @@ def known_places(uris: pa.Array, bases: pa.Array, files: pa.Array | None = None)
 
 def column_places(source: Source, column: str) -> pa.LargeStringArray:
     """The place of each image of a source's column; null where a cell has none."""
-    cells, contents = source.frame[column], source.contents.get(column)
+    cells = source.frame[column]
+    contents = source.contents.get(column)
     files = None if contents is None else contents.files.take(cells.index.to_numpy())
     return places(_texts(cells), source.base, files)
 
@@ -87,7 +90,8 @@ def _numbered(texts: pa.LargeStringArray) -> np.ndarray:
     hashes = None if texts.null_count else _hashes(texts)
     if hashes is None:
         return pc.fill_null(texts.dictionary_encode().indices, -1).to_numpy()
-    numbers, ordered = np.arange(len(texts)), np.sort(hashes)
+    numbers = np.arange(len(texts))
+    ordered = np.sort(hashes)
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     rows = np.flatnonzero(np.isin(hashes, again)) if len(again) else again[:0].astype(np.int64)
     same = texts.take(rows).dictionary_encode().indices.to_numpy()
@@ -107,7 +111,9 @@ def _hashes(texts: pa.LargeStringArray) -> np.ndarray | None:
     hashes = sizes.astype(np.uint64)
     for start in range(0, len(texts), _TOGETHER):
         block = slice(start, start + _TOGETHER)
-        first, last, made = starts[:-1][block], starts[1:][block] - _WORD, hashes[block]
+        first = starts[:-1][block]
+        last = starts[1:][block] - _WORD
+        made = hashes[block]
         for at in range(0, int(sizes[block].max()), _WORD):
             mixed = (made ^ words[np.minimum(first + at, last)]) * _FACTOR
             made = np.where(first + at < last + _WORD, mixed ^ (mixed >> np.uint64(29)), made)

@@ -30,7 +30,8 @@ def with_sidecar_files(
         return frame, 0, []
     stems = [os.path.join(folder, os.path.splitext(uri)[0]) for uri in frame[URI_COLUMN]]
     files = texts_of([f"{stem}.json" for stem in stems])
-    documents, findings = list[dict[str, Any]](), list[Finding]()
+    documents = []
+    findings = []
     for row, text in enumerate(files):
         documents.append(_document(text))
         if text is not None and not documents[-1]:

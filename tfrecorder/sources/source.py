@@ -66,7 +66,8 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     raw = read_raw(source, options)
     if base is not None and raw.passed_over:
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
-    frame, names = raw.frame, _our_names(raw, options.split_by)
+    frame = raw.frame
+    names = _our_names(raw, options.split_by)
     schema = with_classes(raw.schema or schema_of(frame.set_axis(names, axis=1)), raw.classes)
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
@@ -79,12 +80,17 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
     if not any(name in picked for name in schema.of(Split)):
         holding = (name for name, place in left_out.items() if _holds_splits(frame.iloc[:, place]))
         split_like = next(holding, None)
-    table, groups = pd.DataFrame(picked, index=rows), _groups(frame, options.split_by)
-    text, findings = raw.text, raw.findings
+    table = pd.DataFrame(picked, index=rows)
+    groups = _groups(frame, options.split_by)
+    text = raw.text
+    findings = raw.findings
     if options.group_by is not None:
         if raw.cells or raw.findings:
-            words = "it is for tables of texts, such as a frame or a CSV; leave it out."
-            raise OptionError.of("group_by", options.group_by, words)
+            raise OptionError.of(
+                "group_by",
+                options.group_by,
+                "it is for tables of texts, such as a frame or a CSV; leave it out.",
+            )
         table, first, findings = grouped(table, schema, options.group_by)
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
@@ -142,7 +148,9 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     """The names of a table's columns, renamed to ours; refused if one would be lost."""
-    frame, columns, have = raw.frame, dict(raw.columns), [str(name) for name in raw.frame.columns]
+    frame = raw.frame
+    columns = dict(raw.columns)
+    have = [str(name) for name in raw.frame.columns]
     if bad := [name for name in have if not is_text(name)]:
         raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     stated = raw.schema.source_columns() if raw.schema else []
@@ -155,11 +163,15 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
         )
     for theirs, our in columns.items():
         if theirs not in have:
-            words = f"the source has no column {theirs!r}; it has: {have}."
-            raise OptionError.of("columns", dict(columns), words)
+            raise OptionError.of(
+                "columns", dict(columns), f"the source has no column {theirs!r}; it has: {have}."
+            )
         if our in have and theirs != our and our not in columns:
-            words = f"the source also has a column {our!r}; drop or rename one of them."
-            raise OptionError.of("columns", dict(columns), words)
+            raise OptionError.of(
+                "columns",
+                dict(columns),
+                f"the source also has a column {our!r}; drop or rename one of them.",
+            )
     needed = stated or [*COLUMNS, *BOX_COLUMNS, MASK_COLUMN]
     refuse_twice(name for name in have if columns.get(name, name) in needed or name == split_by)
     return [columns.get(name, name) for name in have]
@@ -177,8 +189,9 @@ def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
         return None
     names = list(map(str, frame.columns))
     if split_by not in names:
-        words = f"the source has no such column; it has: {names}."
-        raise OptionError.of("split_by", split_by, words)
+        raise OptionError.of(
+            "split_by", split_by, f"the source has no such column; it has: {names}."
+        )
     return frame.iloc[:, names.index(split_by)].set_axis(pd.RangeIndex(len(frame)))
 
 

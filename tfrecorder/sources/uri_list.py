@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError
+from tfrecorder.options.keywords import Path
 
 
-def uri_list(option: str, given: Iterable[str] | str | os.PathLike[str] | None) -> list[str]:
+def uri_list(option: str, given: Iterable[str] | Path | None) -> list[str]:
     """The uris that an option names, or the lines of the file whose path it is, each once.
 
     Signatures are left out, as they are from the records.

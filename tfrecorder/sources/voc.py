@@ -51,7 +51,8 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
     if not stems:
         return None
     refuse_table_options(options, "a folder of Pascal VOC's form")
-    schema, columns = options.schema or _SCHEMA, dict[str, Any]()
+    schema = options.schema or _SCHEMA
+    columns = dict[str, Any]()
     masks = schema.of(Mask)
     if masks:
         mask_files = {*storage.names(f"{root}/SegmentationClass")}
@@ -61,14 +62,24 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
     if splits:
         columns[SPLIT_COLUMN] = [splits.get(stem, "") for stem in stems]
     images = next((name for name in _IMAGES if storage.is_folder(f"{root}/{name}")), "")
-    uris, sizes, objects, findings = list[str](), list[Any](), list[Any](), list[Finding]()
+    uris = list[str]()
+    sizes = list[Any]()
+    objects = list[Any]()
+    findings = list[Finding]()
     texts = texts_of([f"{root}/Annotations/{stem}.xml" for stem in stems])
     for row, (stem, text) in enumerate(zip(stems, texts, strict=True)):
         try:
             document = ElementTree.fromstring(text or "")
         except ElementTree.ParseError as error:
-            words = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
-            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [f"{stem}.xml"], words))
+            findings.append(
+                Finding(
+                    "bad_annotation",
+                    [row],
+                    URI_COLUMN,
+                    [f"{stem}.xml"],
+                    f"{root}/Annotations/{stem}.xml is not sound XML: {error}",
+                )
+            )
             document = ElementTree.Element("annotation")
         name = (document.findtext("filename") or "").strip() or f"{stem}.jpg"
         uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))

@@ -41,12 +41,14 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
             return None
         raise SourceError(f"{path} is not YOLO's: it has no `names` of classes.")
     refuse_table_options(options, "a folder of YOLO's form")
-    folder, names = storage.parent(path), _class_names(path, config.get("names"))
+    folder = storage.parent(path)
+    names = _class_names(path, config.get("names"))
     root = storage.resolve(str(config.get("path") or "."), folder)
     # The folder that is stated is often that of another machine.
     root = root if storage.is_folder(root) else folder
     root = root if storage.scheme(root) else posixpath.normpath(root)
-    splits, images = list[str](), list[str]()
+    splits = []
+    images = []
     for split in ("train", "val", "test", ""):
         entries = config.get(split) or []
         for entry in [entries] if isinstance(entries, str) else entries:
@@ -135,7 +137,9 @@ def _objects(
     images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
 ) -> tuple[pd.DataFrame, list[Finding]]:
     """The objects of all images, with their polygons as `masks` says, and lines that say none."""
-    rows, objects, findings = list[int](), list[tuple[int, Any, Any]](), list[Finding]()
+    rows = []
+    objects = []
+    findings = []
     paths = [*map(_labels_of, images)]
     for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
         for number, line in enumerate((text or "").splitlines(), 1):
@@ -143,8 +147,15 @@ def _objects(
                 continue
             made = _object(line.split(), len(names), keypoints)
             if isinstance(made, str):
-                words = f"{path}, line {number}: {made}"
-                findings.append(Finding("bad_annotation", [row], LABEL_COLUMN, [line[:200]], words))
+                findings.append(
+                    Finding(
+                        "bad_annotation",
+                        [row],
+                        LABEL_COLUMN,
+                        [line[:200]],
+                        f"{path}, line {number}: {made}",
+                    )
+                )
                 continue
             rows.append(row)
             objects.append(made)
@@ -169,5 +180,6 @@ def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
         return int(label), (x - width / 2, y - height / 2, x + width / 2, y + height / 2), None
     if len(numbers) < 6 or len(numbers) % 2:
         return f"it has {len(numbers)} numbers after its class: neither a box nor a polygon"
-    xs, ys = numbers[0::2], numbers[1::2]
+    xs = numbers[0::2]
+    ys = numbers[1::2]
     return int(label), (min(xs), min(ys), max(xs), max(ys)), json.dumps([numbers])

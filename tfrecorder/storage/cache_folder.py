@@ -20,7 +20,7 @@ import os
 import shutil
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,7 +33,9 @@ BLOCK = 2**19
 
 #: What the map says of a block: nothing, that its claim has ended, or that it is there; any other
 #: number is the second in which it was claimed.  Of all but the first the room is counted.
-_NOTHING, _ENDED, _THERE = 0, 1, 2**32 - 1
+_NOTHING = 0
+_ENDED = 1
+_THERE = 2**32 - 1
 _STATE = np.dtype("<u4")
 
 #: Whose a block is: it is there, another thread or process fetches it, the caller has to fetch it,
@@ -50,7 +52,9 @@ _LOOK_SECONDS = 0.001
 _PAGE = 4096
 _FILE_BYTES = 2 * _PAGE
 
-_COUNTERS, _URI, _UNREADY = "counters", "uri", ".unready"
+_COUNTERS = "counters"
+_URI = "uri"
+_UNREADY = ".unready"
 
 
 class Counters(NamedTuple):
@@ -174,7 +178,10 @@ class CacheFolder:
             if _lock(descriptor):
                 self._recount()
                 if self.counters().used + sum(file.size for file in files) > self.most():
-                    _remove_others(folder, {os.path.basename(file.path) for file in files})
+                    stems = {os.path.basename(file.path) for file in files}
+                    for name in os.listdir(folder):
+                        if name != _URI and name.partition(".")[0] not in stems:
+                            os.remove(os.path.join(folder, name))
                     self._recount()
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             with contextlib.suppress(FileNotFoundError):
@@ -190,9 +197,11 @@ class CacheFolder:
         Returns:
             HERE, THEIRS, OURS or FULL; and the block that ends these.
         """
-        first, now = start // BLOCK, int(time.time())
+        first = start // BLOCK
+        now = int(time.time())
         with self._locked() as descriptor:
-            states, counters = file.states().astype(np.int64), self.counters()
+            states = file.states().astype(np.int64)
+            counters = self.counters()
             own = 0 if states.any() else _FILE_BYTES
             states = states[first : -(-end // BLOCK)]
             is_new = states == _NOTHING
@@ -309,12 +318,6 @@ def _states(path: str) -> np.ndarray:
     """The states in a map; none if it is not there."""
     data = read_whole(path)
     return np.frombuffer(data[: len(data) // _STATE.itemsize * _STATE.itemsize], _STATE)
-
-
-def _remove_others(folder: str, stems: Collection[str]) -> None:
-    for name in os.listdir(folder):
-        if name != _URI and name.partition(".")[0] not in stems:
-            os.remove(os.path.join(folder, name))
 
 
 def _size(path: str) -> int:

@@ -84,7 +84,8 @@ def _connector(endpoint: SplitResult, timeout: float) -> Callable[[], http.clien
     host = endpoint.hostname or ""
     if endpoint.scheme != "https":
         return lambda: http.client.HTTPConnection(host, endpoint.port, timeout=timeout)
-    proxy, context = _proxy(endpoint), certificates()
+    proxy = _proxy(endpoint)
+    context = certificates()
     asked = endpoint if proxy is None else proxy
     port = endpoint.port if proxy is None else proxy.port or 80
 
@@ -136,5 +137,7 @@ def certificates() -> ssl.SSLContext:
             cafile=None if is_folder else named, capath=named if is_folder else None
         )
     except OSError as error:
-        words = f"{variable}={named} has no certificates: name a file with some, or unset it"
-        raise UnreadableError("read_failed", words) from error
+        raise UnreadableError(
+            "read_failed",
+            f"{variable}={named} has no certificates: name a file with some, or unset it",
+        ) from error

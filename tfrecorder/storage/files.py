@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
+from tfrecorder.storage.folders import held_open
 from tfrecorder.storage.folders_read import FoldersRead
 from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
@@ -79,8 +80,9 @@ def read_source(
             return (store.read(path), None) if local is None else local.read_dated(path)
         except UnreadableError as error:
             if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
-                words = f"its folder {gone} was there before, but is now gone or empty"
-                raise TransientError(words) from error
+                raise TransientError(
+                    f"its folder {gone} was there before, but is now gone or empty"
+                ) from error
             raise
 
     dated = retried(read, path, note_retry)
@@ -248,5 +250,6 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
 def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
     """The results of `work` for each thing, in order; concurrent if `path` is on a remote store."""
     if is_local(path) or len(things) < 2:
-        return [work(thing) for thing in things]
+        with held_open():
+            return [work(thing) for thing in things]
     return map_at_once(work, things, _SMALL_REQUESTS)

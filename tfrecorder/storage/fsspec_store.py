@@ -30,9 +30,32 @@ T = TypeVar("T")
 #: Schemes that fsspec knows but that do not store a data set's files, or not by themselves.
 NO_STORAGE = frozenset(
     (
-        *("http", "https", "data", "file", "local", "zip", "tar", "libarchive", "reference"),
-        *("blockcache", "filecache", "simplecache", "cached", "dir", "generic", "jupyter", "jlab"),
-        *("git", "github", "gist", "asynclocal", "async_wrapper", "dask", "ftp", "gs", "gcs"),
+        "http",
+        "https",
+        "data",
+        "file",
+        "local",
+        "zip",
+        "tar",
+        "libarchive",
+        "reference",
+        "blockcache",
+        "filecache",
+        "simplecache",
+        "cached",
+        "dir",
+        "generic",
+        "jupyter",
+        "jlab",
+        "git",
+        "github",
+        "gist",
+        "asynclocal",
+        "async_wrapper",
+        "dask",
+        "ftp",
+        "gs",
+        "gcs",
     )
 )
 

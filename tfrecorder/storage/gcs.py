@@ -148,7 +148,8 @@ class BucketStore(Store):
         self._copy(f"{folder}/{name}", f"{folder}/{new}", version, is_moved=True)
 
     def _copy(self, path: str, new: str, listed: str = "", is_moved: bool = False) -> None:
-        source, target = self._at(path), self._at(new)[1:]
+        source = self._at(path)
+        target = self._at(new)[1:]
         try:
             version = listed or gcs_requests.describe_object(*source).version
             gcs_requests.copy_object(*source, *target, version)
@@ -240,7 +241,8 @@ def _connect(chosen: Access) -> Connection:
                 raise UnreadableError(
                     "no_credentials", where if named else NO_CREDENTIALS
                 ) from error
-            credentials, unsigned = AnonymousCredentials(), True
+            credentials = AnonymousCredentials()
+            unsigned = True
     # A project is needed only to create or list buckets, and nothing here does that.
     project = os.environ.get("GOOGLE_CLOUD_PROJECT", "unused")
     client = storage.Client(project=project, credentials=credentials)

@@ -88,7 +88,8 @@ def asker(
     from google.auth.exceptions import GoogleAuthError
     from google.auth.transport.requests import Request
 
-    send, tokens = sender(endpoint, timeout), Request()
+    send = sender(endpoint, timeout)
+    tokens = Request()
     billed = "" if user_project is None else f"userProject={urllib.parse.quote(user_project)}"
 
     def sign(method: str, path: str, headers: Mapping[str, str]) -> dict[str, str]:
@@ -210,8 +211,8 @@ def list_objects(
     query["fields"] = f"items(name,{_DESCRIBED}),prefixes,nextPageToken"
     if most is not None:
         query["maxResults"] = str(most)
-    objects: dict[str, Description] = {}
-    folders: list[str] = []
+    objects = {}
+    folders = []
     while True:
         asked = urllib.parse.urlencode({name: value for name, value in query.items() if value})
         page = _json(ask, f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}/o?{asked}")
@@ -240,10 +241,12 @@ def copy_object(
     """Copy one version of an object within the service."""
     target = _place(new_bucket, new_name).removeprefix("/storage/v1")
     path = f"{_place(bucket, name)}/rewriteTo{target}"
-    query, done = {"ifSourceGenerationMatch": version}, False
+    query = {"ifSourceGenerationMatch": version}
+    done = False
     while not done:  # a large object going to another location takes several requests
         answer = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
-        done, query["rewriteToken"] = bool(answer.get("done")), answer.get("rewriteToken", "")
+        done = bool(answer.get("done"))
+        query["rewriteToken"] = answer.get("rewriteToken", "")
 
 
 def keeps_removed(ask: Ask, bucket: str) -> str:

@@ -331,8 +331,10 @@ def failing_writes(path: str, how: str = "; what is finished is kept") -> Iterat
     try:
         yield
     except OSError as error:
-        words = f"{error.strerror or error}.{_REMEDIES.get(error.errno or 0, '').format(how)}"
-        raise OutputError(f"{path} cannot be written: {words}") from error
+        raise OutputError(
+            f"{path} cannot be written: "
+            f"{error.strerror or error}.{_REMEDIES.get(error.errno or 0, '').format(how)}"
+        ) from error
 
 
 def local_path(name: str, value: str | os.PathLike[str]) -> str:

@@ -70,7 +70,8 @@ class LocalCache:
         file = self._file(path)
         if file is None:
             return fetch(start, end)
-        parts, at = [], start
+        parts = []
+        at = start
         while at < end:
             whose, after = self._whose(file, at, end)
             until = min(after * BLOCK, end)
@@ -142,7 +143,8 @@ class LocalCache:
 
     def _whose(self, file: CachedFile, start: int, end: int) -> tuple[int, int]:
         """As `CacheFolder.claim`; without its lock, if the first block is there."""
-        first, last = start // BLOCK, -(-end // BLOCK)
+        first = start // BLOCK
+        last = -(-end // BLOCK)
         here = self._here.get(file.path)
         if here is None or not here[first]:
             here = self._look(file)
@@ -194,8 +196,11 @@ class LocalCache:
             self._most = None
             if not self._failed:
                 self._failed = True
-                words = "local cache %r cannot be used: %s. What it does not have is not kept."
-                logger.warning(words, self._folder.path, error.strerror or error)
+                logger.warning(
+                    "local cache %r cannot be used: %s. What it does not have is not kept.",
+                    self._folder.path,
+                    error.strerror or error,
+                )
 
     def __del__(self, close: Callable[[list[int]], None] = close_all) -> None:
         close(self._entered.get("locks", []))

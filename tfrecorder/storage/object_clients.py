@@ -92,7 +92,8 @@ def connect(place: str) -> Client:
     is_s3 = scheme(place) in _S3
     settings = _of_profile() if is_s3 else {}
     store: Any = S3Store if is_s3 else AzureStore
-    http = _allows_http(_ENDPOINTS[is_s3])
+    named = next((value for name in _ENDPOINTS[is_s3] if (value := os.environ.get(name))), "")
+    http = {"allow_http": True} if named.lower().startswith("http://") else {}
     short, uploads = (
         store.from_url(place, client_options=limits | http, retry_config=_NO_RETRIES, **settings)
         for limits in (_SHORT, _UPLOAD)
@@ -115,11 +116,6 @@ def refuse_forks() -> None:
         raise UnreadableError("wrong_setup", FORKED)
 
 
-def _allows_http(endpoints: tuple[str, ...]) -> dict[str, Any]:
-    named = next((value for name in endpoints if (value := os.environ.get(name))), "")
-    return {"allow_http": True} if named.lower().startswith("http://") else {}
-
-
 def _of_profile() -> dict[str, Any]:
     """The AWS settings that botocore knows and object_store does not.
 
@@ -139,7 +135,7 @@ def _of_profile() -> dict[str, Any]:
             credentials.get_frozen_credentials()
     except BotoCoreError as error:
         raise UnreadableError("no_credentials", f"{_AWS[1]} ({error})") from error
-    settings: dict[str, Any] = {}
+    settings = {}
     if region and not any(os.environ.get(name) for name in _REGIONS):
         settings["region"] = region
     if credentials is None:

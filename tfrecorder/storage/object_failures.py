@@ -50,8 +50,13 @@ _UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDI
 _SAID = {
     "region": ("without location",),
     "no_credentials": (
-        *("169.254.", "fd00:ec2", "metadata.google", "external account credential"),
-        *("external aws credential", "external azure credential", "azure cli"),
+        "169.254.",
+        "fd00:ec2",
+        "metadata.google",
+        "external account credential",
+        "external aws credential",
+        "external azure credential",
+        "azure cli",
     ),
 }
 
@@ -126,8 +131,10 @@ def _answer(text: str) -> tuple[int, str, str]:
     if not answer[:3].isdecimal():  # an error body with the status 200, or no answer
         return 0, _tag("Code", text), _line(text)
     line, _, body = answer.partition(":")
-    status, reason = int(line[:3]), line[3:].strip()
-    code, message = _tag("Code", body), _tag("Message", body)
+    status = int(line[:3])
+    reason = line[3:].strip()
+    code = _tag("Code", body)
+    message = _tag("Message", body)
     words = f"{code}: {_line(message)}" if message else code or reason or "no reason was given"
     return status, code, f"{status} {words}"
 

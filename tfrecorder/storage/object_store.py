@@ -74,10 +74,12 @@ class ObjectStore(Store):
 
     def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         if expected is not None and expected.version:
-            size, tag = expected.size, expected.version
+            size = expected.size
+            tag = expected.version
         else:
             meta = self._request(path, _head)
-            size, tag = meta["size"], meta["e_tag"]
+            size = meta["size"]
+            tag = meta["e_tag"]
             if expected is not None and expected.size != size:
                 raise UnreadableError("replaced", "it was replaced")
 
@@ -92,8 +94,9 @@ class ObjectStore(Store):
                     ),
                 )
             except OtherStandsError as error:
-                words = f"it was replaced while it was read ({error})"
-                raise UnreadableError("replaced", words) from error
+                raise UnreadableError(
+                    "replaced", f"it was replaced while it was read ({error})"
+                ) from error
 
         return in_parts(path, size, read_range)
 
@@ -169,11 +172,13 @@ class ObjectStore(Store):
         self._delete(f"{folder}/{name}")
 
     def link(self, folder: str, name: str, new: str) -> None:
-        source, target = f"{folder}/{name}", f"{folder}/{new}"
+        source = f"{folder}/{name}"
+        target = f"{folder}/{new}"
         to = split_path(target)[1]
 
         self._request(source, lambda client, name: obstore.copy(client.short, name, to))
-        old, copy = self.describe(source), self.describe(target)
+        old = self.describe(source)
+        copy = self.describe(target)
         if old is not None and (copy is None or copy.size != old.size):
             raise TransientError("the copy is not there")  # a gateway answered
 

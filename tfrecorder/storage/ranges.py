@@ -33,8 +33,10 @@ def in_parts(path: str, size: int, read_range: Callable[[int, int], bytes]) -> B
 
 class _Parts(io.RawIOBase):
     def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
-        self._path, self._size = path, size
-        self._read_range, self._at = read_range, 0
+        self._path = path
+        self._size = size
+        self._read_range = read_range
+        self._at = 0
 
     def readable(self) -> bool:
         return True
@@ -51,7 +53,8 @@ class _Parts(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        start, end = self._at, min(self._at + len(buffer), self._size)
+        start = self._at
+        end = min(self._at + len(buffer), self._size)
         if start >= end:
             return 0
         data = retried(lambda: self._whole(start, end), self._path)

@@ -151,7 +151,8 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
         UnwantedError: nobody waits for the result any more.
         Whatever else `attempt` raises, at once.
     """
-    failures, since = 0, 0.0
+    failures = 0
+    since = 0.0
     while True:
         began = time.monotonic()
         try:
@@ -170,8 +171,9 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
                 raise _unreachable(path, f"cannot be reached: {words}.", words) from error
             left = since + patience().seconds - now
             if left <= 0 and (failures >= ATTEMPTS or left <= -patience().seconds):
-                said = f"could not be reached for {now - since:,.0f} s: {words}."
-                raise _unreachable(path, said, words) from error
+                raise _unreachable(
+                    path, f"could not be reached for {now - since:,.0f} s: {words}.", words
+                ) from error
             pause_now = patience().first_pause * 2 ** min(failures - 1, 20)
             seconds = min(pause_now, patience().longest_pause) * random.uniform(0.5, 1)
             if left > 0:  # a server may ask for more, but there is a last attempt at the end

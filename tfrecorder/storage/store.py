@@ -65,14 +65,15 @@ class TransientError(Exception):
 
 #: The errors of a disk whose cable, server or daemon is briefly away, of a network, and of a
 #: process with too many open files.  None of them is about the file itself.
+_NAMES = """
+    EIO EREMOTEIO ESTALE EAGAIN ETIMEDOUT ENOTCONN ENOLINK ENODEV
+    ECONNRESET ECONNABORTED ECONNREFUSED EPIPE ESHUTDOWN ENETRESET
+    EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH
+    EMFILE ENFILE ENOMEM ENOBUFS
+"""
 _PASSING = frozenset(
     getattr(errno, name)
-    for name in (
-        *("EIO", "EREMOTEIO", "ESTALE", "EAGAIN", "ETIMEDOUT", "ENOTCONN", "ENOLINK", "ENODEV"),
-        *("ECONNRESET", "ECONNABORTED", "ECONNREFUSED", "EPIPE", "ESHUTDOWN", "ENETRESET"),
-        *("EHOSTDOWN", "EHOSTUNREACH", "ENETDOWN", "ENETUNREACH"),
-        *("EMFILE", "ENFILE", "ENOMEM", "ENOBUFS"),
-    )
+    for name in _NAMES.split()
     if hasattr(errno, name)  # not every system has all of them
 )
 
@@ -127,8 +128,7 @@ def split_path(path: str) -> tuple[str, str]:
     scheme, _, rest = path.partition("://")
     bucket, _, name = rest.partition("/")
     if not bucket:
-        message = f"{path!r} names no bucket; write {scheme}://BUCKET/NAME"
-        raise UnreadableError("bad_name", message)
+        raise UnreadableError("bad_name", f"{path!r} names no bucket; write {scheme}://BUCKET/NAME")
     return f"{scheme}://{bucket}", name
 
 
@@ -181,7 +181,8 @@ def sums_of(read: Callable[[int], bytes]) -> tuple[int, int]:
 
     size = crc = 0
     while data := read(_SUMMED_BYTES):
-        size, crc = size + len(data), google_crc32c.extend(crc, data)
+        size = size + len(data)
+        crc = google_crc32c.extend(crc, data)
     return size, crc
 
 

@@ -58,7 +58,8 @@ def followed(
     with tempfile.TemporaryFile(buffering=0) as temporary:
         file = cast(BinaryIO, temporary)
         # A separate descriptor: the writer may be closed while the upload still reads.
-        growing, failures = Growing(file, os.dup(file.fileno())), list[BaseException]()
+        growing = Growing(file, os.dup(file.fileno()))
+        failures = []
 
         def attempt() -> None:
             upload(Reader(growing), growing.wait(piece))
@@ -116,7 +117,8 @@ class Growing:
     """
 
     def __init__(self, writer: BinaryIO, descriptor: int) -> None:
-        self._writer, self.descriptor = writer, descriptor
+        self._writer = writer
+        self.descriptor = descriptor
         self._size: Future[int] = Future()
 
     def end(self) -> None:

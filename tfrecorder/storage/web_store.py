@@ -42,7 +42,8 @@ from tfrecorder.version import __version__
 
 #: Connections of this process to a host, those that wait for the next request included; and to so
 #: many hosts some are kept for it.
-CONNECTIONS, KEPT_HOSTS = 4, 64
+CONNECTIONS = 4
+KEPT_HOSTS = 64
 
 REDIRECTS = 5
 
@@ -93,14 +94,17 @@ class WebStore:
         return None if data is None else Description(len(data), google_crc32c.value(data))
 
     def listing(self, folder: str) -> NoReturn:
-        words = f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket"
-        raise UnreadableError("read_failed", words)
+        raise UnreadableError(
+            "read_failed",
+            f"{scheme(folder)}:// cannot be listed: put the files on a disk or into a bucket",
+        )
 
     read_versioned = open = fetch = version = names = files = is_folder = listing
 
     def _asked(self, parts: SplitResult, host: str, is_signed: bool) -> bytes | str:
         """The file that a server sends, or where it says that it is."""
-        slots, kept = self._slots.setdefault(host, _slots()), None
+        slots = self._slots.setdefault(host, _slots())
+        kept = None
         leads_to = (parts.scheme, parts.netloc, access().private_hosts, os.getpid())
         used, of, since = slots.get() or (None, None, 0.0)
         try:
@@ -135,7 +139,8 @@ class WebStore:
 
         Otherwise each row of a dead host would wait as long, and those of a slow one without end.
         """
-        now, long = time.monotonic(), patience().seconds
+        now = time.monotonic()
+        long = patience().seconds
         for key in (path, host):
             first, last = self._failing.get(key, (now, now))
             first = now if now - last > 10 * long else first
@@ -227,7 +232,8 @@ def _response(used: http.client.HTTPConnection, parts: SplitResult) -> http.clie
 
 
 def _body(response: http.client.HTTPResponse) -> bytes:
-    whole, wanted = io.BytesIO(), response.length
+    whole = io.BytesIO()
+    wanted = response.length
     until = time.monotonic() + patience().seconds
     while whole.tell() != wanted and (data := response.read1(2**18)):
         whole.write(data)
@@ -249,7 +255,8 @@ def _refused(response: http.client.HTTPResponse, is_signed: bool) -> Exception:
     status = response.status
     words = f"{status} {http.client.responses.get(status, '')}".rstrip()
     if is_transient(status):
-        later, seconds = response.headers["Retry-After"] or "", 0.0
+        later = response.headers["Retry-After"] or ""
+        seconds = 0.0
         with contextlib.suppress(ValueError):
             date = None if later.isdecimal() else email.utils.parsedate_to_datetime(later)
             seconds = float(later) if date is None else date.timestamp() - time.time()

@@ -87,17 +87,29 @@ def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
     """Lists with more or fewer values than there are boxes."""
     counts = as_objects(column).map(lambda cell: len(_as_list(cell)))
     wrong = column[(counts != sizes).to_numpy(dtype=bool)]
-    message = "there is not a value for each box"
-    return Finding("bad_box", [*wrong.index], str(column.name), [*map(str, wrong)], message)
+    return Finding(
+        "bad_box",
+        [*wrong.index],
+        str(column.name),
+        [*map(str, wrong)],
+        "there is not a value for each box",
+    )
 
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
     columns = {name: boxes[name].map(_as_list) for name in names}
     sizes = np.array([[*map(len, column)] for column in columns.values()], np.int64)
-    counts, uneven = sizes[0], (sizes != sizes[0]).any(axis=0)
+    counts = sizes[0]
+    uneven = (sizes != sizes[0]).any(axis=0)
     shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
-    message = f"the lists {', '.join(names)} have different lengths: {{value}}"
-    findings = [flag("bad_box", np.ones(len(shown), bool), shown, message)]
+    findings = [
+        flag(
+            "bad_box",
+            np.ones(len(shown), bool),
+            shown,
+            f"the lists {', '.join(names)} have different lengths: {{value}}",
+        )
+    ]
     if uneven.any():
         return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
     flat = {name: flatten(column, counts) for name, column in columns.items()}
@@ -116,7 +128,8 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
     assert isinstance(kind, Boxes)
     field = replace(field, gathered=rows.gathered)
     edges = _numbers(kind, rows.frame)
-    findings, stored = _check_edges(kind, rows.frame, edges), _as_stored(edges)
+    findings = _check_edges(kind, rows.frame, edges)
+    stored = _as_stored(edges)
     values = {
         key: as_lists(rows.sizes, pa.array(edge))
         for key, edge in zip(field.edges, np.ascontiguousarray(stored.T), strict=True)
@@ -130,8 +143,14 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
         refuse_missing("pycocotools")
         masks = rows.frame[kind.masks].map(as_segmentation)
         wrong = rows.frame[kind.masks][masks.isna()].map(str)
-        words = "the mask is neither COCO's polygons nor its RLE: {value}"
-        findings.append(flag("bad_box", np.ones(len(wrong), bool), wrong, words))
+        findings.append(
+            flag(
+                "bad_box",
+                np.ones(len(wrong), bool),
+                wrong,
+                "the mask is neither COCO's polygons nor its RLE: {value}",
+            )
+        )
         values[field.masks_key] = as_lists(rows.sizes, pa.array(masks, pa.large_string()))
     return Outcome(field, {} if has_faults(findings) else values, findings)
 
@@ -175,7 +194,8 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 def _check_edges(kind: Boxes, boxes: pd.DataFrame, edges: np.ndarray) -> list[Finding]:
     faults = np.stack(_faulty(kind, edges))
     places = np.flatnonzero(faults.any(axis=0))
-    shown, (wrong, outside, empty) = shown_edges(kind, boxes.iloc[places]), faults[:, places]
+    shown = shown_edges(kind, boxes.iloc[places])
+    wrong, outside, empty = faults[:, places]
     words = ", ".join(kind.columns)
     limits = "from 0 to 1" if kind.unit == "fraction" else "0 or more"
     hint = " (or give Boxes(unit='pixel'))" if kind.unit == "fraction" else ""

@@ -42,7 +42,8 @@ class Outcome(NamedTuple):
 def check_label(field: Field, column: pd.Series) -> Outcome:
     """A column with one class per row."""
     assert isinstance(field.kind, Label)
-    default, missing = field.kind.default, None
+    default = field.kind.default
+    missing = None
     if default is not None:
         column = as_objects(column)
         missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
@@ -56,12 +57,18 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
 
 def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
     """Integers with gaps, such as 0, 10, 20: each missing number would be a class."""
-    classes, used = field.num_classes or 0, len(np.unique(numbers))
+    classes = field.num_classes or 0
+    used = len(np.unique(numbers))
     if field.names is not None or used == classes:
         return Finding("label_gaps", [], column, [], "")
     present = counted(used, "is", "are")
-    message = f"labels up to {classes - 1:,} make {classes:,} classes, but only {present} there"
-    return Finding("label_gaps", [None], column, [classes - 1], message)
+    return Finding(
+        "label_gaps",
+        [None],
+        column,
+        [classes - 1],
+        f"labels up to {classes - 1:,} make {classes:,} classes, but only {present} there",
+    )
 
 
 def unlabelled(field: Field, rows: int) -> Outcome:
@@ -117,8 +124,12 @@ def number(field: Field, labels: pd.Series, sizes: np.ndarray | None = None) -> 
 def _check_reserved(labels: pd.Series) -> Finding:
     """Boxes of class 0, by its number or by its name."""
     zero = 0 if labels.dtype == np.int64 else BACKGROUND
-    message = "label {value!r} is class 0, which `Boxes(background_class=True)` reserves"
-    return flag("reserved_label", labels.eq(zero).to_numpy(dtype=bool), labels, message)
+    return flag(
+        "reserved_label",
+        labels.eq(zero).to_numpy(dtype=bool),
+        labels,
+        "label {value!r} is class 0, which `Boxes(background_class=True)` reserves",
+    )
 
 
 def _arrow_texts(texts: np.ndarray | pd.Series) -> pa.LargeStringArray:

@@ -58,7 +58,8 @@ def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
     is_wrong = np.array([not isinstance(cell, (str, type(None))) for cell in cells], bool)
     no_uris = column[is_wrong]
     faults = [_fault(value) for value in no_uris]
-    reasons, shown = [reason for reason, _ in faults], [shown for _, shown in faults]
+    reasons = [reason for reason, _ in faults]
+    shown = [shown for _, shown in faults]
     column = column.where(~is_wrong, None)
     is_null = ~is_wrong & (column.isna() | (column == "")).to_numpy(dtype=bool)
     schemes = column[column.str.contains("://", regex=False, na=False)].map(storage.scheme)
@@ -125,7 +126,8 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
     kind = pd.api.types.infer_dtype(given, skipna=True)
     if kind == "boolean":
         # False and True become the classes "False" and "True", numbered 0 and 1.
-        given, kind = given.astype(str).astype(object), "string"
+        given = given.astype(str).astype(object)
+        kind = "string"
         column = column.where(null, given)
     if kind in ("floating", "mixed-integer-float") and bool((given % 1 == 0).all()):
         kind = "integer"  # pandas turns integers into floats if one is missing
@@ -133,8 +135,14 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
         findings.append(check_unicode(column))
         if names is not None:
             unknown = ~null & ~column.isin(list(names)).to_numpy()
-            message = "label {value!r} is not among the given labels"
-            findings.append(flag("unknown_label", unknown, column, message))
+            findings.append(
+                flag(
+                    "unknown_label",
+                    unknown,
+                    column,
+                    "label {value!r} is not among the given labels",
+                )
+            )
         return column.where(~null, None), findings
     if kind == "integer":
         return _check_integers(column, null, names, findings)
@@ -149,13 +157,21 @@ def _check_types(column: pd.Series, given: pd.Series) -> Finding:
     usable = given.map(_is_text_or_whole)
     if not usable.all():
         wrong = (~usable).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
-        message = "label {value!r}, of type {type}, is neither text nor an integer"
-        return flag("unsupported_label", wrong, column, message)
+        return flag(
+            "unsupported_label",
+            wrong,
+            column,
+            "label {value!r}, of type {type}, is neither text nor an integer",
+        )
     counts = types.value_counts()
     odd = (types != counts.index[0]).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
     shown = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    message = f"labels are of several types ({shown}): {{value!r}} is of type {{type}}"
-    return flag("mixed_label_types", odd, column, message)
+    return flag(
+        "mixed_label_types",
+        odd,
+        column,
+        f"labels are of several types ({shown}): {{value!r}} is of type {{type}}",
+    )
 
 
 def _is_text_or_whole(label: Any) -> bool:
@@ -169,14 +185,21 @@ def _check_integers(
 ) -> tuple[pd.Series, list[Finding]]:
     filled = column.where(~null, 0)
     too_large = ((filled >= 2**63) | (filled <= -(2**63))).to_numpy(dtype=bool)
-    message = "label {value!r} does not fit in 64 bits"
-    findings.append(flag("unsupported_label", too_large, column, message))
+    findings.append(
+        flag("unsupported_label", too_large, column, "label {value!r} does not fit in 64 bits")
+    )
     numbers = filled.where(~too_large, 0).astype("int64")
     negative = (numbers < 0).to_numpy()
     findings.append(flag("negative_label", negative, column, "label {value!r} is negative"))
     if names is not None:
         beyond = (numbers >= len(names)).to_numpy()
-        message = f"label {{value!r}} is too high: the given labels end at {len(names) - 1}"
-        findings.append(flag("unknown_label", beyond, column, message))
+        findings.append(
+            flag(
+                "unknown_label",
+                beyond,
+                column,
+                f"label {{value!r}} is too high: the given labels end at {len(names) - 1}",
+            )
+        )
     wrong = null | too_large | negative
     return (numbers.astype(object).where(~wrong, None) if wrong.any() else numbers), findings

@@ -58,7 +58,7 @@ class KnownImages(NamedTuple):
     """
 
     looks: pd.DataFrame
-    uris: pd.Series
+    uris: pd.Series[str]
     read: Read
 
 
@@ -95,15 +95,17 @@ def look_at_files(
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
     faults = pd.DataFrame([of_row for of_row, *_ in outcomes], uris.index, uris.columns, object)
-    findings = list[Finding]()
+    findings = []
     for name in map(str, uris.columns):
         reasons = faults[name].dropna()
-        rows, values = list(reasons.index), uris[name][reasons.index].tolist()
+        rows = list(reasons.index)
+        values = uris[name][reasons.index].tolist()
         findings.append(Finding("unusable_image", rows, name, values, reasons.tolist()))
     findings += _outside(table, uris, [size for _, size, _ in outcomes])
     looks = pd.DataFrame([look for *_, look in outcomes], uris.index, dtype="Int64")
     for first in [name for name in table.schema.of(Image)[:1] if name in uris]:
-        was_open, splits = checked.unassigned, checked.frame[SPLIT_COLUMN].astype(object)
+        was_open = checked.unassigned
+        splits = checked.frame[SPLIT_COLUMN].astype(object)
         looks = looks.assign(split=splits, open=was_open)
         if dataset is not None:
             looks = pd.concat([dataset.looks.assign(open=False), looks])
@@ -141,7 +143,8 @@ def _outside(
         sizes: (width, height) of each row's image; None for one that cannot be read.
     """
     for name in table.schema.of(Boxes):
-        kind, (image,) = table.schema.columns[name], table.schema.of(Image)
+        kind = table.schema.columns[name]
+        (image,) = table.schema.of(Image)
         assert isinstance(kind, Boxes)
         pixels = kind.unit == "pixel"
         if not (pixels or kind.masks) or not {image, *columns_of(name, kind)} <= {*table.frame}:
@@ -151,7 +154,9 @@ def _outside(
             continue
         edges = sound_edges(kind, rows.frame).astype(np.float64)
         masks = [*rows.frame[kind.masks].map(as_segmentation)] if kind.masks else []
-        places, messages, start = list[int](), list[str](), 0
+        places = list[int]()
+        messages = list[str]()
+        start = 0
         for uri, size, count in zip(uris[image], sizes, rows.sizes.tolist(), strict=True):
             if size is not None:
                 faults = [*boxes_outside(edges[start : start + count], *size)] if pixels else []
@@ -196,7 +201,8 @@ def _one_split(looks: pd.DataFrame, pairs: np.ndarray, keys: Iterable[pd.Series]
         looks: as for `_near_copies`.
         keys: what rows have in common that share a split in any case.
     """
-    linked, splits = [pairs], looks["split"].copy()
+    linked = [pairs]
+    splits = looks["split"].copy()
     for key in keys:
         rows = pd.Series(key.index, key.index)
         first = rows.groupby(key).transform("first")
@@ -224,10 +230,16 @@ def _near_copies(
     """
     name = str(uris.name)
     if pairs is None:
-        words = "the images look so much alike that near copies cannot be told from others"
-        yield Finding("too_alike", [None], name, [None], words)
+        yield Finding(
+            "too_alike",
+            [None],
+            name,
+            [None],
+            "the images look so much alike that near copies cannot be told from others",
+        )
         return
-    splits, groups = looks["split"], groups_of(pairs, looks)
+    splits = looks["split"]
+    groups = groups_of(pairs, looks)
     same = {row for of in others if of.code.startswith("same_bytes") for row in of.rows}
     groups = groups[(groups.index >= 0) & ~groups.index.isin([*same])].sort_index()
     again = groups["first"][groups["first"] != groups.index]
@@ -249,7 +261,8 @@ def _near_copies(
             f"{uris[row]!r} in {splits[row]} looks like {named(other)} in {splits[other]}"
             for row, other in copies.items()
         ]
-        rows, earlier = [*copies.index], [of for of in copies.tolist() if of >= 0]
+        rows = [*copies.index]
+        earlier = [of for of in copies.tolist() if of >= 0]
         yield Finding(code, rows, name, uris[rows].tolist(), messages, earlier)
 
 
@@ -269,7 +282,7 @@ def _row_check(
 
     def check(row: tuple[Any, ...]) -> _Outcome:
         number, *cells = row
-        faults: dict[str, str] = {}
+        faults = {}
         read: dict[str, CheckedImage] = {}
         uris = dict(zip(columns, cells, strict=True))
         for name in sorted(uris, key=image_by_mask.__contains__):  # after its image comes a mask
@@ -281,7 +294,8 @@ def _row_check(
                 if name in files:
                     check_file(name, files[name], data)
                     continue
-                is_first, depth = name == images[0], fields[name].depth
+                is_first = name == images[0]
+                depth = fields[name].depth
                 file = check_image(
                     data, options.check, options.max_pixels, budget.room, is_first, depth
                 )

@@ -153,7 +153,9 @@ class ValidationReport(Report, pd.DataFrame):
         lines: Mapping[int, int] | None = None,
     ) -> ValidationReport:
         made = cls(report)
-        made.source_rows, made.notes, made.lines = source_rows, tuple(notes), dict(lines or {})
+        made.source_rows = source_rows
+        made.notes = tuple(notes)
+        made.lines = dict(lines or {})
         return made
 
     @property
@@ -187,7 +189,8 @@ class ValidationReport(Report, pd.DataFrame):
     def _groups(self) -> Iterator[tuple[str, str, str, list[str], str]]:
         """Of each code its severity, the code, how many there are, examples, and the remedy."""
         for code, rows in self.groupby("code", sort=False):
-            first, examples = rows.iloc[0], []
+            first = rows.iloc[0]
+            examples = []
             shown = rows.head(EXAMPLES)
             for row, column, message, other in zip(
                 *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True

@@ -26,7 +26,8 @@ FEW_IMAGES = 10
 
 
 #: The places of a row's first image, and of all its images and masks, as numbers.
-_IMAGE, _FILES = "place of the image", "places of the files"
+_IMAGE = "place of the image"
+_FILES = "places of the files"
 
 #: What the values of a column, as texts, are called.
 _VALUES = "values of "
@@ -85,26 +86,39 @@ def _with_all(
 
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     """Check the rows whose first image appears more than once."""
-    message = "is in {value} and also in {other}"
-    yield _check_agreement("leakage", rows, _IMAGE, SPLIT_COLUMN, message)
+    yield _check_agreement(
+        "leakage", rows, _IMAGE, SPLIT_COLUMN, "is in {value} and also in {other}"
+    )
     yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
-        message = "has the label {value!r} and also {other!r}"
-        yield _check_agreement("conflicting_labels", rows, _FILES, LABEL_COLUMN, message)
+        yield _check_agreement(
+            "conflicting_labels",
+            rows,
+            _FILES,
+            LABEL_COLUMN,
+            "has the label {value!r} and also {other!r}",
+        )
     for name in (name for name in map(str, rows) if name.startswith(_VALUES)):
-        message = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
-        yield _check_agreement("image_again", rows, _FILES, name, message)
+        yield _check_agreement(
+            "image_again",
+            rows,
+            _FILES,
+            name,
+            f"is also in a row with other values of {name.removeprefix(_VALUES)!r}",
+        )
 
 
 def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
     """Each row with the same `by` as another with a different value, with the first of these."""
     rows = rows[rows[column].notna()]
-    images, numbers = rows[by], pd.Series(rows.index, rows.index)
+    images = rows[by]
+    numbers = pd.Series(rows.index, rows.index)
     first = numbers.groupby(images).transform("first")
     as_first = (rows[column] == rows.loc[first, column].set_axis(rows.index)).astype(bool)
     # Of each image with several values, the first row that does not have the first value.
     second = images.map(numbers[~as_first].groupby(images).first()).dropna().astype("int64")
-    rows, others = rows.loc[second.index], second.where(as_first, first)
+    rows = rows.loc[second.index]
+    others = second.where(as_first, first)
     messages = [
         f"{cut(uri)!r} {message.format(value=cut(value), other=cut(other))}"
         for uri, value, other in zip(
@@ -126,7 +140,8 @@ def _check_duplicates(rows: pd.DataFrame) -> Finding:
         f"{cut(uri)!r} repeats an earlier row in {split}"
         for uri, split in zip(again[URI_COLUMN], again[SPLIT_COLUMN], strict=True)
     ]
-    uris, others = again[URI_COLUMN].tolist(), first[again.index].tolist()
+    uris = again[URI_COLUMN].tolist()
+    others = first[again.index].tolist()
     return Finding("duplicate_row", list(again.index), URI_COLUMN, uris, messages, others)
 
 
@@ -195,8 +210,13 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
     if not was_open.any():
         given = ", ".join(division.asked)
         words = " and ".join(map(spelled, division.asked))
-        message = f"every row already has a split, so {words} assigned none"
-        yield Finding("splits_ignored", [None], SPLIT_COLUMN, [given], message)
+        yield Finding(
+            "splits_ignored",
+            [None],
+            SPLIT_COLUMN,
+            [given],
+            f"every row already has a split, so {words} assigned none",
+        )
         return
     filled = set(splits.unique())
     empty = [name for name in division.shares if name not in filled]

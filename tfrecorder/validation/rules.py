@@ -88,7 +88,8 @@ class Checked:
 
     def part(self, rows: np.ndarray) -> Checked:
         """Those of its rows for which the mask is true."""
-        frame, keep = self.frame[rows], pa.array(rows)
+        frame = self.frame[rows]
+        keep = pa.array(rows)
         return dataclasses.replace(
             self,
             frame=frame,
@@ -138,7 +139,8 @@ def check_source(
         existing: the columns of a dataset that the table will be added to; their classes keep
             their integers.
     """
-    schema, table = source.schema, source.frame
+    schema = source.schema
+    table = source.frame
     findings = [*_check_columns(source), *source.findings]
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
@@ -148,7 +150,8 @@ def check_source(
     }
     boxes: BoxRows | None = None
     for name in present.intersection(schema.of(kinds.Boxes)):
-        kind, (image,) = schema.columns[name], schema.of(kinds.Image)
+        kind = schema.columns[name]
+        (image,) = schema.of(kinds.Image)
         if image not in present:
             present.remove(name)
             continue
@@ -225,7 +228,8 @@ def is_required(kind: kinds.Kind) -> bool:
 
 def _check_columns(source: Source) -> Iterator[Finding]:
     """Columns that are missing, each with the one probably meant; and those left out."""
-    present, others = list(source.frame.columns), list(source.left_out)
+    present = list(source.frame.columns)
+    others = list(source.left_out)
     suggested = set()
     for name, kind in source.schema.fields:
         for wanted in kinds.columns_of(name, kind):
@@ -236,11 +240,21 @@ def _check_columns(source: Source) -> Iterator[Finding]:
                 near = source.split_like
             if near is not None:
                 suggested.add(near)
-                message = f"there is no column {wanted!r}; is it {near!r}?"
-                yield Finding("missing_column", [None], wanted, [near], message)
+                yield Finding(
+                    "missing_column",
+                    [None],
+                    wanted,
+                    [near],
+                    f"there is no column {wanted!r}; is it {near!r}?",
+                )
             elif is_required(kind):
-                message = f"there is no column {wanted!r}; the columns are {present + others}"
-                yield Finding("missing_column", [None], wanted, ["…"], message)
+                yield Finding(
+                    "missing_column",
+                    [None],
+                    wanted,
+                    ["…"],
+                    f"there is no column {wanted!r}; the columns are {present + others}",
+                )
     for name in others:
         if name not in suggested:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
@@ -275,7 +289,8 @@ def _check_field(
 
 def _check_files(field: Field, column: pd.Series, contents: Contents | None) -> Outcome:
     """A column of uris, or of images that came as bytes, which wait elsewhere."""
-    uris, findings = sound_uris(column), list[Finding]()
+    uris = sound_uris(column)
+    findings = list[Finding]()
     if uris is None:
         column, findings = check_uris(as_objects(column))
         if has_faults(findings):
@@ -284,7 +299,8 @@ def _check_files(field: Field, column: pd.Series, contents: Contents | None) -> 
     values = {field.uri_key: uris}
     if contents is not None:
         rows = column.index.to_numpy()
-        files, names = contents.files.take(rows), contents.names.take(rows)
+        files = contents.files.take(rows)
+        names = contents.names.take(rows)
         uris = pc.if_else(pc.equal(files, ""), uris, names)
         values = {field.uri_key: uris, field.spool_key: files}
     return Outcome(field, values, findings, column)
@@ -309,8 +325,13 @@ def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> 
         missing = source.groups.isna().to_numpy(dtype=bool)
         yield flag("missing_value", missing, source.groups, "the group is missing")
     if division.stratify and LABEL_COLUMN not in frame:
-        message = "splits cannot be stratified: no column holds one label per row"
-        yield Finding("no_strata", [None], LABEL_COLUMN, [None], message)
+        yield Finding(
+            "no_strata",
+            [None],
+            LABEL_COLUMN,
+            [None],
+            "splits cannot be stratified: no column holds one label per row",
+        )
 
 
 def _assign(

@@ -176,8 +176,11 @@ def _rounded(column: pd.Series, stored: np.ndarray, sizes: np.ndarray) -> Findin
         sizes: how many numbers each row has.
     """
     large = np.abs(stored) >= _WHOLE if stored.dtype == np.float32 else np.zeros(0, bool)
-    ends, cells = np.cumsum(sizes), column.array
-    rows, shown, messages = [], [], []
+    ends = np.cumsum(sizes)
+    cells = column.array
+    rows = []
+    shown = []
+    messages = []
     for place in np.unique(np.searchsorted(ends, np.flatnonzero(large), "right")).tolist():
         made = stored[ends[place] - sizes[place] : ends[place]].tolist()
         for old, new in zip(_given(cells[place]), made, strict=True):

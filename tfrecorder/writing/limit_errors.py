@@ -6,7 +6,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from tfrecorder.core.limits import address_space_left
+from tfrecorder.core.limits import is_address_space_limited
 from tfrecorder.errors import RunnerError, TfrecorderError
 
 
@@ -36,7 +36,7 @@ def limit_reached(error: BaseException | None) -> str | None:
         if isinstance(error, TfrecorderError):
             return None
         text, number = str(error), getattr(error, "errno", None)
-        limited = address_space_left() is not None  # which keeps threads from starting too
+        limited = is_address_space_limited()  # which keeps threads from starting too
         threads = "can't start new thread" in text or number == errno.EAGAIN
         if threads and not limited:
             return (

@@ -58,7 +58,8 @@ def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None
 def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[OptionError]:
     examples = {"project": "my-project", "region": "us-central1"}
     for name, example in examples.items():
-        own, beams = getattr(options, name), (options.runner_options or {}).get(name)
+        own = getattr(options, name)
+        beams = (options.runner_options or {}).get(name)
         if not getattr(settings, name):
             words = f"give the Google Cloud {name} of the job, such as {spelled(name, example)}."
             yield OptionError.of(name, ..., words)
@@ -69,11 +70,12 @@ def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[Optio
 def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[OptionError]:
     kind = storage.scheme(output_dir)
     if kind in _HERE:
-        words = (
+        yield OptionError.of(
+            "output_dir",
+            output_dir,
             "it is a path on this machine, which workers cannot reach: give a folder in a bucket, "
-            "such as gs://my-bucket/flowers."
+            "such as gs://my-bucket/flowers.",
         )
-        yield OptionError.of("output_dir", output_dir, words)
     elif kind != "gs" and not _brings_packages(options):
         yield OptionError.of("output_dir", output_dir, _needs_packages(kind))
 

@@ -131,8 +131,10 @@ class DataflowJob:
     @property
     def service_url(self) -> str:
         """The job in Dataflow's own interface."""
-        place = f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
-        return f"{self.endpoint.rstrip('/')}/v1b3/{place}"
+        return (
+            f"{self.endpoint.rstrip('/')}/v1b3/"
+            f"projects/{self.project}/locations/{self.region}/jobs/{self.job_id}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """What identifies the job, as JSON values."""
@@ -170,8 +172,9 @@ class DataflowJob:
         try:
             state = self._last_state(math.inf if timeout is None else time.monotonic() + timeout)
         except KeyboardInterrupt:
-            message = f"Waiting was interrupted; the job keeps running: {self.url}"
-            raise KeyboardInterrupt(message) from None
+            raise KeyboardInterrupt(
+                f"Waiting was interrupted; the job keeps running: {self.url}"
+            ) from None
         if state != "DONE":
             raise self._failure(state)
         if not self._is_committed():
@@ -183,7 +186,9 @@ class DataflowJob:
 
     def _last_state(self, end: float) -> str:
         """The state in which the job ended; waits for it until a time on the monotonic clock."""
-        answered, pause, state = time.monotonic(), FIRST_LOOK, "not known"
+        answered = time.monotonic()
+        pause = FIRST_LOOK
+        state = "not known"
         while True:
             try:
                 state, answered = _state(self._asked()), time.monotonic()
@@ -257,7 +262,10 @@ class DataflowJob:
             # The failure of an earlier launch is not the reason.
             if noted is not None and self.launch in ("", noted.launch):
                 return noted.as_error()
-        reason = _best(list(self._error_messages()))
+        messages = list(self._error_messages())
+        chosen = [message for message in messages if "Traceback" in message] or messages
+        lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
+        reason = f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."
         return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
 
     def _error_messages(self) -> Iterator[str]:
@@ -289,8 +297,9 @@ class DataflowJob:
             with self._session() as session:
                 answer = session.request(method, url, timeout=TIMEOUT, **asked)
         except (requests.RequestException, GoogleAuthError) as error:
-            reason = f"Dataflow cannot be asked about job {self.job_id}: {error}"
-            raise ServiceAwayError(reason) from error
+            raise ServiceAwayError(
+                f"Dataflow cannot be asked about job {self.job_id}: {error}"
+            ) from error
         if answer.status_code != 200:
             kind = ServiceAwayError if answer.status_code in _PASSING else RunnerError
             raise kind(
@@ -338,10 +347,3 @@ def _time(text: str | None) -> float | None:
     """A time as Dataflow writes it, in whole seconds since 1970."""
     match = re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", text or "")
     return datetime.fromisoformat(f"{match[0]}+00:00").timestamp() if match else None
-
-
-def _best(messages: list[str]) -> str:
-    """The most useful message, in one line: the end of a traceback, or else the last message."""
-    chosen = [message for message in messages if "Traceback" in message] or messages
-    lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
-    return f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."

@@ -103,7 +103,8 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
 
     from tfrecorder.writing import pipeline
 
-    settings, mark = Settings.of(output_dir, options), uuid.uuid4().hex
+    settings = Settings.of(output_dir, options)
+    mark = uuid.uuid4().hex
     with tempfile.TemporaryDirectory(prefix="tfrecorder-") as folder:
         flags = flags_of(output_dir, options, settings)
         given = PipelineOptions(flags).get_all_options()
@@ -117,7 +118,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         with storage.acting_as(None):  # workers have their own account, and act as no other
             # Threads 0: the worker decides, as for a remote source.
             task = Task.of(plan, output_dir, threads=options.num_threads or 0, launch=mark)
-        pipeline.build(pipe, len(plan.shards), task, options.max_reject_fraction)
+        pipeline.build(pipe, len(plan.layout.shards), task, options.max_reject_fraction)
         # A copy of the options drops this one, so that workers never have it (apache-beam 2.77).
         # That includes the copies that a pipeline makes of its options, also to test itself.
         pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
@@ -150,9 +151,12 @@ def _extras(plan: Plan) -> list[str]:
 
     Only a worker sees which images are HEIC, so what reads them goes along if it is installed.
     """
-    masks = any(field.masks_key for field in plan.fields)
-    heic = primary_image(plan.fields) is not None and is_installed("pillow_heif")
-    return [*(["pycocotools"] if masks else []), *(["pillow_heif"] if heic else [])]
+    packages = []
+    if any(field.masks_key for field in plan.fields):
+        packages.append("pycocotools")
+    if primary_image(plan.fields) is not None and is_installed("pillow_heif"):
+        packages.append("pillow_heif")
+    return packages
 
 
 def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:

@@ -138,8 +138,11 @@ def _rebuild(package: Distribution, files: Sequence[PackagePath], tag: str, fold
         for path in inside
         if not (path.parts[0] == info and path.name in _INSTALLERS)
     }
-    name = f"{package.name.replace('-', '_')}-{package.version}-{tag}.whl"
-    return _write(os.path.join(folder, name), info, contents)
+    return _write(
+        os.path.join(folder, f"{package.name.replace('-', '_')}-{package.version}-{tag}.whl"),
+        info,
+        contents,
+    )
 
 
 def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
