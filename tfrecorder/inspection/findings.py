@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.reduced import reduced_in_words
 from tfrecorder.inspection.differences import class_gap, value_gap
@@ -151,10 +152,8 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{images} with a decoder's warning.", "rejects")
     if info.oriented:
         images = counted(info.oriented, "image carries", "images carry")
-        yield Remark(
-            f"{images} an EXIF orientation, which training does not apply: `apply_exif=True` does.",
-            "images",
-        )
+        words = "an EXIF orientation, which training does not apply"
+        yield Remark(f"{images} {words}: {spelled('apply_exif', True)} does.", "images")
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
 
@@ -192,7 +191,8 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
             classes = counted(len(absent), "class has", "classes have")
             yield Remark(
                 f"{classes} no {split} record: {_first_few(absent)}. "
-                "A conversion with `stratify=True` gives each split its share of every class.",
+                f"A conversion with {spelled('stratify', True)} gives each split its share of "
+                "every class.",
                 "labels",
             )
     train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, class_words, counted, one_line, readable_bytes
 from tfrecorder.display.warning import warn
@@ -227,9 +228,8 @@ class DatasetInfo(Report):
             many = "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
-            words = (
-                "carry an EXIF orientation, which training does not apply: `apply_exif=True` does"
-            )
+            applies = spelled("apply_exif", True)
+            words = f"carry an EXIF orientation, which training does not apply: {applies} does"
             single = words.replace("carry", "image carries")
             notes.append(("orientation", counted(self.oriented, single, f"images {words}")))
         notes += reduced_in_words(self.reduced).items()

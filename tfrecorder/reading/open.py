@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
@@ -60,7 +61,7 @@ def open_dataset(
         stored = _open_foreign(where, files, named)
     if at:
         raise DatasetError(
-            f"`at={at}`: {where} has no generations; only `tfrecorder.append` makes them."
+            f"{spelled('at', at)}: {where} has no generations; only `append` makes them."
         )
     return stored
 
