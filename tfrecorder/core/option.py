@@ -86,7 +86,8 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
             others = " or ".join(f"`{other}=…`" for other in metadata["needs"])
             yield name, f"it has no effect without {others}; give that too."
         for other, is_idle in metadata["idle_with"].items():
-            if is_idle(of_other := getattr(options, other)):
+            of_other = getattr(options, other)
+            if is_idle(of_other):
                 yield name, f"it has no effect with `{other}={of_other!r}`; change one of the two."
 
 

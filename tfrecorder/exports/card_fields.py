@@ -89,9 +89,8 @@ def read_card_fields(directory: str) -> CardFields:
 
     path = os.path.join(directory, layout.CARD_YAML)
     try:
-        if (
-            fault := _by_name(values := yaml.safe_load(storage.read_bytes(path)) or {})
-        ) is not None:
+        values = yaml.safe_load(storage.read_bytes(path)) or {}
+        if fault := _by_name(values):
             raise OptionError(fault)
         fields = CardFields.of(values)
         refuse_unknown(fields.rai or {}, RAI)

@@ -41,8 +41,12 @@ def readme(
     parts = [
         f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---",
         f"# {in_markdown(name)}",
-        *map(in_markdown, [fields.description] if fields.description else []),
-        *([f"![Random records of each split]({layout.PICTURES})"] if pictures else []),
+    ]
+    if fields.description:
+        parts.append(in_markdown(fields.description))
+    if pictures:
+        parts.append(f"![Random records of each split]({layout.PICTURES})")
+    parts += [
         "\n".join(f"- {in_markdown(remark)}" for remark in (*said, *findings)),
         gathered.info.as_markdown(),
         f"[A row a record]({layout.RECORDS}), and [the sum of each file]({layout.CROISSANT}).",

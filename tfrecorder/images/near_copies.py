@@ -137,9 +137,14 @@ def firsts_of(pairs: np.ndarray, count: int) -> np.ndarray:
     first = np.arange(count)
     # All pairs at once, since a frame may have a million: each group takes the lowest of its
     # neighbours' first images, until the two images of every pair have the same.
-    while not np.array_equal(*(firsts := first[pairs.T])):
-        for of_end in firsts:
-            np.minimum.at(first, of_end, firsts.min(axis=0))
-        while not np.array_equal(first, above := first[first]):
+    while True:
+        left, right = first[pairs.T]
+        if np.array_equal(left, right):
+            return first
+        lowest = np.minimum(left, right)
+        np.minimum.at(first, left, lowest)
+        np.minimum.at(first, right, lowest)
+        above = first[first]
+        while not np.array_equal(first, above):
             first = above
-    return first
+            above = first[first]

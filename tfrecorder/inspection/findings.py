@@ -232,7 +232,8 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
         parts |= {newest: (added, images[is_new]), _EARLIER: (earlier, images[~is_new])}
         pairs.append((newest, _EARLIER))
     for part, other in pairs:
-        (of_one, rows), (of_other, other_rows) = parts[part], parts[other]
+        of_one, rows = parts[part]
+        of_other, other_rows = parts[other]
         if gap := class_gap(of_one, of_other):
             yield Remark(
                 f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {part} and "

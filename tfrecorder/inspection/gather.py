@@ -257,7 +257,8 @@ def look(
     try:
         pixels, (width, height) = read_picture(image, side or SIDE)
         grey = np.asarray(pixels.convert("L"), dtype=np.float32)
-        brightness, contrast = float(grey.mean()), float(grey.std())
+        brightness = float(grey.mean())
+        contrast = float(grey.std())
         view = replace(view, width=width, height=height, brightness=brightness, contrast=contrast)
         if side is None:
             return replace(view, blur=blur_of(image)) if in_full else view

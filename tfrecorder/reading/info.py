@@ -209,10 +209,11 @@ class DatasetInfo(Report):
             notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
         if self.formats:
             notes.append(("formats", _counts(self.formats)))
+        labels = [key for key, kind in self.features.items() if kind == "label"]
         if self.class_names is not None:
             notes.append(("classes", class_words(self.class_names)))
-        elif len(several := [k for k, kind in self.features.items() if kind == "label"]) > 1:
-            notes.append(("classes", "of several columns: " + ", ".join(several)))
+        elif len(labels) > 1:
+            notes.append(("classes", "of several columns: " + ", ".join(labels)))
         elif self.num_classes is not None:
             number = f"{self.num_classes} without names" if self.num_classes else "no labels"
             notes.append(("classes", number))

@@ -112,11 +112,11 @@ def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDat
         for split, (revision, count) in newest.dataset.splits.items():
             info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
             names = layout.files_of({split: (revision, count)})
-            shards = [
-                (folder + name, int(records), file[0] if file else -1, "", file)
-                for name, records in zip(names, info["shardLengths"], strict=True)
-                for file in (files.data.get(name),)
-            ]
+            shards = []
+            for name, records in zip(names, info["shardLengths"], strict=True):
+                file = files.data.get(name)
+                size = file[0] if file else -1
+                shards.append((folder + name, int(records), size, "", file))
             is_whole = is_whole and sum(shard[2] for shard in shards) == int(info["numBytes"])
             if split in then.splits:
                 splits[split] = Shards(shards[: then.splits[split].shards])

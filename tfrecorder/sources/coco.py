@@ -182,7 +182,8 @@ def _columns(
         captions = sorted(captions, key=lambda pair: pair[0])
         counts = np.bincount([row for row, _ in captions], minlength=len(uris))
         texts = np.array([*(text for _, text in captions), None], dtype=object)
-        columns["caption"], kinds["caption"] = in_lists(texts, counts), Text(shape=(None,))
+        columns["caption"] = in_lists(texts, counts)
+        kinds["caption"] = Text(shape=(None,))
     if len(objects) or not captions:
         of_boxes, wrong = object_columns(objects, uris, as_numbers(images.sizes, 2), _SLACK)
         findings += wrong
