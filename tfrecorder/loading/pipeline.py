@@ -15,7 +15,6 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.follow import read_followed
-from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, image_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     random_draws,
@@ -25,14 +24,81 @@ from tfrecorder.loading.order import (
     slices,
 )
 from tfrecorder.loading.parsing import parser
-from tfrecorder.loading.remote import refuse_unread
 from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
+from tfrecorder.reading.element_spec import ElementSpec, picture_of, refuse_sizes, spec_of
 from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
+
+
+def refuse_unread(path: str) -> None:
+    """Refuse a dataset that TensorFlow cannot read, before anything is read.
+
+    Raises:
+        DatasetError: TensorFlow has no file system for the path's scheme, or is not told whom to
+            bill.
+    """
+    scheme = storage.scheme(path)
+    readable = sorted(name for name in tf.io.gfile.get_registered_schemes() if name)
+    if scheme and scheme not in readable:
+        raise DatasetError(
+            f"{path}: TensorFlow has no reader of {scheme}://, only of {', '.join(readable)}. "
+            "Read with Records or batches, copy the directory to a local disk or to gs://, mount "
+            "the bucket as a folder, or install and import tensorflow-io, which adds s3 and az."
+        )
+    project = storage.access().user_project
+    if scheme == "gs" and project is not None:
+        try:
+            tf.io.gfile.exists(path)
+        except tf.errors.OpError as error:
+            # In this it differs from all other readers.  Source:
+            # https://cloud.google.com/storage/docs/xml-api/reference-headers#xgooguserproject
+            if "no user project" in error.message:
+                raise DatasetError(
+                    f"{path} cannot be read: the reader of this bucket pays for it. Before Python "
+                    f"starts, set {storage.USER_PROJECT}={project}, the Google Cloud project to "
+                    "bill, and for TensorFlow "
+                    f"GCS_ADDITIONAL_REQUEST_HEADER=x-goog-user-project:{project} too."
+                ) from error
+            raise DatasetError(f"{path} cannot be read by TensorFlow: {error.message}") from error
+
+
+#: Used if nothing better is known.
+_DECODED_TO_ENCODED = 8
+_USUAL_RECORD_BYTES = 100_000
+
+
+def record_bytes(stored: StoredDataset, split: str) -> float:
+    """The mean size of a record."""
+    records = stored.records(split)
+    return stored.bytes(split) / records if records else _USUAL_RECORD_BYTES
+
+
+def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """The approximate size of a record's images as `load` gives them."""
+    if not options.decode:
+        return record_bytes(stored, split)
+    height, width = options.size or stored.image_shape[:2]
+    if height is None or width is None:
+        return record_bytes(stored, split) * _DECODED_TO_ENCODED
+    dtype = picture_of(stored.image_shape, options, depth=stored.depth).dtype
+    return height * width * stored.image_shape[2] * tf.as_dtype(dtype).size
+
+
+def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """About how much the largest image takes while it is decoded and resized."""
+    if not options.decode or stored.sides is None:
+        return image_bytes(stored, split, options)
+    (_, shorter), (_, longer) = stored.sides
+    return shorter * longer * stored.image_shape[2] * stored.depth // 8
+
+
+def element_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """The approximate size of an element of the dataset: a batch, or one record's images."""
+    return image_bytes(stored, split, options) * (options.batch_size or 1)
+
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
 #: overhead per element costs more than the parallelism gains.
