@@ -24,6 +24,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
 from tfrecorder.format.plan import Shape
+from tfrecorder.images.picture import Sides
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
@@ -34,7 +35,7 @@ from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Labels, Mask, Number, Text
-from tfrecorder.schema.statistics import merged
+from tfrecorder.schema.statistics import Statistics, merged
 
 #: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
@@ -98,7 +99,7 @@ def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
 
 
 def column_tables(
-    columns: Mapping[str, ColumnInfo], statistics: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    columns: Mapping[str, ColumnInfo], statistics: Statistics
 ) -> list[list[list[str]]]:
     """Tables to print: the columns, the statistics of numbers, and the most frequent values."""
     kinds = [["column", "kind", "type", "classes", "shape"]]
@@ -207,7 +208,7 @@ class DatasetInfo(Report):
     splits: Mapping[str, SplitInfo]
     class_names: tuple[str, ...] | None
     num_classes: int | None
-    image_shape: tuple[int | None, int | None, int]
+    image_shape: Shape
     features: Mapping[str, str]
     formats: Mapping[str, int] = field(default_factory=dict)
     rejects: Mapping[str, int] = field(default_factory=dict)
@@ -216,7 +217,7 @@ class DatasetInfo(Report):
     reduced: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     class_counts: Mapping[str, Mapping[str, int]] | None = None
-    image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    image_sides: Sides | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
     generations: Mapping[int, SplitInfo] = field(default_factory=dict)

@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+#: Of each column, by split, what is said of its values.
+Statistics = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
 
 def merged(
-    several: Iterable[Mapping[str, Mapping[str, Mapping[str, Any]]]],
+    several: Iterable[Statistics],
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """The statistics of all rows, from statistics that each cover some of them.
 
