@@ -112,10 +112,14 @@ def _plan(source: str, out: str) -> Numbers:
     assert staged is not None
     pipe = Pipeline(runner=FnApiRunner())
     task = Task.of(staged, out, threads=harness.cores())
-    pipeline.build(pipe, len(staged.shards), task, 0.1)
+    pipeline.build(pipe, len(staged.layout.shards), task, 0.1)
     shutil.rmtree(out)
     graph_bytes = pipe.to_runner_api().ByteSize()
-    return {"plan_bytes": plan_bytes, "graph_bytes": graph_bytes, "shards": len(staged.shards)}
+    return {
+        "plan_bytes": plan_bytes,
+        "graph_bytes": graph_bytes,
+        "shards": len(staged.layout.shards),
+    }
 
 
 @contextlib.contextmanager

@@ -110,8 +110,8 @@ def graph(source: str, out: str) -> Timed:
     def run() -> Numbers:
         pipe = Pipeline(runner=FnApiRunner())
         task = Task.of(staged, out, threads=harness.cores())
-        pipeline.build(pipe, len(staged.shards), task, 0.1)
-        return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.shards)}
+        pipeline.build(pipe, len(staged.layout.shards), task, 0.1)
+        return {"graph_bytes": pipe.to_runner_api().ByteSize(), "shards": len(staged.layout.shards)}
 
     return run
 

@@ -94,7 +94,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
         step("status", lambda: status(OUT))
         staged = read_plan(OUT)
         assert staged is not None
-        done = step("look", lambda: read_all_done(OUT, staged.shards, staged.digest))
+        done = step("look", lambda: read_all_done(OUT, staged.layout.shards, staged.digest))
         assert all(done.values())
         step("commit", lambda: commit(DatasetState.read(OUT), staged, done.values(), 0.1))
         report = step("verify", lambda: verify(OUT))
@@ -151,8 +151,8 @@ def _put_shards(server: Any, plan: Any) -> None:
     footer = read_footer(OUT)
 
     def put(at: int) -> None:
-        shard = plan.shards[at]
-        rows = plan.shard_rows(shard)
+        shard = plan.layout.shards[at]
+        rows = plan.layout.shard_rows(shard)
         rejects = rows // REJECTS
         records = rows - rejects
         data = bytes(RECORD * records)
@@ -190,4 +190,4 @@ def _put_shards(server: Any, plan: Any) -> None:
         storage.publish_over(OUT, shard.done, done.to_json(), "")
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(put, range(len(plan.shards))))
+        list(pool.map(put, range(len(plan.layout.shards))))

@@ -93,7 +93,7 @@ def rows_of(out: str | Path, shard: int) -> list[PlannedRow]:
     """The rows that were planned for a shard, in its order."""
     plan = plan_of(out)
     image = primary_image(plan.fields)
-    rows = pq.read_table(Path(out, plan.shards[shard].table)).to_pylist()
+    rows = pq.read_table(Path(out, plan.layout.shards[shard].table)).to_pylist()
     uri = "" if image is None else image.uri_key
     return [PlannedRow(row[SOURCE_ID], row.get(uri, ""), row) for row in rows]
 
@@ -130,7 +130,7 @@ def agree(out: Path, shard: str, sizes: list[int]) -> None:
     values = unseal((out / MANIFEST).read_bytes())
     plan = Plan.of(values)
     records = [DoneRecord(**value) for value in values["done"]]
-    done = dict(zip(plan.shards, records, strict=True))
+    done = dict(zip(plan.layout.shards, records, strict=True))
     for one, found in done.items():
         if one.file == shard:
             offsets = [sum(sizes[:place]) for place in range(len(sizes))]

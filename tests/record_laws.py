@@ -29,7 +29,7 @@ def check_records(out: str | Path) -> None:
     """Check every record of a dataset: sizes, classes, boxes, masks, and each row in its place."""
     plan = plan_of(out)
     rejected = set(rejects(out)["row"])
-    for group, shard in enumerate(plan.shards):
+    for group, shard in enumerate(plan.layout.shards):
         rows = [row for row in rows_of(out, group) if row.row not in rejected]
         found = examples(Path(out, shard.file))
         assert [int(record["image/source_id"][0]) for record in found] == [one.row for one in rows]
@@ -38,9 +38,9 @@ def check_records(out: str | Path) -> None:
             if row.values is None:
                 planned = [row.image_uri.encode(), row.label, row.text.encode()]
                 assert [record[key][0] for key in DEFAULT] == planned
-    assert plan.rows == sum(split.records for split in tfrecorder.info(out).splits.values()) + len(
-        rejected
-    )
+    assert plan.rows.count == sum(
+        split.records for split in tfrecorder.info(out).splits.values()
+    ) + len(rejected)
 
 
 def _check_record(record: dict[str, Any], plan: Any) -> None:

@@ -145,7 +145,7 @@ def commit_late(output_dir: str) -> None:
     """What is staged and written is committed as a job does it that was launched long ago."""
     plan = read_plan(output_dir)
     assert plan is not None
-    done = read_all_done(output_dir, plan.shards, plan.digest).values()
+    done = read_all_done(output_dir, plan.layout.shards, plan.digest).values()
     state = DatasetState.read(output_dir)
     commit(state, plan, [record for record in done if record], 1.0)
 

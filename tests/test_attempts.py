@@ -263,19 +263,19 @@ class Race:
 
     def files(self) -> dict[str, bytes]:
         """What belongs to the shard, and stands."""
-        shard = self.plan.shards[0]
+        shard = self.plan.layout.shards[0]
         names = (shard.file, *shard.beside.values(), shard.done)
         found = self.gcs.names(OUT)
         return {n: self.gcs.get(f"{OUT}/{n}") for n in names if f"sets/out/{n}" in found}
 
     def attempt(self, folder: Path) -> tuple[DoneRecord, dict[str, bytes]]:
         """An attempt, and what stands at its end."""
-        plan = dataclasses.replace(self.plan, base=str(folder))
+        plan = self.plan.with_rows(base=str(folder))
 
         def write(attempt: Attempt) -> DoneRecord:
             return write_shard(plan, 0, attempt, self.pool)
 
-        done = settled(OUT, plan.shards[0], plan.digest, write)
+        done = settled(OUT, plan.layout.shards[0], plan.digest, write)
         return done, self.files()
 
     def run(self, folders: Sequence[Path], left: Mapping[str, bytes], seed: int) -> None:
@@ -293,7 +293,7 @@ class Race:
         for done, files in ended:
             assert files == stands, "what stood when an attempt was done was changed later"
             assert done == ended[0][0], "two attempts wrote the shard"
-        file = self.plan.shards[0].file
+        file = self.plan.layout.shards[0].file
         assert google_crc32c.value(stands[file]) == ended[0][0].crc32c
 
 
@@ -317,7 +317,7 @@ def race(gcs: Gcs, tmp_path: Path) -> Iterator[Race]:
 @pytest.mark.slow
 def test_of_attempts_at_once_one_counts_and_the_others_take_it_for_theirs(race: Race) -> None:
     first, second, third = race.folders
-    shard = race.plan.shards[0]
+    shard = race.plan.layout.shards[0]
     _, whole = race.attempt(first)
     undone = {name: data for name, data in whole.items() if name != shard.done}
     states = {
@@ -349,7 +349,7 @@ def staged(frame, tmp_path):
 def run_pipeline(out, plan, **options):
     pipe = beam.Pipeline(FnApiRunner())
     task = Task.of(plan, str(out), threads=1)
-    pipeline.build(pipe, len(plan.shards), task, 0.1, **options)
+    pipeline.build(pipe, len(plan.layout.shards), task, 0.1, **options)
     return pipe.run()
 
 
@@ -358,7 +358,7 @@ def test_counters_tell_rows_records_rejects_and_bytes(staged):
     counters = run_pipeline(staged, plan).metrics().query()["counters"]
     found = {counter.key.metric.name: counter.committed for counter in counters}
     shards = sum(path.stat().st_size for path in staged.glob("*.tfrecord"))
-    assert found["rows"] == plan.rows == found["records"] + found["rejects"]
+    assert found["rows"] == plan.rows.count == found["records"] + found["rejects"]
     assert found["rejects"] == 1
     assert found["bytes"] == shards > found["input_bytes"] > 0
 
@@ -368,7 +368,7 @@ def test_each_shard_goes_to_one_worker(staged, together):
     plan = read_plan(str(staged))
     counters = run_pipeline(staged, plan, together=together).metrics().query()["counters"]
     found = {counter.key.metric.name: counter.committed for counter in counters}
-    assert found["rows"] == plan.rows
+    assert found["rows"] == plan.rows.count
     assert (staged / layout.COMMIT).exists()
 
 
@@ -377,7 +377,7 @@ def test_a_worker_of_an_older_plan_stops(staged):
     given = {"threads": 1, "progress": False}
     writer = pipeline.WriteShards(Task(str(staged), plan.digest, **given))
     writer.setup()
-    newer = dataclasses.replace(plan, fingerprint="of other rows")
+    newer = plan.with_rows(fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, newer.to_json())
     with pytest.raises(OutputError, match="planned again"):
         list(writer.process((0,)))
@@ -389,9 +389,9 @@ def test_a_worker_goes_on_where_the_same_plan_was_staged_once_more(staged):
     given = {"threads": 1, "progress": False}
     writer = pipeline.WriteShards(Task(str(staged), plan.digest, **given))
     writer.setup()
-    moved = dataclasses.replace(plan, base=f"{plan.base}/elsewhere")
+    moved = plan.with_rows(base=f"{plan.rows.base}/elsewhere")
     storage.publish_bytes(str(staged), layout.PLAN, moved.to_json())
-    assert [done.shard for done in writer.process((0,))] == [plan.shards[0].name]
+    assert [done.shard for done in writer.process((0,))] == [plan.layout.shards[0].name]
 
 
 @pytest.mark.slow
@@ -428,7 +428,7 @@ def test_a_staged_plan_is_read_again_only_where_its_file_was_replaced(out, gcs, 
 def test_a_launch_never_works_by_the_plan_of_another(staged):
     """Two conversions that begin at once in a bucket, where nothing is locked."""
     plan = read_plan(str(staged))
-    other = dataclasses.replace(plan, fingerprint="of other rows")
+    other = plan.with_rows(fingerprint="of other rows")
     storage.publish_bytes(str(staged), layout.PLAN, other.to_json())
     with pytest.raises(OutputError, match="by another conversion, so this one stops"):
         run_pipeline(staged, plan)

@@ -27,7 +27,7 @@ from support import run
 
 import tfrecorder
 from tfrecorder.errors import RunnerError
-from tfrecorder.format.plan import Plan
+from tfrecorder.format.plan import Layout, Plan, PlannedRows
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.launcher import Settings
@@ -223,14 +223,15 @@ def test_a_million_rows_launch_like_ten(bucket: Gcs, dataflow: Dataflow) -> None
     many = {"TRAIN": 800_000, "VALIDATION": 100_000, "TEST": 100_000}
     shards = {"TRAIN": 597, "VALIDATION": 75, "TEST": 75}
     plan = Plan(
-        rows=1_000_000,
-        source_rows=1_000_000,
-        split_rows=many,
-        split_shards=shards,
+        rows=PlannedRows(
+            count=1_000_000,
+            in_source=1_000_000,
+            statistics={},
+            base="gs://bkt/data",
+            fingerprint="f" * 64,
+        ),
+        layout=Layout(many, shards),
         fields=fields_of(DEFAULT_SCHEMA),
-        statistics={},
-        base="gs://bkt/data",
-        fingerprint="f" * 64,
         options={},
     )
     options = ConvertOptions(**settings(dataflow))

@@ -55,8 +55,8 @@ def plan_of(frame=None, sizes=(100_000,), base="/data", **options):
     frame = make_frame() if frame is None else frame
     checked = check_source(read_source(frame, chosen), chosen.division)
     plan, rows = make_plan(checked, base, chosen)
-    counts = shard_counts(plan.split_rows, sizes, chosen)
-    return dataclasses.replace(plan, split_shards=counts), rows.to_pandas()
+    counts = shard_counts(plan.layout.split_rows, sizes, chosen)
+    return plan.laid_out(split_shards=counts), rows.to_pandas()
 
 
 def labels_of(plan):
@@ -95,15 +95,15 @@ def test_every_row_has_exactly_one_place_in_a_shard_of_its_split(
     frame = make_frame(len(splits), split=pd.Series(splits, dtype=object))
     plan = stage(folder, frame, num_shards=shards, shuffle=shuffle)
     seen = []
-    for group, shard in enumerate(plan.shards):
+    for group, shard in enumerate(plan.layout.shards):
         rows = shard_rows(str(folder), group)
-        assert len(rows) == plan.shard_rows(shard) >= 1
+        assert len(rows) == plan.layout.shard_rows(shard) >= 1
         assert {splits[row.row] or shard.split for row in rows} == {shard.split}
         assert all(row.image_uri == frame["image_uri"][row.row] for row in rows)
         assert all(row.values[TEXT] == frame["label"][row.row] for row in rows)
         seen += [row.row for row in rows]
     assert sorted(seen) == list(range(len(splits)))
-    assert sum(plan.split_rows.values()) == plan.rows == len(splits)
+    assert sum(plan.layout.split_rows.values()) == plan.rows.count == len(splits)
 
 
 @given(ROWS, st.integers(1, 1000))
@@ -197,7 +197,7 @@ def test_small_data_makes_a_few_shards_all_the_same(rows, shards):
 
 def test_each_split_gets_the_number_asked_for_it():
     plan, _ = plan_of(num_shards={"train": 4, "val": 100})
-    assert plan.split_shards == {"TRAIN": 4, "VALIDATION": 20, "TEST": 3}
+    assert plan.layout.split_shards == {"TRAIN": 4, "VALIDATION": 20, "TEST": 3}
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores cannot be chosen here")
@@ -209,12 +209,12 @@ def test_the_number_of_shards_depends_on_rows_and_image_sizes_alone():
         on_one_core, _ = plan_of(make_frame(3000), sizes=[MIB, 3 * MIB], base="/elsewhere")
     finally:
         os.sched_setaffinity(0, everything)
-    assert here.split_shards == {"TRAIN": 16, "VALIDATION": 16, "TEST": 16}
+    assert here.layout.split_shards == {"TRAIN": 16, "VALIDATION": 16, "TEST": 16}
     assert here.digest == on_one_core.digest
 
 
 def test_image_sizes_may_be_unknown():
-    assert plan_of(sizes=[])[0].split_shards == {"TRAIN": 3, "VALIDATION": 3, "TEST": 3}
+    assert plan_of(sizes=[])[0].layout.split_shards == {"TRAIN": 3, "VALIDATION": 3, "TEST": 3}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ def test_a_worker_reads_only_its_own_rows(tmp_path):
 
 def test_a_shard_may_have_more_rows_than_parquet_groups_by_default(tmp_path):
     many = 2**20 + 1
-    plan = dataclasses.replace(plan_of()[0], split_rows={"TEST": many}, split_shards={"TEST": 1})
+    plan = plan_of()[0].laid_out(split_rows={"TEST": many}, split_shards={"TEST": 1})
     stage_plan(plan, pa.table({SOURCE_ID: range(many)}), str(tmp_path))
     assert pq.read_metadata(tmp_path / layout.PLAN_ROWS).num_row_groups == 1
 
@@ -455,7 +455,7 @@ def test_the_same_source_and_options_make_the_same_files(tmp_path):
 
 def test_shards_are_numbered_within_their_split():
     plan, _ = plan_of(num_shards={"TRAIN": 2, "VALIDATION": 1, "TEST": 1})
-    assert plan.shards == [
+    assert plan.layout.shards == [
         Shard("TRAIN", 0),
         Shard("TRAIN", 1),
         Shard("VALIDATION", 0),

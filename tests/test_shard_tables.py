@@ -176,7 +176,7 @@ def test_lists_are_the_same_however_often_they_are_made() -> None:
     plan = newest.plan
     done = dict(
         zip(
-            plan.shards,
+            plan.layout.shards,
             [DoneRecord(**values) for values in newest.manifest.commit.done_values],
             strict=True,
         )
@@ -190,9 +190,9 @@ def test_a_batch_without_rejects_reads_no_list() -> None:
     tfrecorder.append(table(3, 3), "out", **QUIET)
     newest = newest_commit("out")
     plan = dataclasses.replace(newest.plan, kind=PlanKind.BATCH)
-    done = {plan.shards[0]: newest.done[plan.shards[0]]}
+    done = {plan.layout.shards[0]: newest.done[plan.layout.shards[0]]}
     Path("out", layout.REJECTS).unlink()
-    Path("out", plan.shards[0].table).unlink()
+    Path("out", plan.layout.shards[0].table).unlink()
     assert lists_of(plan, done, "out") == {}
 
 

@@ -163,7 +163,7 @@ def work(
     with _kept(where, f"part {number} of {parts}"):
         state = DatasetState.read(where)
         plan = _staged(state)
-        mine = plan.shards[number - 1 :: parts]
+        mine = plan.layout.shards[number - 1 :: parts]
         before = _done(state, plan, mine)
         pending = [shard for shard in mine if shard not in before]
         if pending:
@@ -267,19 +267,19 @@ def _done(state: DatasetState, plan: Plan, shards: Collection[Shard]) -> dict[Sh
 
 def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
     where = state.where
-    done = _done(state, plan, plan.shards)
-    missing = [at for at, shard in enumerate(plan.shards) if shard not in done]
+    done = _done(state, plan, plan.layout.shards)
+    missing = [at for at, shard in enumerate(plan.layout.shards) if shard not in done]
     if not missing:
         return list(done.values())
     parts = _parts(where)
-    named = [plan.shards[at].name for at in missing]
+    named = [plan.layout.shards[at].name for at in missing]
     what = "shards"
     if parts > 1:
         numbers = sorted({at % parts + 1 for at in missing})
         named = [f"{number}/{parts}" for number in numbers]
         what = "parts"
     more = f", … {len(named) - NAMED:,} more" if len(named) > NAMED else ""
-    share = f"{len(missing):,} of {counted(len(plan.shards), 'shard')}"
+    share = f"{len(missing):,} of {counted(len(plan.layout.shards), 'shard')}"
     raise OutputError(
         f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
         f"`tfrecorder.parts.work({where!r})`, repeated for parts that ended early, and then commit."

@@ -80,7 +80,7 @@ REVERSALS = {
         (
             Edit(
                 "reading/row_numbers.py",
-                "return newest.plan.next_row",
+                "return newest.plan.carried.next_row",
                 "return counted_rows(newest.plan)",
             ),
         ),
@@ -94,7 +94,7 @@ REVERSALS = {
         (
             Edit(
                 "writing/after_commit.py",
-                "if plan.kind is PlanKind.UPDATE and not plan.renumbers:",
+                "if plan.kind is PlanKind.UPDATE and not plan.follows.renumbers:",
                 "if plan.kind is PlanKind.UPDATE:",
             ),
         ),

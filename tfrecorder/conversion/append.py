@@ -12,7 +12,7 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.conversion.table import look_for_copies, planned_rows
 from tfrecorder.format.plan import PlanKind
+from tfrecorder.format.summary import Summary
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
@@ -109,7 +110,7 @@ def append(
     Example:
         >>> tfrecorder.append("today.csv", "out")  # doctest: +SKIP
     """
-    given: dict[str, Any] = {"runner": runner, **options}
+    given: dict[str, object] = {"runner": runner, **options}
     adding = AppendOptions.out_of(given)
     return run_as_asked(
         Append(source, directory, given, adding), is_staged=stage_only, is_tried=dry_run
@@ -137,8 +138,7 @@ class Append(OnDataset):
         stored, options = self.open(state)
         _, sifted = self.compare(newest, stored, options, say)
         table = sifted.table
-        there = {"rows_there": sifted.known, "removed": sifted.removed}
-        if any(there.values()) and not len(table.frame):
+        if (sifted.known or sifted.removed) and not len(table.frame):
             return _nothing(stored, newest, sifted)
         say("checking the table")
         compare = partial(sifted.compared, stored.fields, self.adding)
@@ -149,15 +149,16 @@ class Append(OnDataset):
         counted = checked
         first = next_row_of(where, newest)
         checked = numbered(checked, table, first, sifted.retried)
-        planned = planned_rows(where, table, checked, report, options, PlanKind.APPEND, **there)
+        there = Summary(rows_there=sifted.known, removed=sifted.removed)
+        planned = planned_rows(where, table, checked, report, options, there, PlanKind.APPEND)
         planned = dataclasses.replace(planned, marks=sifted.marks, retried=sifted.retried)
         is_new = np.asarray(checked.frame.index >= first)
         if is_new.all():
             return planned
         # Rejects that are tried again were counted before.
-        plan = dataclasses.replace(planned.plan, statistics=described(counted.part(is_new)))
+        plan = planned.plan.with_rows(statistics=described(counted.part(is_new)))
         if not is_new.any():  # they were accepted as such, and may fail again
-            plan = dataclasses.replace(plan, source_rows=0, statistics={})
+            plan = plan.with_rows(in_source=0, statistics={})
         return dataclasses.replace(planned, plan=plan)
 
     def compare(

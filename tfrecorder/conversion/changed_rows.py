@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
+from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, Rewrites
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
 from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
@@ -36,6 +36,7 @@ from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repe
 from tfrecorder.schema.fields import Field, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.schema.statistics import Statistics
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.validation.values import default_of
 
@@ -56,38 +57,38 @@ class StoredRows:
     newest: Commit
     shards: Sequence[Shard]
     rows: pa.Table
-    shard: np.ndarray
+    shard: Ints
 
     @cached_property
-    def splits(self) -> pd.Series:
+    def splits(self) -> pd.Series[str]:
         """The split of each row."""
         of_shards = pd.Categorical([shard.split for shard in self.shards], dtype=SPLIT_TYPE)
         return pd.Series(of_shards.take(self.shard))
 
     @property
-    def numbers(self) -> np.ndarray:
+    def numbers(self) -> Ints:
         """The number of each row in its source."""
         return np.asarray(self.rows.column(SOURCE_ID).to_numpy())
 
     @property
-    def has_record(self) -> np.ndarray:
+    def has_record(self) -> Bools:
         """False for each row that is a reject."""
         return np.asarray(self.rows.column(COPY_OF.size).to_numpy() >= 0)
 
     @cached_property
-    def is_newest(self) -> np.ndarray:
+    def is_newest(self) -> Bools:
         """True for one row of each number: the one with a record, else the last attempt at it."""
         attempts = pd.DataFrame({"number": self.numbers, "has": self.has_record})
         attempts = attempts.sort_values("has", kind="stable")
         return (~attempts.duplicated("number", keep="last")).sort_index().to_numpy()
 
-    def all_of(self, rows: np.ndarray) -> np.ndarray:
+    def all_of(self, rows: Bools) -> Bools:
         """True for every attempt at one of some rows, which a mask names."""
         return np.isin(self.numbers, self.numbers[rows])
 
     def statistics(
-        self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series
-    ) -> dict[str, Any]:
+        self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series[str]
+    ) -> Statistics:
         """Statistics of rows like these, in some splits, as `describe_columns` makes them."""
         columns, splits = columns_of(rows), splits.reset_index(drop=True)
         keys = (feature.key for feature in record_features(fields))
@@ -138,9 +139,9 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
 def _missing(
     fields: Sequence[Field],
     values: Mapping[str, pa.Array],
-    splits: pd.Series,
+    splits: pd.Series[str],
     every: Sequence[Commit],
-) -> dict[str, np.ndarray]:
+) -> dict[str, Bools]:
     """Which rows have a default, by column.
 
     Manifests say how many these are in each split.  Which of the rows with this value they are
@@ -150,7 +151,7 @@ def _missing(
     for field in fields:
         counts = Counter[str]()
         for commit in every:
-            of_split = commit.plan.statistics.get(field.column, {})
+            of_split = commit.plan.rows.statistics.get(field.column, {})
             counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
         if counts.total():
             key, default = default_of(field)
@@ -170,19 +171,19 @@ class Added:
     """
 
     rows: pa.Table
-    splits: pd.Series
+    splits: pd.Series[str]
 
 
 def changed_plan(
     stored: StoredRows,
-    gone: np.ndarray,
-    change: np.ndarray,
+    gone: Bools,
+    change: Ints,
     added: Added,
     fields: Sequence[Field],
     options: ConvertOptions,
     kind: PlanKind,
     base: str,
-    statistics: Mapping[str, Any],
+    statistics: Statistics,
 ) -> tuple[Plan, pa.Table, Changes]:
     """The plan of a dataset with some rows changed, and its rows.
 
@@ -232,22 +233,26 @@ def changed_plan(
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(
-        rows=len(planned),
-        source_rows=next_row + new_ones,
-        split_rows=split_rows,
-        split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
+        rows=PlannedRows(
+            count=len(planned),
+            in_source=next_row + new_ones,
+            statistics=statistics,
+            base=base,
+            fingerprint=digest.hexdigest(),
+            remote=not storage.is_local(base),
+            streams={name: {"to": to} for name, to in positions.items()} or None,
+        ),
+        layout=Layout(
+            split_rows=split_rows,
+            split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
+            kept=kept,
+            rewritten=rewritten,
+        ),
         fields=tuple(fields),
-        statistics=dict(statistics),
-        base=base,
-        fingerprint=digest.hexdigest(),
         options=options.content_options(),
-        remote=not storage.is_local(base),
         kind=kind,
-        kept=kept,
-        rewritten=rewritten,
-        renumbers=bool(gone.any()),
-        streams={name: {"to": to} for name, to in positions.items()} or None,
-        next_row=next_row + new_ones,
+        follows=Rewrites(stored.newest.digest, renumbers=bool(gone.any())),
+        carried=Carried(next_row + new_ones),
     )
     sizes = rows.column(COPY_OF.size).to_numpy()[is_touched]
     changes = Changes(

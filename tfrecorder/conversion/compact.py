@@ -22,9 +22,10 @@ from tfrecorder.conversion.on_dataset import own_dataset, own_state
 from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import read_marks, unmarked_words
 from tfrecorder.conversion.staged import Planned
+from tfrecorder.core.arrays import Bools
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
-from tfrecorder.format.plan import History, PlanKind
+from tfrecorder.format.plan import Carried, History, PlanKind
 from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.convert import ConvertOptions
@@ -46,7 +47,7 @@ from tfrecorder.sources.uri_list import uri_list
 
 
 @takes(CompactKeywords, ConvertOptions)
-def compact(
+def compact(  # type: ignore[explicit-any]  # overloads would say the same thing four times
     directory: str | os.PathLike[str],
     output_dir: str | os.PathLike[str] | None = None,
     *,
@@ -113,7 +114,7 @@ class Compaction(Operation):
         output_dir: str | os.PathLike[str] | None,
         drop: Collection[str],
         at: int | None,
-        given: Mapping[str, Any],
+        given: Mapping[str, object],
     ) -> None:
         self.base = storage.absolute(storage.given_path(directory))
         self.drop = drop
@@ -172,7 +173,7 @@ class Compaction(Operation):
             statistics = stored.statistics(dataset.fields, left.rows, left.splits)
         else:
             every = commits(where, newest)
-            statistics = merged(commit.plan.statistics for commit in every)
+            statistics = merged(commit.plan.rows.statistics for commit in every)
         plan, rows, rewritten = changed_plan(
             stored,
             gone=np.ones(len(stays), bool),
@@ -201,12 +202,14 @@ class Compaction(Operation):
         )
         return Planned(
             plan=dataclasses.replace(
-                plan,
+                plan.laid_out(kept=kept),
                 options=taken,
-                kept=kept,
-                carried=history if in_place else History(history.origins),
+                carried=Carried(
+                    next_row=plan.carried.next_row,
+                    history=history if in_place else History(history.origins),
+                    losses=lasting(last.plan.carried.losses),
+                ),
                 summary=said,
-                losses=lasting(last.plan.losses),
             ),
             rows=rows,
             options=options,
@@ -229,7 +232,7 @@ def _large(stored: StoredDataset, options: ConvertOptions) -> dict[str, list[int
     return large
 
 
-def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:
+def _is_compacted(newest: Commit, options: Mapping[str, object]) -> bool:
     """True if nothing was added since a compaction with the same options."""
     plan = newest.plan
     is_last = plan.kind is PlanKind.COMPACTION and newest.dataset.since == newest.number
@@ -240,7 +243,7 @@ def _is_compacted(newest: Commit, options: Mapping[str, Any]) -> bool:
 _OF_NAME = ("name", "version")
 
 
-def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[str, Any]:
+def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[str, object]:
     """The options of the dataset, and those of its order and place that were given."""
     now = options.content_options()
     # A new dataset elsewhere has the name that was given for it, or none.
@@ -249,7 +252,7 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
 
 
-def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str]) -> np.ndarray:
+def _dropped(stored: StoredRows, fields: Sequence[Field], drop: Collection[str]) -> Bools:
     """True for each row whose first image has one of some uris."""
     if not drop:
         return np.zeros(len(stored.rows), bool)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from tfrecorder import storage
-from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.dry_run import DryRun, try_out
+from tfrecorder.conversion.job import run
 from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.conversion.table import check_table, look_for_copies, planned_rows
+from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError
 from tfrecorder.format.losses import Loss
+from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
-from tfrecorder.options.option import takes
+from tfrecorder.options.option import require, takes
 from tfrecorder.output.directory import begun_plan, refuse_links, refuse_nested, refuse_not_ours
 from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
@@ -27,7 +30,6 @@ from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
 
 if TYPE_CHECKING:
-    from tfrecorder.conversion.dry_run import DryRun
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
@@ -96,7 +98,8 @@ def convert(
     """
     chosen = ConvertOptions.of({"runner": runner, **options})
     conversion = Conversion(source, output_dir, chosen)
-    return run_as_asked(conversion, is_staged=False, is_tried=dry_run)
+    require(flag, dry_run=dry_run)
+    return try_out(conversion) if dry_run else run(conversion)
 
 
 @dataclass
@@ -106,7 +109,7 @@ class Conversion(Operation):
     verb = "conversion"
     adds = False
 
-    source: Any
+    source: object
     output_dir: str | os.PathLike[str]
     options: ConvertOptions
 
@@ -146,7 +149,7 @@ class Conversion(Operation):
         # An overwrite that was killed may have set it aside: what was removed stays out.
         newest = state.newest if state.version or options.overwrite else None
         marks = read_marks(self.where, newest)
-        begun = None if newest is None else begun_plan(newest).source_rows
+        begun = None if newest is None else begun_plan(newest).rows.in_source
         # Whole if it began the dataset, before some of its rows were removed: the same call again.
         is_whole = anew or (not options.overwrite and begun == len(table.frame))
         stays, _ = (Marks() if is_whole else marks).sift(table)
@@ -161,12 +164,12 @@ class Conversion(Operation):
         losses: dict[str, list[str]] = {}
         if (
             newest is not None
-            and Loss.MARKS.is_in(newest.plan.losses)
+            and Loss.MARKS.is_in(newest.plan.carried.losses)
             and options.overwrite is True
         ):
-            losses[Loss.MARKS.value] = newest.plan.losses[Loss.MARKS.value]
+            losses[Loss.MARKS.value] = newest.plan.carried.losses[Loss.MARKS.value]
             report.notes += ("which rows were removed before is lost: they may come in again",)
-        removed = int((~stays).sum())
-        planned = planned_rows(self.where, table, checked, report, options, removed=removed)
-        plan = dataclasses.replace(planned.plan, losses=losses)
+        said = Summary(removed=int((~stays).sum()))
+        planned = planned_rows(self.where, table, checked, report, options, said)
+        plan = planned.plan.carrying(losses=losses)
         return dataclasses.replace(planned, plan=plan, marks=Marks() if anew and marks else None)

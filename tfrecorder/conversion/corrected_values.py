@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners, texts_of
+from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES, value_columns
 from tfrecorder.reading.shard_tables import columns_of, repeated
 from tfrecorder.schema.fields import Field, file_fields
@@ -40,20 +41,20 @@ class Matched:
     stored: StoredRows
     checked: Checked
     base: str
-    places: np.ndarray
-    remade: np.ndarray
+    places: Ints
+    remade: Bools
 
     @cached_property
-    def old_rows(self) -> np.ndarray:
+    def old_rows(self) -> Ints:
         """The rows of the table that the dataset has."""
         return np.flatnonzero(self.places >= 0)
 
     @property
-    def old_places(self) -> np.ndarray:
+    def old_places(self) -> Ints:
         """These rows, by their places in the dataset."""
         return self.places[self.old_rows]
 
-    def changes(self, transforms: bool) -> tuple[np.ndarray, dict[str, int]]:
+    def changes(self, transforms: bool) -> tuple[Ints, dict[str, int]]:
         """What becomes of each record of the dataset, and how many differ in each column.
 
         Boxes and masks are placed on the image as it was before it was resized, so they need the
@@ -100,7 +101,7 @@ class Matched:
             names.update(f"{was} → {now}" for was, now in zip(olds, news, strict=True))
         return dict(names)
 
-    def with_values(self, change: np.ndarray) -> pa.Table:
+    def with_values(self, change: Ints) -> pa.Table:
         """The rows of the dataset with the values of the table where these differ."""
         rows, old_rows = self.stored.rows, self.old_rows
         given = {**self.checked.values, BASE: repeated(self.base, len(self.places))}
@@ -119,7 +120,7 @@ class Matched:
                 rows = rows.set_column(place, name, both.take(pa.array(take)))
         return rows
 
-    def moved_and_gone(self, removes: bool) -> tuple[np.ndarray, np.ndarray]:
+    def moved_and_gone(self, removes: bool) -> tuple[Bools, Bools]:
         """The rows of the table that go to another split; those of the dataset that leave theirs.
 
         Args:
@@ -141,14 +142,14 @@ class Matched:
         return [key for key in keys if key in self.checked.values and key in rows.column_names]
 
 
-def mask_of(places: np.ndarray, size: int) -> np.ndarray:
+def mask_of(places: Ints, size: int) -> Bools:
     """True at some of so many places."""
     mask = np.zeros(size, bool)
     mask[places] = True
     return mask
 
 
-def _differ(old: pa.Array, new: pa.Array) -> np.ndarray:
+def _differ(old: pa.Array, new: pa.Array) -> Bools:
     """True where two values differ; NaN is NaN."""
     differ = pc.not_equal(texts_of(old), texts_of(new))
     return np.asarray(pc.fill_null(differ, False).to_numpy(zero_copy_only=False))
@@ -167,7 +168,7 @@ def match_rows(stored: StoredRows, checked: Checked, base: str, fields: Sequence
     places = np.full(len(checked.frame), -1)
     free, remade = stored.is_newest.copy(), np.zeros(len(places), bool)
 
-    def pair(stored_keys: pa.Array, keys: pa.Array, among: np.ndarray) -> None:
+    def pair(stored_keys: pa.Array, keys: pa.Array, among: Bools) -> None:
         """Give each row without one a row of the dataset with the same key."""
         candidates, wanted = np.flatnonzero(among), np.flatnonzero(places < 0)
         candidates = candidates[np.argsort(stored.numbers[candidates], kind="stable")]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,8 +73,7 @@ class DryRun(Summary, Report):
     free: int | None = None
     nothing: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+    def _values(self) -> Mapping[str, object]:
         return {
             "dry_run": True,
             "output_dir": self.output_dir,
@@ -185,10 +183,10 @@ def _splits(plan: Plan, sizes: Sequence[int]) -> dict[str, PlannedSplit]:
     return {
         split: PlannedSplit(
             rows=rows,
-            shards=plan.split_shards[split],
+            shards=plan.layout.split_shards[split],
             bytes=None if row_bytes is None else round(rows * row_bytes),
         )
-        for split, rows in plan.split_rows.items()
+        for split, rows in plan.layout.split_rows.items()
     }
 
 

@@ -26,6 +26,7 @@ from tfrecorder.conversion.row_keys import (
     same_bytes,
 )
 from tfrecorder.conversion.same_schema import named_classes
+from tfrecorder.core.arrays import Bools, Ints, Pixels
 from tfrecorder.display.tables import cut
 from tfrecorder.format.plan_columns import REJECT_OF
 from tfrecorder.images.fingerprint import Fingerprint
@@ -65,7 +66,7 @@ class Sifted(NamedTuple):
     """
 
     table: Source
-    retried: np.ndarray
+    retried: Ints
     known: int = 0
     removed: int = 0
     marks: Marks | None = None
@@ -96,7 +97,7 @@ def known_images(stored: StoredDataset) -> KnownImages:
     looks = looks_of(stored, named=True)
     looks.index -= len(looks)
 
-    def read(places: Sequence[int]) -> Iterator[np.ndarray | None]:
+    def read(places: Sequence[int]) -> Iterator[Pixels | None]:
         for split, rows in looks.loc[[*places]].groupby("split", sort=False):
             for record in read_numbered(stored, str(split), rows["number"]):
                 yield picture_of(image_of(record.features, stored))
@@ -161,7 +162,7 @@ def pass_over_known(
 
 def _known(
     table: Source, directory: str, newest: Commit, fields: Sequence[Field], adding: AppendOptions
-) -> tuple[np.ndarray, np.ndarray, list[Finding]]:
+) -> tuple[Bools, Ints, list[Finding]]:
     """True for each row that is there; the numbers of rejects, as in `Sifted`; what is to be said.
 
     Rows without files are known by all their values, if these have no fault.

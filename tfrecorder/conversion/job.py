@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfrecorder import storage
-from tfrecorder.conversion.dry_run import try_out
+from tfrecorder.conversion.dry_run import DryRun, try_out
 from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.staged import Staged, stage
 from tfrecorder.conversion.table import warn_of_source
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from tfrecorder.runners.dataflow.job import DataflowJob
 
 
-def run_as_asked(operation: Operation, *, is_staged: bool, is_tried: bool) -> Any:
+#: What a call returns: of an operation that ended, was launched, staged or only tried.
+CallResult: TypeAlias = "ConversionResult | DataflowJob | ConversionStatus | DryRun"
+
+
+def run_as_asked(operation: Operation, *, is_staged: bool, is_tried: bool) -> CallResult:
     """Run an operation, stage it, or say what it would do.
 
     Args:
@@ -81,7 +85,7 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
                     shards_before=len(before),
-                    rows_before=sum(map(plan.shard_rows, before)),
+                    rows_before=sum(map(plan.layout.shard_rows, before)),
                 )
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, where, f"the same {operation.verb}")) is None:

@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tfrecorder import storage
 from tfrecorder.conversion.operation import Operation
@@ -47,9 +47,9 @@ class OnDataset(Operation):
 
     refused: ClassVar[Mapping[str, str]]
 
-    source: Any
+    source: object
     directory: str | os.PathLike[str]
-    given: Mapping[str, Any]
+    given: Mapping[str, object]
 
     def __post_init__(self) -> None:
         given = self.given
@@ -135,7 +135,9 @@ _OF_COLUMNS = ("columns", "schema")
 _NOT_TAKEN = ("num_shards",)
 
 
-def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) -> ConvertOptions:
+def inherited_options(
+    directory: str, newest: Commit, given: Mapping[str, object]
+) -> ConvertOptions:
     """The options of an append.
 
     Args:
@@ -156,7 +158,7 @@ def inherited_options(directory: str, newest: Commit, given: Mapping[str, Any]) 
     if "name" in kept:
         kept["name"] = f"{kept['name']}:{recorded['version']}"
     stored = ConvertOptions(**kept)
-    chosen = ConvertOptions(**{**kept, **given})
+    chosen = stored.updated(given)
     refuse(chosen, idle_options(chosen, given))
     _refuse_mixture(directory, stored, chosen)
     return chosen

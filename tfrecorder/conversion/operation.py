@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tfrecorder import storage
 from tfrecorder.conversion.staged import Planned
@@ -35,7 +35,7 @@ class Operation(ABC):
     adds: bool = True
     path: str
     options: ConvertOptions
-    source: Any
+    source: object
 
     @property
     def where(self) -> str:

@@ -32,6 +32,7 @@ from tfrecorder.conversion.row_keys import (
     stored_total_sizes,
     total_sizes,
 )
+from tfrecorder.core.arrays import Bools
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -88,7 +89,7 @@ class Marks:
 
     def matches(
         self, images: Sequence[FileSums], every: bool = False
-    ) -> tuple[np.ndarray, frozenset[str]]:
+    ) -> tuple[Bools, frozenset[str]]:
         """True for each row that was removed, by its images; and the marks of all of these.
 
         Args:
@@ -104,7 +105,7 @@ class Marks:
         removed |= _are_in(self.contents, contents)
         return removed, self.places.intersection(places) | self.contents.intersection(contents)
 
-    def sift(self, table: Source, readmit: bool = False) -> tuple[np.ndarray, Marks | None]:
+    def sift(self, table: Source, readmit: bool = False) -> tuple[Bools, Marks | None]:
         """True for each row of a table that was not removed; and the marks once they are in.
 
         Args:
@@ -132,7 +133,7 @@ class Marks:
         data = seal({"salt": self.salt} | {name: sorted(getattr(self, name)) for name in _SETS})
         name = layout.removed(plan.commit, hashlib.sha256(data).hexdigest())
         storage.publish_bytes(where, name, data, lasting=True)
-        return dataclasses.replace(plan, removed=name)
+        return plan.carrying(marks=name)
 
     def _hashes(self, keys: pa.Array) -> list[str]:
         """A hash of each key; "" of a null."""
@@ -141,7 +142,7 @@ class Marks:
         return ["" if text is None else digest(text.encode()).hexdigest() for text in texts]
 
 
-def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> np.ndarray:
+def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> Bools:
     return np.fromiter(map(marks.__contains__, hashes), bool, len(hashes))
 
 
@@ -154,7 +155,7 @@ def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
     Raises:
         DatasetError: they are not, and nobody knows which they are.
     """
-    if Loss.MARKS.is_in(newest.plan.losses) and not readmit:
+    if Loss.MARKS.is_in(newest.plan.carried.losses) and not readmit:
         raise DatasetError(
             f"{where}: nobody knows any more which rows were removed from it, because the file "
             "that told them was lost. Give `readmit=True` to let in every row, also those that "
@@ -196,7 +197,7 @@ def read_marks(where: str, newest: Commit | None) -> Marks:
     Raises:
         DatasetError: they cannot be read, or are damaged.
     """
-    name = "" if newest is None else newest.plan.removed
+    name = "" if newest is None else newest.plan.carried.marks
     if not name:
         return Marks()
     path = os.path.join(where, name)

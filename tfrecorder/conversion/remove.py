@@ -31,14 +31,13 @@ from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
-from tfrecorder.schema.splits import SPLIT_TYPE
 
 #: The column of a condition with the number of each row.
 ROW = "row"
 
 
 @takes(RemoveKeywords, ConvertOptions)
-def remove(
+def remove(  # type: ignore[explicit-any]  # as `compact`
     directory: str | os.PathLike[str],
     where: Where | pd.DataFrame,
     *,
@@ -96,6 +95,7 @@ class Removal(OnDataset):
 
     verb = "removal"
     refused = NOT_REMOVED
+    source: Where
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
         """The rows of a dataset without some of them, planned to be written again."""
@@ -115,7 +115,7 @@ class Removal(OnDataset):
         left, fields, kind = stored.rows.filter(pa.array(stays)), dataset.fields, PlanKind.REMOVAL
         statistics = stored.statistics(fields, left, stored.splits[stays])
         change = np.full(len(gone), SAME)
-        none = Added(stored.rows.slice(0, 0), pd.Series([], dtype=SPLIT_TYPE))
+        none = Added(stored.rows.slice(0, 0), stored.splits.iloc[:0])
         plan, rows, changes = changed_plan(
             stored, gone, change, none, fields, options, kind, folder, statistics
         )

@@ -10,13 +10,13 @@ import functools
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -71,13 +71,13 @@ def names_of_keys(files: Sequence[Field], values: Sequence[str] = ()) -> list[st
     return [BASE, *(name for field in files for name in (field.uri_key, field.spool_key)), *values]
 
 
-def total_sizes(files: Sequence[FileSums]) -> np.ndarray:
+def total_sizes(files: Sequence[FileSums]) -> Ints:
     """The size of all files of each row; -1 if one has none."""
     sizes = np.array([of_file.sizes for of_file in files])
     return np.where(np.all(sizes >= 0, axis=0), sizes.sum(axis=0), -1)
 
 
-def content_keys(files: Sequence[FileSums], rows: np.ndarray) -> pa.Array:
+def content_keys(files: Sequence[FileSums], rows: Bools) -> pa.Array:
     """The sizes and CRC32Cs of all files of some rows, a mask; null for all others.
 
     Raises:
@@ -102,7 +102,7 @@ def _stored_sums(rows: pa.Table, files: Sequence[Field]) -> list[pa.Array]:
     return [rows.column(name).combine_chunks() for name in names]
 
 
-def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> np.ndarray:
+def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> Ints:
     """For each key the place of an equal one among those that are known; -1 without one.
 
     Args:
@@ -120,7 +120,7 @@ def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> np.ndarra
     return first
 
 
-def _first_places(keys: pa.Array, known: pa.Array) -> np.ndarray:
+def _first_places(keys: pa.Array, known: pa.Array) -> Ints:
     """For each key the first place of an equal one among those that are known; -1 without one."""
     places = pc.fill_null(pc.index_in(keys, value_set=known, skip_nulls=True), -1)
     return np.array(places.to_numpy(), np.int64)
@@ -146,7 +146,7 @@ def texts_of(column: pa.Array) -> pa.Array:
     return column.view(pa.large_string()) if is_bytes else column.cast(pa.large_string())
 
 
-def _without_minus_zero(cell: Any) -> Any:
+def _without_minus_zero(cell: object) -> object:
     """A cell in which -0.0, which equals 0.0, is written like it."""
     if isinstance(cell, list):
         return [*map(_without_minus_zero, cell)]
@@ -210,7 +210,7 @@ def same_bytes(
     return given.merge(stored.drop_duplicates([KEY, _SPLIT]), on=KEY)
 
 
-def _names(table: Source, column: str, rows: np.ndarray) -> pd.DataFrame:
+def _names(table: Source, column: str, rows: Ints) -> pd.DataFrame:
     """Some rows, and what their images are called."""
     names = table.frame.loc[rows, column].map(str).astype(object)
     contents = table.contents.get(column)
@@ -220,7 +220,7 @@ def _names(table: Source, column: str, rows: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({_ROW: rows, URI_COLUMN: names.to_numpy()})
 
 
-def findings_of(pairs: pd.DataFrame, splits: pd.Series | None = None) -> Iterator[Finding]:
+def findings_of(pairs: pd.DataFrame, splits: pd.Series[str] | None = None) -> Iterator[Finding]:
     """What to say of the pairs of `same_bytes`.
 
     Args:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tfrecorder.core.arrays import Ints
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.options.append import NewClasses
@@ -124,7 +125,7 @@ def _class_fault(stored: Field, given: Field) -> str | None:
     return None
 
 
-def numbered(checked: Checked, table: Source, first: int, numbers: np.ndarray) -> Checked:
+def numbered(checked: Checked, table: Source, first: int, numbers: Ints) -> Checked:
     """A checked table whose rows are numbered from `first` on, whatever was skipped in it.
 
     Args:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.conversion.removal_marks import Marks
+from tfrecorder.core.arrays import Ints
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
 from tfrecorder.display.warning import warn
@@ -76,7 +77,7 @@ class Planned:
     record_bytes: int | None = None
     marks: Marks | None = None
     report: ValidationReport | None = None
-    retried: np.ndarray | None = None
+    retried: Ints | None = None
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -86,7 +87,7 @@ class Planned:
             ImagesUnreachableError: a store does not answer.
         """
         if self.new is not None:
-            return sizes_of_some(self.new, self.plan.base, self.options)
+            return sizes_of_some(self.new, self.plan.rows.base, self.options)
         return [] if self.record_bytes is None else [self.record_bytes]
 
     def check_images(self) -> None:
@@ -96,7 +97,7 @@ class Planned:
             ImagesUnreachableError: most of them are not there.
         """
         if self.new is not None:
-            open_some(self.new, self.plan.base, self.options)
+            open_some(self.new, self.plan.rows.base, self.options)
 
     def spool(self, where: str, rows: pa.Table) -> None:
         """Put the images of some rows that came as bytes below the directory."""
@@ -120,7 +121,7 @@ def checked_next_commit(
     planned: pa.Table,
     newest: Commit | None,
     where: str,
-    retried: np.ndarray | None = None,
+    retried: Ints | None = None,
 ) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
 
@@ -135,16 +136,18 @@ def checked_next_commit(
     next_row = next_row_of(where, newest)
     refuse_taken_numbers(where, planned, 0 if is_whole(plan, where) else next_row, retried)
     plan = begun_now(as_next_commit(plan, manifest, next_row, adds=plan.is_added))
-    for split, count in plan.split_shards.items():
-        total = plan.starts.get(split, 0) + count
+    for split, count in plan.layout.split_shards.items():
+        total = plan.layout.starts.get(split, 0) + count
         if total > layout.MOST_SHARDS:
             merge = f"`{command('compact', where)}` merges small shards"
-            remedy = merge if plan.starts else "give a larger `shard_size`, or fewer `num_shards`"
+            remedy = (
+                merge if plan.layout.starts else "give a larger `shard_size`, or fewer `num_shards`"
+            )
             raise OutputError(
                 f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
                 f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."
             )
-    if (plan.follows is not None or plan.changes) and not storage.replaces_conditionally(where):
+    if (plan.adds or plan.changes) and not storage.replaces_conditionally(where):
         raise OutputError(
             f"{where} cannot be added to: {storage.scheme(where)}:// cannot replace a file only if "
             "nobody else did meanwhile, so two writers could lose each other's rows. Convert all "
@@ -167,16 +170,16 @@ def begun(planned: Planned, state: DatasetState) -> Plan:
     if newest is not None and is_whole(plan, state.where):
         replaces = f"replaces {described(newest)}"
         if given_up is not None and not state.is_committed:
-            of = counted(given_up.rows, "row")
+            of = counted(given_up.rows.count, "row")
             replaces += f"; abandons an unfinished {given_up.kind.value} of {of}"
         changes = dataclasses.replace(summary.changes or Changes(), replaces=replaces)
         summary = dataclasses.replace(summary, changes=changes)
-    new = {split: count for split, count in plan.new_rows.items() if count}
+    new = {split: count for split, count in plan.layout.new_rows.items() if count}
     # The user may have given the numbers of shards.
-    is_open = None in map(options.shards_of, plan.split_rows)
+    is_open = None in map(options.shards_of, plan.layout.split_rows)
     counts = shard_counts(new, planned.sizes if is_open else (), options)
-    counts = dict.fromkeys(plan.split_rows, 0) | counts
-    plan = dataclasses.replace(plan, split_shards=counts, summary=summary)
+    counts = dict.fromkeys(plan.layout.split_rows, 0) | counts
+    plan = dataclasses.replace(plan.laid_out(split_shards=counts), summary=summary)
     return checked_next_commit(plan, planned.rows, newest, state.where, planned.retried)
 
 
@@ -205,7 +208,7 @@ def find_or_begin(planned: Planned, state: DatasetState) -> Found:
         return Found(staged, planned.plan, ())
     if staged is None:
         plan = begun(planned, state)
-        return Found(None, plan, plan.shards)
+        return Found(None, plan, plan.layout.shards)
     return Found(staged, staged, pending_shards(state.where, staged, planned.options))
 
 
@@ -236,28 +239,30 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
         state = abandon(state)
         plan = checked_next_commit(plan, planned.rows, state.newest, where, planned.retried)
     elif staged is None:
-        clear(state, keep_spool=bool(plan.spooled))
-    if plan.spooled and pending:
+        clear(state, keep_spool=bool(plan.rows.spooled))
+    if plan.rows.spooled and pending:
         planned.spool(where, planned.rows.take(_numbers_of(plan, pending)))
     if staged is None:
         if planned.marks is not None:
             plan = planned.marks.publish(where, plan)
         stage_next(plan, planned.rows, state)
     else:
-        plan = reopen(where, plan, planned.plan.base, pending)
+        plan = reopen(where, plan, planned.plan.rows.base, pending)
         if pending:
             restage_rows(plan, planned.rows, where)
     _warn_of_escapes(plan)
     left = {*pending}
-    return Staged(plan, planned.options, [shard for shard in plan.shards if shard not in left])
+    return Staged(
+        plan, planned.options, [shard for shard in plan.layout.shards if shard not in left]
+    )
 
 
-def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> np.ndarray:
+def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> Ints:
     """The planned rows of some shards, by their place in the plan."""
     starts, start = {}, 0
-    for split, rows in plan.split_rows.items():
+    for split, rows in plan.layout.split_rows.items():
         starts[split], start = start, start + rows
-    parts = ((starts[shard.split], *plan.part_of(shard)) for shard in shards)
+    parts = ((starts[shard.split], *plan.layout.part_of(shard)) for shard in shards)
     numbers = [np.arange(start + first, start + stop) for start, first, stop in parts]
     return np.concatenate([np.arange(0), *numbers])
 
@@ -266,15 +271,15 @@ def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
     plan = planned.plan
     image = primary_file(plan.fields)
-    if image is None or plan.kind is PlanKind.COMPACTION or finished.base == plan.base:
+    if image is None or plan.kind is PlanKind.COMPACTION or finished.rows.base == plan.rows.base:
         return
     columns = columns_of(planned.rows)
     uris, files = columns[image.uri_key], columns.get(image.spool_key)
-    if not places(uris, plan.base, files).equals(places(uris, finished.base, files)):
+    if not places(uris, plan.rows.base, files).equals(places(uris, finished.rows.base, files)):
         warn(
-            f"{where} is a finished dataset of the images in {finished.base}, and nothing of "
-            f"{plan.base} was written, because all names and values are the same. If the folder "
-            "was only moved, all is well; otherwise `tfrecorder.append` adds these images."
+            f"{where} is a finished dataset of the images in {finished.rows.base}, and nothing of "
+            f"{plan.rows.base} was written, because all names and values are the same. If the "
+            "folder was only moved, all is well; otherwise `tfrecorder.append` adds these images."
         )
 
 
@@ -284,9 +289,9 @@ def pending_shards(folder: str, plan: Plan, options: ConvertOptions) -> list[Sha
     Rejects are tried again if they could not be read.  All rejects are tried again if the
     conversion would otherwise only stop for them again.
     """
-    done = read_all_done(folder, plan.shards, plan.digest)
+    done = read_all_done(folder, plan.layout.shards, plan.digest)
     rejects = sum(record.rejects for record in done.values() if record)
-    every = rejects > options.max_reject_fraction * plan.rows
+    every = rejects > options.max_reject_fraction * plan.rows.count
     return [
         shard
         for shard, record in done.items()

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.conversion.operation import Say
@@ -38,24 +37,24 @@ def planned_rows(
     checked: Checked,
     report: ValidationReport,
     options: ConvertOptions,
+    said: Summary,
     kind: PlanKind = PlanKind.CONVERSION,
-    **summary: Any,
 ) -> Planned:
     """The rows of a table without errors, planned for a folder.
 
     Args:
+        said: of the operation, beside what the table says.
         kind: as in `Plan`.
-        summary: further fields of `Summary`.
     """
     plan, rows = make_plan(checked, table.base, options, kind)
     deep = [field.column for field in plan.fields if field.depth == 16]
     if deep and options.image_format in ("jpeg", "raw"):
         words = f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out."
         raise OptionError.of("image_format", options.image_format, words)
-    remote = plan.remote or (plan.spooled > 0 and not storage.is_local(folder))
-    said = summary_of(table, report, **summary)
+    remote = plan.rows.remote or (plan.rows.spooled > 0 and not storage.is_local(folder))
+    plan = plan.with_rows(remote=remote)
     return Planned(
-        plan=dataclasses.replace(plan, remote=remote, summary=said),
+        plan=dataclasses.replace(plan, summary=summary_of(table, report, said)),
         rows=rows,
         options=options,
         new=checked,
@@ -63,13 +62,13 @@ def planned_rows(
     )
 
 
-def summary_of(table: Source, report: ValidationReport, **more: Any) -> Summary:
-    """What to say of an operation with the rows of a table; `more` are further fields."""
-    return Summary(
+def summary_of(table: Source, report: ValidationReport, said: Summary) -> Summary:
+    """What to say of an operation with the rows of a table, with what is said of it already."""
+    return dataclasses.replace(
+        said,
         passed_over=dict(table.passed_over),
         warnings=count_warnings(report),
         notes=report.notes,
-        **more,
     )
 
 
@@ -136,7 +135,7 @@ def look_for_copies(
     return look if options.group_copies else None
 
 
-def warn_of_source(planned: Planned, source: Any, where: str) -> None:
+def warn_of_source(planned: Planned, source: object, where: str) -> None:
     """Validation's warnings, most of them in one line, before a conversion that may take hours."""
     report = planned.report
     if report is not None:

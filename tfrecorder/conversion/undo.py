@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
+from tfrecorder.format.documents import JsonValue
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.option import require
@@ -52,7 +52,7 @@ class UndoResult(Report):
     generation: int | None
     taken_back: int | None = None
     classes: tuple[str, ...] = ()
-    streams: Mapping[str, Any] = field(default_factory=dict)
+    streams: Mapping[str, JsonValue] = field(default_factory=dict)
     dry_run: bool = False
 
     def _headline(self) -> str:
@@ -171,12 +171,12 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
             break
         commit = read_commit(where, number)
     if commit is newest and commit.plan.kind is PlanKind.UPDATE:
-        if Loss.KEPT.is_in(commit.plan.losses):
+        if Loss.KEPT.is_in(commit.plan.carried.losses):
             raise _not_kept(where, commit, "what it replaced was lost")
         if faults := kept_faults(where, commit):
             words = f"{faults[0].file}, which it replaced, is not as it was ({faults[0]})"
             raise _not_kept(where, commit, words)
-        if not commit.plan.renumbers:
+        if not commit.plan.follows.renumbers:
             return commit, read_commit(where, commit.number - 1)
         raise _not_kept(where, commit, "it removed rows or moved some to another split")
     before = chain_before(commit)
@@ -206,8 +206,8 @@ def _result(given: str, state: DatasetState, dry_run: bool = False) -> UndoResul
         return UndoResult(
             output_dir=given,
             kind=pending.kind.value,
-            rows=pending.rows,
-            shards=len(pending.shards),
+            rows=pending.rows.count,
+            shards=len(pending.layout.shards),
             generation=None if newest is None else newest.number,
             dry_run=dry_run,
         )
@@ -230,14 +230,14 @@ def _result(given: str, state: DatasetState, dry_run: bool = False) -> UndoResul
     return UndoResult(
         output_dir=given,
         kind=plan.kind.value,
-        rows=plan.rows,
-        shards=len(plan.shards),
+        rows=plan.rows.count,
+        shards=len(plan.layout.shards),
         generation=pending.commit if pending else newest.number + 1,
         taken_back=taken.number,
         classes=tuple(name for all_names, first in names for name in all_names[first:]),
         streams={
             name: stream["from"]
-            for name, stream in (plan.streams or {}).items()
+            for name, stream in (plan.rows.streams or {}).items()
             if "from" in stream
         },
         dry_run=dry_run,

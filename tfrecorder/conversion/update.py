@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -33,8 +33,10 @@ from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.conversion.table import summary_of
+from tfrecorder.core.arrays import Bools, Objects
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
+from tfrecorder.format.summary import Summary
 from tfrecorder.inspection.near_copies import OF_COPIES
 from tfrecorder.options.append import UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
@@ -51,7 +53,7 @@ from tfrecorder.reading.shard_tables import columns_of, joined, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
-from tfrecorder.schema.statistics import merged
+from tfrecorder.schema.statistics import Statistics, merged
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source as Table
@@ -126,7 +128,7 @@ def update(
         >>> tfrecorder.update("flowers.csv", "out").changes.corrected  # doctest: +SKIP
         12
     """
-    given: dict[str, Any] = {"runner": runner, **options}
+    given: dict[str, object] = {"runner": runner, **options}
     updating = UpdateOptions.out_of(given)
     return run_as_asked(
         Update(source, directory, given, updating), is_staged=stage_only, is_tried=dry_run
@@ -200,10 +202,12 @@ class Update(OnDataset):
             return dataclasses.replace(
                 result, was_finished=True, changes=changes, removed=compared.removed
             )
-        said = summary_of(table, compared.report, removed=compared.removed, changes=changes)
+        said = summary_of(
+            table, compared.report, Summary(removed=compared.removed, changes=changes)
+        )
         read = columns_of(rows.filter(pc.equal(rows.column(CHANGE), READ)))
         return Planned(
-            plan=dataclasses.replace(plan, spooled=spooled_images(read), summary=said),
+            plan=dataclasses.replace(plan.with_rows(spooled=spooled_images(read)), summary=said),
             rows=rows,
             options=options,
             new=new,
@@ -314,8 +318,8 @@ def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Find
 
 
 def _statistics(
-    stored: StoredRows, gone: np.ndarray, moved: pa.Table, of_moved: np.ndarray, new: Checked
-) -> dict[str, Any]:
+    stored: StoredRows, gone: Bools, moved: pa.Table, of_moved: Objects, new: Checked
+) -> Statistics:
     """Of the values of all rows from now on."""
     stays = stored.is_newest & ~gone
     old = joined([stored.rows.filter(pa.array(stays)), moved])
@@ -324,7 +328,7 @@ def _statistics(
     return merged([known, described(new)] if len(new.frame) else [known])
 
 
-def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
+def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> Bools:
     """True for each row of the dataset of which an image or mask has other bytes now."""
     others = other_sources(stored.where, stored.shards, fields)
     rows = {file.row for file, fault in others if fault.code == "source_changed"}
@@ -333,7 +337,7 @@ def _replaced_files(stored: StoredRows, fields: Sequence[Field]) -> np.ndarray:
 
 def _added(
     moved: pa.Table,
-    of_moved: np.ndarray,
+    of_moved: Objects,
     new: Checked,
     base: str,
     first: int,

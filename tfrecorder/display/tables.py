@@ -91,6 +91,9 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as JSON values."""
+        return dict(self._values())
+
+    def _values(self) -> Mapping[str, object]:
         totals = {name: getattr(self, name) for name in self._totals}
         return {**asdict(cast(Any, self)), **totals}
 

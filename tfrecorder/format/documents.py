@@ -8,18 +8,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
 
 import google_crc32c
 
 #: The form number of a plan's files; another number is another form.
 PLAN_VERSION = 4
 
+#: What a JSON document can hold.
+JsonValue: TypeAlias = (
+    "str | int | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+)
+JsonObject = dict[str, JsonValue]
+
 _NOTE = re.compile(r"commit ([0-9]{1,15}), plan ([0-9a-f]{64})")
 
 #: What stands between the name of the checksum and its value.
 _COLON = b": "
+
+
+class TfdsSplit(TypedDict):
+    """A split in `dataset_info.json`, as TFDS has it: numbers are texts."""
+
+    name: str
+    filepathTemplate: str
+    numBytes: str
+    shardLengths: list[str]
+
+
+class TfdsInfo(TypedDict, total=False):
+    """What is read again of a `dataset_info.json`; it says more."""
+
+    name: str
+    version: str
+    splits: Sequence[TfdsSplit]
 
 
 def parse(data: bytes) -> Any:

@@ -97,7 +97,7 @@ class CommitRecord:
         if self.log is not None:
             return self.log
         plan = self.plan
-        adds = not plan.previous or plan.follows is not None
+        adds = not plan.rewrites
         return LogEntry(
             commit=plan.commit,
             first=plan.commit,
@@ -182,10 +182,10 @@ class Manifest:
     def kind(self) -> PlanKind:
         return self.commit.plan.kind
 
-    def with_plan(self, **changes: Any) -> Manifest:
-        """It with other values of its plan, of those that decide nothing that files hold."""
-        plan = dataclasses.replace(self.plan, **changes)
-        return dataclasses.replace(self, commit=dataclasses.replace(self.commit, plan=plan))
+    def carrying(self, **changes: Any) -> Manifest:
+        """It with other values of what goes with the dataset; see `Carried`."""
+        commit = dataclasses.replace(self.commit, plan=self.plan.carrying(**changes))
+        return dataclasses.replace(self, commit=commit)
 
     def with_dataset(self, **changes: Any) -> Manifest:
         """It with other values of the whole dataset."""

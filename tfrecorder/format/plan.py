@@ -11,12 +11,12 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.format.documents import PLAN_VERSION, seal, unseal
+from tfrecorder.format.documents import PLAN_VERSION, JsonValue, seal, unseal
 from tfrecorder.format.layout import Shard, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
@@ -28,6 +28,7 @@ from tfrecorder.schema.fields import (
 )
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.statistics import Statistics
 
 #: What of a plan decides nothing that the files of records hold; the hashes of marks are salted.
 _NOT_DECISIVE = frozenset(
@@ -63,33 +64,60 @@ class PlanKind(str, enum.Enum):
         return f"{'an' if self.value[0] in 'aeiou' else 'a'} {self.value}"
 
 
+#: The keys of values in JSON that have another name there.
+_KEYS = {"count": "rows", "in_source": "source_rows", "marks": "removed", "history": "carried"}
+
+#: Of each source of a stream the position up to which it was read, "to"; for a batch also "from".
+Streams = dict[str, dict[str, JsonValue]]
+
 #: (height, width, channels) of images; None for a side in which they differ.
 Shape = tuple[int | None, int | None, int]
 
 
 @dataclass(frozen=True)
-class Adds:
-    """What a plan adds to.
+class Begins:
+    """A plan that follows nothing: no dataset stands there."""
+
+    previous: ClassVar[str] = ""
+    renumbers: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Rewrites:
+    """A plan that replaces a dataset.
 
     Attributes:
+        previous: the digest of the plan of its newest commit.
+        renumbers: whether records change their numbers.
+    """
+
+    previous: str
+    renumbers: bool = True
+
+
+@dataclass(frozen=True)
+class Adds:
+    """A plan that adds to a dataset.
+
+    Attributes:
+        previous: the digest of the plan of its newest commit.
         rows: the number of the first new row.
         image_shapes, image_sides: of the dataset, as in `DatasetRecord`.
     """
 
+    previous: str
     rows: int
     image_shapes: Mapping[str, Shape]
     image_sides: Sequence[tuple[int, int]]
-
-    def values(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return dict(vars(self))
+    renumbers: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class TakesBack(Adds):
-    """The state before an addition, to which nothing is added.
+    """A plan that takes an addition back: the state before that one, to which nothing is added.
 
     Attributes:
+        previous: the digest of the plan of the newest commit, which is the addition or after it.
         version: what is stated from then on.
         undoes: the commit of the addition; -1 if nobody knows any more.
     """
@@ -97,20 +125,16 @@ class TakesBack(Adds):
     version: str = ""
     undoes: int = -1
 
-    def values(self) -> dict[str, Any]:
-        values = super().values()
-        if self.undoes < 0:
-            del values["undoes"]
-        return values
 
-
-def _follows_of(values: Mapping[str, Any] | None) -> Adds | None:
-    if values is None:
-        return None
-    read = dict(values)
-    read["image_shapes"] = shapes_of(values["image_shapes"])
-    read["image_sides"] = sides_of(values["image_sides"])
-    return TakesBack(**read) if "version" in read else Adds(**read)
+def _follows_of(values: Mapping[str, Any]) -> Begins | Rewrites | Adds:
+    """What a plan follows, from its JSON values."""
+    previous = values.get("previous", "")
+    if (state := values.get("follows")) is not None:
+        read = dict(state, previous=previous)
+        read["image_shapes"] = shapes_of(state["image_shapes"])
+        read["image_sides"] = sides_of(state["image_sides"])
+        return TakesBack(**read) if "version" in read else Adds(**read)
+    return Rewrites(previous, values.get("renumbers", True)) if previous else Begins()
 
 
 def shapes_of(values: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
@@ -133,9 +157,9 @@ class History:
         begun_by: values of the plan that began it, which tell whether a call is the same again.
     """
 
-    origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    origins: Mapping[str, int] = field(default_factory=dict)
     updates: int = 0
-    begun_by: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    begun_by: Mapping[str, Any] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
         """It as JSON values; what goes on elsewhere takes over the origins alone."""
@@ -143,79 +167,56 @@ class History:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A conversion, once decided.
+class PlannedRows:
+    """Which rows a plan is of.
 
     Attributes:
-        rows: each becomes a record or a reject.
-        source_rows: the rows in the source; more than `rows` if boxes have a row each.
-        split_rows: rows of each split that has any, in the order TRAIN, VALIDATION, TEST.
-        split_shards: shards of each of these splits.
-        fields: the columns, with their vocabularies.
+        count: each becomes a record or a reject.
+        in_source: the rows in the source; more than `count` if boxes have a row each.
         statistics: of the columns' values; see `describe_columns`.
         base: the folder that relative uris start from.
         fingerprint: SHA-256 of the rows as validated.
-        options: `ConvertOptions.content_options()`.
         remote: whether images are on a store elsewhere, so that many can be requested at once.
-        kind: what it is for.
-        commit: the number of the commit that it becomes, from 0.
-        previous: the digest of the plan of the commit that it replaces; "" for the first one.
-        follows: what it adds to, or the state before an addition that it takes back; None for what
-            begins or replaces a dataset.
-        starts: the number of the first new shard of a split, where it is not 0.
-        carried: the history of the dataset that it goes on from; empty for what begins one.
+        streams: for a batch of a stream, and for what was compacted from such batches, how far
+            each source was read, by its name.  None for any other dataset.
+        spooled: the number of images that came as bytes, each counted once; they are in the spool
+            until the commit.
+        signed: for a batch of a stream, whether images need signatures, which stand nowhere.
+    """
+
+    count: int
+    in_source: int
+    statistics: Statistics
+    base: str
+    fingerprint: str
+    remote: bool = False
+    streams: Streams | None = None
+    spooled: int = 0
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the rows of a plan go.
+
+    Attributes:
+        split_rows: rows of each split that has any, in the order TRAIN, VALIDATION, TEST.
+        split_shards: further shards of each of these splits, among which its rows are divided
+            evenly, without those that are `rewritten`.
+        starts: the number of the first of these shards, where it is not 0.
         kept: for what replaces a dataset, the number of the shard of each split that stays as it
             is, for each of the first names of the next revision; -1 for one that is written again.
         rewritten: the rows of each shard of a split that is written again.
-        renumbers: whether records change their numbers.
         revisions: the revision of a split, where it is not 1; also of those without a row here,
             since no name of a shard may come again.
-        streams: for a batch of a stream, and for what was compacted from such batches: under the
-            name of each source, the position up to which it was read, "to"; for a batch also
-            "from".  None for any other dataset.
-        spooled: the number of images that came as bytes, each counted once; they are in the spool
-            until the commit.
-        stands_for: the digest of the plan that this one replaces: that plan was lost, and `repair`
-            made this one from the records.  "" for all others.
-        signed: for a batch of a stream, whether images need signatures, which stand nowhere.
-        removed: the file with the marks of what was removed, once it is committed; "" for none.
-        summary: what else the operation says of itself.
-        next_row: the number that the next new row gets once it is committed; 0 in a plan that an
-            earlier version staged.
-        begun: when it was staged, in UTC, as "2026-11-28T15:26:33Z"; "" where nobody noted it.
-        losses: of the dataset that it goes on from, what was lost and nobody knows any more; see
-            `Loss`.
     """
 
-    rows: int
-    source_rows: int
-    split_rows: dict[str, int]
-    split_shards: dict[str, int]
-    fields: tuple[Field, ...]
-    statistics: dict[str, Any]
-    base: str
-    fingerprint: str
-    options: dict[str, Any]
-    remote: bool = False
-    kind: PlanKind = PlanKind.CONVERSION
-    commit: int = 0
-    previous: str = ""
-    follows: Adds | None = None
-    starts: dict[str, int] = dataclasses.field(default_factory=dict)
-    carried: History = History()
-    kept: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    rewritten: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    renumbers: bool = True
-    revisions: dict[str, int] = dataclasses.field(default_factory=dict)
-    streams: dict[str, Any] | None = None
-    spooled: int = 0
-    stands_for: str = ""
-    removed: str = ""
-    signed: bool = False
-    summary: Summary = dataclasses.field(default_factory=Summary)
-    next_row: int = 0
-    begun: str = ""
-    losses: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    split_rows: Mapping[str, int]
+    split_shards: Mapping[str, int]
+    starts: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    rewritten: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    revisions: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -226,20 +227,21 @@ class Plan:
             for index in self._parts_of[split]
         ]
 
+    @cached_property
+    def _parts_of(self) -> dict[str, dict[int, tuple[int, int]]]:
+        return {split: self._parts(split) for split in self.split_shards}
+
     def _parts(self, split: str) -> dict[int, tuple[int, int]]:
         """The rows (start, stop) of each shard of a split to write, by its number."""
         again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
         ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
         parts = dict(zip(again, itertools.pairwise(ends), strict=True))
-        count, first = self.split_shards[split], self.starts.get(split, 0)
+        count = self.split_shards[split]
+        first = self.starts.get(split, 0)
         for number in range(count):
             start, stop = balanced_part(self.new_rows[split], number, count)
             parts[first + number] = ends[-1] + start, ends[-1] + stop
         return parts
-
-    @cached_property
-    def _parts_of(self) -> dict[str, dict[int, tuple[int, int]]]:
-        return {split: self._parts(split) for split in self.split_shards}
 
     @property
     def new_rows(self) -> dict[str, int]:
@@ -247,18 +249,101 @@ class Plan:
         again = {split: sum(self.rewritten.get(split, ())) for split in self.split_rows}
         return {split: rows - again[split] for split, rows in self.split_rows.items()}
 
-    @cached_property
-    def own(self) -> dict[str, ShardRange]:
-        """The shards of its commit by split, kept or new."""
+    def own(self, *, is_added: bool) -> dict[str, ShardRange]:
+        """The shards of the plan's commit by split, kept or new.
+
+        Args:
+            is_added: they are added to others.
+        """
         own = {}
         for split in SPLITS:
-            kept, new = len(self.kept.get(split, ())), self.split_shards.get(split, 0)
+            kept = len(self.kept.get(split, ()))
+            new = self.split_shards.get(split, 0)
             if kept or new:
                 # An addition that `repair` made again has kept shards alone, from its first on.
                 start = self.starts.get(split, 0)
-                first = start - kept if new else start if self.follows is not None else 0
+                first = start - kept if new else start if is_added else 0
                 own[split] = ShardRange(self.revisions.get(split, 1), first, kept + new)
         return own
+
+    def shard_rows(self, shard: Shard) -> int:
+        """How many rows a shard was given."""
+        start, stop = self.part_of(shard)
+        return stop - start
+
+    def part_of(self, shard: Shard) -> tuple[int, int]:
+        """The rows (start, stop) of a shard, counted from the first one of its split."""
+        return self._parts_of[shard.split][shard.index]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What goes with a dataset from commit to commit, and stands in the plan of each.
+
+    Attributes:
+        next_row: the number that the next new row gets once the plan is committed; 0 in a plan
+            that an earlier version staged.
+        marks: the file with the marks of what was removed, once it is committed; "" for none.
+        history: of the dataset that the plan goes on from; empty for what begins one.
+        losses: of that dataset, what was lost and nobody knows any more; see `Loss`.
+    """
+
+    next_row: int = 0
+    marks: str = ""
+    history: History = History()
+    losses: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A conversion, once decided.
+
+    Attributes:
+        rows: which rows.
+        layout: where they go.
+        fields: the columns, with their vocabularies.
+        options: `ConvertOptions.content_options()`.
+        kind: what it is for.
+        commit: the number of the commit that it becomes, from 0.
+        follows: what it begins, replaces, adds to or takes back.
+        carried: what goes with the dataset.
+        stands_for: the digest of the plan that this one replaces: that plan was lost, and `repair`
+            made this one from the records.  "" for all others.
+        summary: what else the operation says of itself.
+        begun: when it was staged, in UTC, as "2026-11-28T15:26:33Z"; "" where nobody noted it.
+    """
+
+    rows: PlannedRows
+    layout: Layout
+    fields: tuple[Field, ...]
+    options: dict[str, Any]
+    kind: PlanKind = PlanKind.CONVERSION
+    commit: int = 0
+    follows: Begins | Rewrites | Adds = Begins()
+    carried: Carried = Carried()
+    stands_for: str = ""
+    summary: Summary = field(default_factory=Summary)
+    begun: str = ""
+
+    @cached_property
+    def own(self) -> dict[str, ShardRange]:
+        """The shards of its commit by split, kept or new."""
+        return self.layout.own(is_added=self.adds)
+
+    @property
+    def adds(self) -> bool:
+        """True if it adds to a dataset, be it nothing."""
+        return isinstance(self.follows, Adds)
+
+    @property
+    def rewrites(self) -> bool:
+        """True if it replaces a dataset."""
+        return isinstance(self.follows, Rewrites)
+
+    @property
+    def first_row(self) -> int:
+        """The number of its first new row."""
+        return self.follows.rows if isinstance(self.follows, Adds) else 0
 
     @property
     def is_added(self) -> bool:
@@ -270,17 +355,24 @@ class Plan:
         """True if it changes the records of a dataset in their places."""
         return self.kind in (PlanKind.UPDATE, PlanKind.REMOVAL)
 
-    @property
-    def rewrites(self) -> bool:
-        """True if it replaces a dataset."""
-        return bool(self.previous) and self.follows is None
+    def carrying(self, **changes: Any) -> Plan:
+        """It with other values of `carried`."""
+        return replace(self, carried=replace(self.carried, **changes))
+
+    def with_rows(self, **changes: Any) -> Plan:
+        """It with other values of `rows`."""
+        return replace(self, rows=replace(self.rows, **changes))
+
+    def laid_out(self, **changes: Any) -> Plan:
+        """It with other values of `layout`."""
+        return replace(self, layout=replace(self.layout, **changes))
 
     def unfinished(self, shard: Shard, is_local: bool) -> str:
         """The name of a shard's file until the commit.
 
         A glob must not see what waits.  What is added to a bucket arrives by its one upload.
         """
-        waits = self.rewrites or (is_local and self.follows is not None)
+        waits = self.rewrites or (is_local and self.adds)
         return shard.waiting if waits else shard.file
 
     @cached_property
@@ -315,33 +407,30 @@ class Plan:
         masks = (field for field in self.fields if key in (f"{field.key}/encoded", field.masks_key))
         return image_of(next(masks), self.fields).encoded_key
 
-    def shard_rows(self, shard: Shard) -> int:
-        """How many rows a shard was given."""
-        start, stop = self.part_of(shard)
-        return stop - start
-
-    def part_of(self, shard: Shard) -> tuple[int, int]:
-        """The rows (start, stop) of a shard, counted from the first one of its split."""
-        return self._parts_of[shard.split][shard.index]
-
     def to_json(self) -> bytes:
         return seal({"version": PLAN_VERSION, **self.values()})
 
     def values(self) -> dict[str, Any]:
-        """It as JSON values, without those that are as in most plans."""
-        usual = {
-            item.name: item.default if item.default_factory is MISSING else item.default_factory()
-            for item in dataclasses.fields(self)
-        }
-        own = {name: getattr(self, name) for name in usual}
-        values = {name: value for name, value in own.items() if value != usual[name]}
+        """It as JSON values in one object, without those that are as in most plans."""
+        values = _unusual(self)
+        follows = values.pop("follows", None)
+        values |= _unusual(values.pop("rows")) | _unusual(values.pop("layout"))
+        values |= _unusual(values.pop("carried", Carried()))
+        values["fields"] = fields_to_json(self.fields)
         if "summary" in values:
             values["summary"] = asdict(self.summary)
-        if self.follows is not None:
-            values["follows"] = self.follows.values()
         if "carried" in values:
-            values["carried"] = self.carried.values()
-        return {**values, "fields": fields_to_json(self.fields)}
+            values["carried"] = self.carried.history.values()
+        match follows:
+            case Rewrites():
+                values |= _unusual(follows)
+            case Adds():
+                state = dict(vars(follows))
+                values["previous"] = state.pop("previous")
+                if state.get("undoes", 0) < 0:
+                    del state["undoes"]
+                values["follows"] = state
+        return values
 
     @classmethod
     def from_json(cls, data: bytes) -> Plan:
@@ -363,24 +452,46 @@ class Plan:
             ValueError: they are no plan's.
         """
         try:
-            fields = fields_from_json(values["fields"])
-            kind = PlanKind(values.get("kind", PlanKind.CONVERSION))
-            own = {
-                item.name: values[item.name]
-                for item in dataclasses.fields(cls)
-                if item.name in values
-            }
+            own = dict(values)
             if "summary" in own:
                 own["summary"] = Summary.of(own["summary"])
-            own["follows"] = _follows_of(own.get("follows"))
             if "carried" in own:
                 own["carried"] = History(**own["carried"])
-            plan = cls(**{**own, "fields": fields, "kind": kind})
+            parts = {
+                "rows": _read(PlannedRows, own),
+                "layout": _read(Layout, own),
+                "carried": _read(Carried, own),
+                "follows": _follows_of(own),
+                "fields": fields_from_json(values["fields"]),
+                "kind": PlanKind(own.get("kind", PlanKind.CONVERSION)),
+            }
+            plan: Plan = _read(cls, own | parts)
         except (KeyError, TypeError):
             raise ValueError("it is another document than a plan") from None
-        if others := plan.split_shards.keys() - SPLITS:  # files are named for them
+        if others := plan.layout.split_shards.keys() - SPLITS:  # files are named for them
             raise ValueError(f"it has other splits than ours: {', '.join(others)}")
         return plan
+
+
+def _unusual(value: Any) -> dict[str, Any]:
+    """The fields of a value by their keys in JSON, without those that are as in most plans."""
+    unusual = {}
+    for item in dataclasses.fields(value):
+        usual = item.default if item.default_factory is MISSING else item.default_factory()
+        own = getattr(value, item.name)
+        if own != usual:
+            unusual[_KEYS.get(item.name, item.name)] = own
+    return unusual
+
+
+def _read(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A value of a type with the fields that are among JSON values."""
+    given = {}
+    for item in dataclasses.fields(kind):
+        key = _KEYS.get(item.name, item.name)
+        if key in values:
+            given[item.name] = values[key]
+    return kind(**given)
 
 
 class PlannedRow(NamedTuple):
@@ -394,4 +505,24 @@ class PlannedRow(NamedTuple):
 
     row: int
     image_uri: str
-    values: dict[str, Any]
+    values: dict[str, object]
+
+    def text(self, key: str) -> str:
+        """The text under a key; "" of a null."""
+        return str(self.values[key] or "")
+
+    def number(self, key: str) -> int:
+        """The integer under a key."""
+        number = self.values[key]
+        assert isinstance(number, int)
+        return number
+
+    def numbers(self, key: str) -> list[int]:
+        """The integers under a key that has one or several of them."""
+        value = self.values[key]
+        return value if isinstance(value, list) else [self.number(key)]
+
+    def texts(self, key: str) -> list[str]:
+        """The texts under such a key."""
+        value = self.values[key]
+        return value if isinstance(value, list) else [self.text(key)]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.arrays import Pixels
 from tfrecorder.images.fingerprint import WAVES
 from tfrecorder.images.likeness import ALIKE, likeness
 
@@ -138,7 +139,7 @@ _SHARE = 0.01
 _SOME = 200
 
 #: Given the places of some images, a small grey picture of each, or None.
-Read = Callable[[Sequence[int]], Iterable[np.ndarray | None]]
+Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
 
 
 def near_pairs(

@@ -59,6 +59,10 @@ class Options:
         refuse(options, idle_options(options, given))
         return options
 
+    def updated(self: Self, given: Mapping[str, Any]) -> Self:
+        """These options, with others by name."""
+        return dataclasses.replace(self, **given)
+
     @classmethod
     def out_of(cls: type[Self], given: dict[str, Any]) -> Self:
         """As `of`, by those of the given options that are its own, which it takes out."""

@@ -177,7 +177,7 @@ def begun_plan(newest: Commit) -> Plan:
 
 def is_whole(plan: Plan, output_dir: str) -> bool:
     """True if a plan makes a whole dataset, which replaces one that is there."""
-    in_place = plan.base == output_dir
+    in_place = plan.rows.base == output_dir
     return plan.kind is PlanKind.CONVERSION or (plan.kind is PlanKind.COMPACTION and not in_place)
 
 
@@ -205,7 +205,7 @@ def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | C
         is_its_own = state.was_left and newest.plan.kind is wanted.kind
         if not differences and pending is None and (is_its_own or not options.overwrite):
             return newest
-    is_lost = newest is not None and Loss.HISTORY.is_in(newest.plan.losses)
+    is_lost = newest is not None and Loss.HISTORY.is_in(newest.plan.carried.losses)
     if newest is not None and (is_lost or grown(newest.dataset.history.origins)):
         if begins and options.overwrite is True:
             lost = ", and nobody knows any more whether rows were appended" if is_lost else ""
@@ -306,8 +306,8 @@ def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
     _remove_leftovers(output_dir, leftovers)
     storage.remove_files(output_dir, done & {shard.done for shard in shards})
-    if pending.base != base:
-        pending = dataclasses.replace(pending, base=base)
+    if pending.rows.base != base:
+        pending = pending.with_rows(base=base)
         storage.publish_bytes(output_dir, layout.PLAN, pending.to_json())
     return pending
 
@@ -328,8 +328,10 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
         names |= {*_public_names(pending), layout.manifest(pending.commit)}
-    if pending is not None and (newest is None or pending.removed != newest.plan.removed):
-        names.add(pending.removed)
+    if pending is not None and (
+        newest is None or pending.carried.marks != newest.plan.carried.marks
+    ):
+        names.add(pending.carried.marks)
     if names:
         private = names_in(output_dir, layout.INDEX, layout.TABLES, layout.COMMITS, layout.REMOVED)
         names &= {*storage.names(output_dir), *private}

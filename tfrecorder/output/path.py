@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import OptionError
@@ -11,7 +10,7 @@ from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 
 
-def given_directory(name: str, directory: Any) -> str:
+def given_directory(name: str, directory: object) -> str:
     """The path of a directory as the user gave it; raises an OptionError if it is none."""
     if not isinstance(directory, (str, os.PathLike)) or not os.fspath(directory):
         raise OptionError.of(name, directory, "give the path of a directory.")

@@ -60,7 +60,7 @@ def _look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> tuple[int, 
     done = set(storage.names(os.path.join(output_dir, layout.DONE)))
     ended = {shard for shard in shards if f"{shard.name}.json" in done}
     notes = read_notes(output_dir, (shard for shard in shards if shard not in ended))
-    rows = sum(map(plan.shard_rows, ended)) + sum(rows for rows, _ in notes.values())
+    rows = sum(map(plan.layout.shard_rows, ended)) + sum(rows for rows, _ in notes.values())
     return rows, _waiting() or next((reason for _, reason in notes.values() if reason), "")
 
 
@@ -77,8 +77,8 @@ def progress_bar(
         yield
         return
     pause = POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS
-    shards = plan.shards if shards is None else shards
-    total, start = sum(map(plan.shard_rows, shards)), _look(output_dir, plan, shards)[0]
+    shards = plan.layout.shards if shards is None else shards
+    total, start = sum(map(plan.layout.shard_rows, shards)), _look(output_dir, plan, shards)[0]
     bar = bar_class()(
         total=total,
         initial=start,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
@@ -59,7 +58,7 @@ class SplitResult:
 class SplitSums:
     """The sums over all splits, of what has `splits` by name."""
 
-    splits: Mapping[str, Any]
+    splits: Mapping[str, object]
 
     @property
     def rows(self) -> int:
@@ -269,8 +268,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
     if adds_a_table and image is not None:
         copies = LikelyCopies(None, None, None)
-        first = 0 if plan.follows is None else plan.follows.rows
-        if first + plan.source_rows <= MOST_COMPARED:
+        first = plan.first_row
+        if first + plan.rows.in_source <= MOST_COMPARED:
             copies = likely_copies(output_dir, newest, image, first)
         if plan.options.get("group_copies"):  # images were compared, of which this is a guess
             copies = copies._replace(leaks=None)

@@ -12,7 +12,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,8 +95,8 @@ def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
         buffered = io.BufferedWriter(file)
         with pq.ParquetWriter(buffered, table.schema, **parquet_options(plan.fields)) as writer:
             start = 0
-            for shard in plan.shards:
-                size = plan.shard_rows(shard)
+            for shard in plan.layout.shards:
+                size = plan.layout.shard_rows(shard)
                 writer.write_table(table.slice(start, size), row_group_size=size)
                 start += size
         buffered.flush()
@@ -179,7 +179,7 @@ class Footer(NamedTuple):
         file: what a bucket says of the file; None on a disk.
     """
 
-    metadata: Any
+    metadata: pq.FileMetaData
     file: storage.Description | None
 
 
@@ -232,7 +232,7 @@ def read_row_group(output_dir: str, group: int, footer: Footer | None = None) ->
             # process (pyarrow 25).
             source = storage.resolve(path, "") if storage.is_local(path) else opened
             # Each column of a row group is requested once, and whole.
-            file: Any = pq.ParquetFile(
+            file = pq.ParquetFile(
                 source, metadata=metadata, pre_buffer=True, page_checksum_verification=True
             )
             # With several threads, each would keep memory for itself.

@@ -87,4 +87,4 @@ class DatasetState:
         """True if the pending plan can never be committed: another commit took its number."""
         if self.newest is None or self.pending is None:
             return False
-        return self.newest.digest not in (self.pending.previous, self.pending.digest)
+        return self.newest.digest not in (self.pending.follows.previous, self.pending.digest)

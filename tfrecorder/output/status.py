@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted, readable_bytes
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
+from tfrecorder.format.documents import JsonValue
 from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
@@ -24,7 +24,7 @@ from tfrecorder.output.path import given_directory
 from tfrecorder.output.progress import read_notes
 from tfrecorder.output.result import SplitSums
 from tfrecorder.output.state import DatasetState
-from tfrecorder.plan.history import CONVERTED, holdings, holdings_words
+from tfrecorder.plan.history import CONVERTED, Holdings, holdings, holdings_words
 from tfrecorder.reading.commits import Commit, all_done, commits
 from tfrecorder.reading.dataset import shard_faults
 from tfrecorder.reading.dataset_files import nothing_begun
@@ -95,7 +95,7 @@ class ConversionStatus(SplitSums, Report):
     overwrites: bool = False
     damage: tuple[str, ...] = ()
     appends: int = 0
-    streams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    streams: Mapping[str, JsonValue] = dataclasses.field(default_factory=dict)
     origins: Mapping[str, int] = dataclasses.field(default_factory=dict)
     generations: int = 0
     updates: int = 0
@@ -124,7 +124,7 @@ class ConversionStatus(SplitSums, Report):
         return [Table(table)]
 
     def _notes(self) -> list[str]:
-        held = {name: getattr(self, name) for name in ("origins", "generations", "updates")}
+        held = Holdings(self.origins, self.updates, self.generations)
         is_changed = self.updates or self.origins.keys() - {CONVERTED}
         notes = [holdings_words(held)] if is_changed else []
         notes += [
@@ -217,23 +217,23 @@ def _of_committed(output_dir: str, newest: Commit) -> ConversionStatus:
         None,
         damage=tuple(shard_faults(storage.sizes(output_dir), written)),
         streams=newest.dataset.positions,
-        **holdings(newest.manifest),
+        **holdings(newest.manifest)._asdict(),
     )
 
 
 def _of_unfinished(output_dir: str, plan: Plan) -> ConversionStatus:
     # The notes first: a shard that is done meanwhile is counted then, rather than in neither.
-    noted = read_notes(output_dir, plan.shards)
-    done = read_all_done(output_dir, plan.shards, plan.digest)
+    noted = read_notes(output_dir, plan.layout.shards)
+    done = read_all_done(output_dir, plan.layout.shards, plan.digest)
     failure = read_failure(output_dir)
     return ConversionStatus(
         output_dir,
         False,
-        _splits(done, {shard: rows for shard, (rows, _) in noted.items()}, plan.split_rows),
+        _splits(done, {shard: rows for shard, (rows, _) in noted.items()}, plan.layout.split_rows),
         add_up(filter(None, done.values())).reasons,
         None if failure is None else f"{failure.error}: {failure.message}",
         overwrites=plan.rewrites,
-        appends=0 if plan.follows is None else plan.commit,
+        appends=plan.commit if plan.adds else 0,
         kind=plan.kind.value,
         changes=plan.summary.changes,
     )

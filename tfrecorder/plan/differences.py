@@ -22,9 +22,11 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     then, given = usual | staged.options, usual | now.options
     changed = [name for name in sorted(then) if then[name] != given.get(name)]
     faults = []
-    if staged.rows != now.rows:
-        faults.append(f"the source had {counted(staged.rows, 'row')} and now has {now.rows:,}")
-    elif staged.fingerprint != now.fingerprint and not _OF_VALUES.intersection(changed):
+    if staged.rows.count != now.rows.count:
+        faults.append(
+            f"the source had {counted(staged.rows.count, 'row')} and now has {now.rows.count:,}"
+        )
+    elif staged.rows.fingerprint != now.rows.fingerprint and not _OF_VALUES.intersection(changed):
         faults.append("the values in the source's rows have changed")
     for name in changed:
         was, now_is = (_shown(options.get(name)) for options in (then, given))
@@ -32,7 +34,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     if staged.kind is not now.kind and (staged.changes or now.changes):
         faults.append(f"it is for {staged.kind.words}, not for {now.kind.words}")
     if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:
-        faults.append(f"it is {staged.kind.words} from {', '.join(staged.streams or ())}")
+        faults.append(f"it is {staged.kind.words} from {', '.join(staged.rows.streams or ())}")
     return faults
 
 

@@ -6,7 +6,7 @@ The same words stand in the refusal, in the dry run, in the result and in the st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 from tfrecorder.display.tables import counted
 from tfrecorder.format.manifest import Manifest
@@ -28,34 +28,42 @@ def history_after(plan: Plan, records: int) -> History:
     Args:
         records: that this commit added or wrote.
     """
-    before, kind = plan.carried, plan.kind
+    before, kind = plan.carried.history, plan.kind
     origins = dict(before.origins)
-    added = records - (0 if plan.follows is not None else sum(origins.values()))
+    added = records - (0 if plan.adds else sum(origins.values()))
     if added < 0:
         name = GONE
-    elif plan.streams and kind in _FROM_SOURCES:
-        name = ", ".join(plan.streams)
+    elif plan.rows.streams and kind in _FROM_SOURCES:
+        name = ", ".join(plan.rows.streams)
     else:
         name = APPENDED if origins else CONVERTED
-    own = {value: getattr(plan, value) for value in _OF_BEGINNING}
-    own |= {"kind": kind.value, "streams": dict.fromkeys(plan.streams or ())}
+    values = plan.values()
+    own = {name: values[name] for name in _OF_BEGINNING}
+    own |= {"kind": kind.value, "streams": dict.fromkeys(plan.rows.streams or ())}
     if added:
         origins[name] = origins.get(name, 0) + added
     updates = before.updates + (1 if kind is PlanKind.UPDATE else 0)
     return History(origins, updates, before.begun_by or own)
 
 
-def holdings(manifest: Manifest) -> dict[str, Any]:
-    """What the dataset of a manifest holds, as `holdings_words` takes it.
+class Holdings(NamedTuple):
+    """What a dataset holds.
 
-    Its generations are its commits, without those that were taken back.
+    Attributes:
+        origins, updates: as in `History`.
+        generations: its commits, without those that were taken back.
     """
+
+    origins: Mapping[str, int]
+    updates: int
+    generations: int
+
+
+def holdings(manifest: Manifest) -> Holdings:
+    """What the dataset of a manifest holds."""
     dataset = manifest.dataset
-    return {
-        "origins": dataset.history.origins,
-        "updates": dataset.history.updates,
-        "generations": manifest.plan.commit - dataset.since + 1 - len(dataset.skips),
-    }
+    generations = manifest.plan.commit - dataset.since + 1 - len(dataset.skips)
+    return Holdings(dataset.history.origins, dataset.history.updates, generations)
 
 
 def grown(origins: Mapping[str, int]) -> dict[str, int]:
@@ -85,12 +93,12 @@ def since_words(origins: Mapping[str, int], updates: int) -> str:
     return f", {words} since" if words else ""
 
 
-def holdings_words(held: Mapping[str, Any]) -> str:
+def holdings_words(held: Holdings) -> str:
     """What a dataset holds.
 
-    >>> holdings_words({"origins": {"conversion": 9, "append": 6}, "generations": 2, "updates": 0})
+    >>> holdings_words(Holdings({"conversion": 9, "append": 6}, updates=0, generations=2))
     '15 records in 2 generations, 6 of them appended'
     """
-    records = counted(sum(held["origins"].values()), "record")
-    words = f"{records} in {counted(held['generations'], 'generation')}"
-    return ", ".join([words, *_became(held["origins"], held["updates"])])
+    records = counted(sum(held.origins.values()), "record")
+    words = f"{records} in {counted(held.generations, 'generation')}"
+    return ", ".join([words, *_became(held.origins, held.updates)])

@@ -6,8 +6,7 @@ Pure arithmetic on values, without Beam, files or the pixels of any image.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
@@ -15,12 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.core.arrays import Ints
+from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, Streams
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
+from tfrecorder.schema.statistics import Statistics
 from tfrecorder.validation.rules import Checked
 from tfrecorder.validation.statistics import describe_columns
 
@@ -31,19 +32,19 @@ _TOGETHER = 2**16
 SAMPLE_ROWS = 1000
 
 
-def sample_rows(rows: int, size: int, seed: int) -> np.ndarray:
+def sample_rows(rows: int, size: int, seed: int) -> Ints:
     """At most `size` of the row numbers 0 to rows-1, seeded, in ascending order."""
     if rows <= size:
         return np.arange(rows)
     return np.sort(_random(seed, 99).choice(rows, size, replace=False))
 
 
-def shuffled(rows: np.ndarray, split: str, seed: int) -> np.ndarray:
+def shuffled(rows: Ints, split: str, seed: int) -> Ints:
     """The rows of one split in a seeded random order."""
     return rows[_random(seed, SPLITS.index(split)).permutation(len(rows))]
 
 
-def order_of(splits: pd.Series, options: ConvertOptions) -> tuple[np.ndarray, dict[str, int]]:
+def order_of(splits: pd.Series[str], options: ConvertOptions) -> tuple[Ints, dict[str, int]]:
     """The places of rows in the order of their plan, and how many each split has that has any."""
     order, split_rows = [np.arange(0)], {}
     for split in SPLITS:
@@ -64,7 +65,7 @@ def make_plan(
     base: str,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    streams: dict[str, Any] | None = None,
+    streams: Streams | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -72,7 +73,8 @@ def make_plan(
         checked: a table without errors.
         base: the folder that relative uris start from.
         options: what the user asked for.
-        kind, streams: as in `Plan`.
+        kind: as in `Plan`.
+        streams: as in `PlannedRows`.
 
     Returns:
         The plan, whose numbers of shards are not decided yet unless the options state them; and its
@@ -82,20 +84,21 @@ def make_plan(
     splits = checked.frame[SPLIT_COLUMN]
     order, split_rows = order_of(splits, options)
     plan = Plan(
-        rows=len(splits),
-        source_rows=checked.source_rows,
-        split_rows=split_rows,
-        split_shards=shard_counts(split_rows, (), options),
+        rows=PlannedRows(
+            count=len(splits),
+            in_source=checked.source_rows,
+            statistics=described(checked),
+            base=base,
+            fingerprint=fingerprint(splits, checked.values),
+            remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
+            streams=streams,
+            spooled=spooled_images(checked.values),
+        ),
+        layout=Layout(split_rows, shard_counts(split_rows, (), options)),
         fields=checked.fields,
-        statistics=described(checked),
-        base=base,
-        fingerprint=fingerprint(splits, checked.values),
         options=options.content_options(),
-        remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
         kind=kind,
-        streams=streams,
-        spooled=spooled_images(checked.values),
-        next_row=0 if checked.frame.empty else int(checked.frame.index.max()) + 1,
+        carried=Carried(0 if checked.frame.empty else int(checked.frame.index.max()) + 1),
     )
     # Last, because every value is there twice from now on.
     numbers = pa.array(checked.frame.index.take(order).to_numpy(np.int64))
@@ -103,7 +106,7 @@ def make_plan(
     return plan, pa.table({SOURCE_ID: numbers, **taken})
 
 
-def described(checked: Checked) -> dict[str, Any]:
+def described(checked: Checked) -> Statistics:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
     values, missing, splits = checked.values, checked.missing, checked.frame[SPLIT_COLUMN]
     if REJECT_OF.reason in values:
@@ -124,33 +127,35 @@ def spooled_images(values: Mapping[str, pa.Array]) -> int:
     return int(pc.count_distinct(files.filter(pc.not_equal(files, ""))).as_py())
 
 
-def _any_remote(uris: pd.Series) -> bool:
+def _any_remote(uris: pd.Series[str]) -> bool:
     blocks = (uris.iloc[start : start + _TOGETHER] for start in range(0, len(uris), _TOGETHER))
     with_scheme = (some[some.str.contains("://", regex=False)] for some in blocks)
     return any(storage.scheme(uri) for some in with_scheme for uri in some)
 
 
-def fingerprint(splits: pd.Series, values: Mapping[str, pa.Array]) -> str:
+def fingerprint(splits: pd.Series[str], values: Mapping[str, pa.Array]) -> str:
     """SHA-256 of the splits and the values of all rows, in their order."""
     digest = hashlib.sha256()
     split = pa.array(splits.astype(SPLIT_TYPE)).dictionary_decode().cast(pa.large_string())
     decisive = ((name, column) for name, column in values.items() if not is_of_place(name))
     for name, column in [(SPLIT_COLUMN, split), *decisive]:
         digest.update(f"{name}:{column.type}:{len(column)}:".encode())
-        _feed(digest, column)
+        for buffer in _buffers(column):
+            digest.update(buffer)
     return digest.hexdigest()
 
 
-def _feed(digest: Any, array: Any) -> None:
-    """Feed Arrow's own buffers, from values none of which is missing: equal for equal values."""
+def _buffers(array: pa.Array) -> Iterator[bytes | memoryview]:
+    """Arrow's own buffers of values none of which is missing: equal for equal values."""
     if pa.types.is_large_list(array.type):
-        digest.update(array.offsets.to_numpy().astype("<i8").tobytes())
-        _feed(digest, array.flatten())
+        yield array.offsets.to_numpy().astype("<i8").tobytes()
+        yield from _buffers(array.flatten())
     elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
         # The texts, and where each starts.
         _, offsets, texts = array.buffers()
         starts = np.frombuffer(offsets, "<i8", len(array) + 1) if offsets else np.zeros(1, "<i8")
-        digest.update(starts.tobytes())
-        digest.update(memoryview(texts)[: starts[-1]] if texts else b"")
+        yield starts.tobytes()
+        if texts:
+            yield memoryview(texts)[: starts[-1]]
     else:
-        digest.update(array.to_numpy(zero_copy_only=False).tobytes())
+        yield array.to_numpy(zero_copy_only=False).tobytes()

@@ -67,7 +67,7 @@ def _remedy(uris: Sequence[str], base: str) -> str:
     return words
 
 
-def in_files(column: pd.Series, checked: Checked) -> pd.Series:
+def in_files(column: pd.Series[str], checked: Checked) -> pd.Series[str]:
     """The uris of a column, without those for images that came as bytes."""
     contents = checked.contents.get(str(column.name))
     return column if contents is None else column[~contents.holds(column.index.to_numpy())]
@@ -130,7 +130,7 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     return [size for size in sizes if isinstance(size, int)] + _known_sizes(column, checked)
 
 
-def _known_sizes(column: pd.Series, checked: Checked) -> list[int]:
+def _known_sizes(column: pd.Series[str], checked: Checked) -> list[int]:
     """The sizes of those images of a column that came as bytes."""
     contents = checked.contents.get(str(column.name))
     if contents is None:

@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.errors import OutputError
 from tfrecorder.format.plan_columns import COPY_OF, REJECT_OF
 from tfrecorder.schema.keys import SOURCE_ID
 
 
 def refuse_taken_numbers(
-    where: str, planned: pa.Table, next_row: int, retried: np.ndarray | None = None
+    where: str, planned: pa.Table, next_row: int, retried: Ints | None = None
 ) -> None:
     """Refuse planned rows of which two have one number, or a new one has a number that is given.
 
@@ -40,14 +41,14 @@ def refuse_taken_numbers(
         )
 
 
-def _is_text(planned: pa.Table, name: str) -> np.ndarray:
+def _is_text(planned: pa.Table, name: str) -> Bools:
     """True for each row with a text in a column, which not every plan has."""
     if name not in planned.column_names:
         return np.zeros(len(planned), bool)
     return np.asarray(pc.not_equal(planned.column(name), "").to_numpy())
 
 
-def _different(numbers: np.ndarray) -> int:
+def _different(numbers: Ints) -> int:
     """How many different numbers there are."""
     lowest = numbers.min()
     span = int(numbers.max() - lowest) + 1
@@ -63,7 +64,7 @@ def _different(numbers: np.ndarray) -> int:
 _MOST_FLAGS = 64
 
 
-def refuse_doubles(where: str, numbers: np.ndarray) -> None:
+def refuse_doubles(where: str, numbers: Ints) -> None:
     """Refuse numbers of which two are equal.
 
     Raises:

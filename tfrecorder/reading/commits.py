@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.checks import Whole
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse_commit_note
+from tfrecorder.format.documents import TfdsInfo, parse_commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
 from tfrecorder.format.manifest import DatasetRecord, Manifest
@@ -39,7 +38,7 @@ class Commit:
 
     number: int
     manifest: Manifest
-    info: Mapping[str, Any] = field(default_factory=dict)
+    info: TfdsInfo = field(default_factory=TfdsInfo)
 
     @property
     def digest(self) -> str:

@@ -35,7 +35,7 @@ from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Labels, Mask, Number, Text
-from tfrecorder.schema.statistics import Statistics, merged
+from tfrecorder.schema.statistics import merged
 
 #: How many of the most frequent values the printed table shows; programs get ten.
 SHOWN_VALUES = 3
@@ -99,7 +99,7 @@ def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
 
 
 def column_tables(
-    columns: Mapping[str, ColumnInfo], statistics: Statistics
+    columns: Mapping[str, ColumnInfo], statistics: Mapping[str, Any]
 ) -> list[list[list[str]]]:
     """Tables to print: the columns, the statistics of numbers, and the most frequent values."""
     kinds = [["column", "kind", "type", "classes", "shape"]]
@@ -452,7 +452,7 @@ def info(
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
         options=options,
-        statistics=merged(commit.plan.statistics for commit in every),
+        statistics=merged(commit.plan.rows.statistics for commit in every),
         columns=columns_of(stored),
         generations={
             commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)

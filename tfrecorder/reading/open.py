@@ -110,14 +110,16 @@ def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDat
     with foreign.in_tfds_form(directory):
         infos = {split["name"]: split for split in newest.info["splits"]}
         for split, (revision, count) in newest.dataset.splits.items():
-            info = infos.get(split.lower(), {"shardLengths": ["0"] * count, "numBytes": "0"})
+            info = infos.get(split.lower())
+            lengths = ["0"] * count if info is None else info["shardLengths"]
+            size_of_split = 0 if info is None else int(info["numBytes"])
             names = layout.files_of({split: (revision, count)})
             shards = []
-            for name, records in zip(names, info["shardLengths"], strict=True):
+            for name, records in zip(names, lengths, strict=True):
                 file = files.data.get(name)
                 size = file[0] if file else -1
                 shards.append((folder + name, int(records), size, "", file))
-            is_whole = is_whole and sum(shard[2] for shard in shards) == int(info["numBytes"])
+            is_whole = is_whole and sum(shard[2] for shard in shards) == size_of_split
             if split in then.splits:
                 splits[split] = Shards(shards[: then.splits[split].shards])
     if not is_whole:

@@ -22,8 +22,8 @@ def next_row_of(directory: str, newest: Commit | None) -> int:
     """
     if newest is None:
         return 0
-    if newest.plan.next_row:
-        return newest.plan.next_row
+    if newest.plan.carried.next_row:
+        return newest.plan.carried.next_row
     highest = counted_rows(newest.plan) - 1
     for rows in known_rows(directory, newest, [SOURCE_ID]):
         of_some = pc.max(rows.column(SOURCE_ID)).as_py()
@@ -36,5 +36,4 @@ def counted_rows(plan: Plan) -> int:
 
     It is too small where an overwrite left rows out that were removed before.
     """
-    before = 0 if plan.follows is None else plan.follows.rows
-    return before + plan.source_rows
+    return plan.first_row + plan.rows.in_source

@@ -51,7 +51,7 @@ def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> Non
     Raises:
         TfrecorderError: as `write` raises them, and the commit.
     """
-    numbers = range(len(plan.shards))
+    numbers = range(len(plan.layout.shards))
     if workers > 1:
         of_each = replace(task, threads=task.threads or default_threads(plan, workers))
         done = _write_by(of_each, numbers, workers)
@@ -81,7 +81,7 @@ def write(
     """
     if not shards:
         return []
-    numbers = {shard: number for number, shard in enumerate(plan.shards)}
+    numbers = {shard: number for number, shard in enumerate(plan.layout.shards)}
     with progress_bar(output_dir, plan, shown, shards):
         task = Task.of(plan, output_dir, threads=options.num_threads or 0, progress=notes)
         return list(Worker(task).write([numbers[shard] for shard in shards]))
@@ -108,11 +108,11 @@ def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
     if any(check.__module__ == "__main__" or not _travels(check) for check in checks):
         return 1
     if asked is None:
-        is_here = storage.is_local(output_dir) and not plan.remote and bool(sys.executable)
+        is_here = storage.is_local(output_dir) and not plan.rows.remote and bool(sys.executable)
         loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
         chosen = options.num_threads or options.runner_options
-        asked = worker_count(cores(), plan.rows) if is_here and loads and not chosen else 1
-    return max(1, min(asked, len(plan.shards)))
+        asked = worker_count(cores(), plan.rows.count) if is_here and loads and not chosen else 1
+    return max(1, min(asked, len(plan.layout.shards)))
 
 
 def _travels(check: object) -> bool:

@@ -53,7 +53,7 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
         is_direct = (options.runner or DIRECT) == DIRECT
         workers = local_workers.workers_of(plan, output_dir, options) if is_direct else 1
         # A pipeline over nothing would commit nothing.
-        if without_beam or workers > 1 or not plan.shards:
+        if without_beam or workers > 1 or not plan.layout.shards:
             local_workers.run(plan, task, options.max_reject_fraction, workers)
             return None
         return _run_on_beam(plan, task, options)
@@ -130,12 +130,14 @@ def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
     partitions = {"dask_npartitions", "dask_partition_size"}
     if name == "DaskRunner" and partitions.isdisjoint(options.runner_options or {}):
         # By default Dask would give 128 shards to one worker, and lose them all with it.
-        flags.append(f"--dask_npartitions={min(len(plan.shards), MOST_PARTITIONS)}")
+        flags.append(f"--dask_npartitions={min(len(plan.layout.shards), MOST_PARTITIONS)}")
     # The class itself: the name "DirectRunner" may first try to download another runner's binary,
     # and so differ between a script, a notebook and another machine.
     runner = FnApiRunner if is_direct else beam_options.load_runner(name)
     pipe = beam.Pipeline(runner(), PipelineOptions(flags))
-    pipeline.build(pipe, len(plan.shards), task, options.max_reject_fraction, together=is_direct)
+    pipeline.build(
+        pipe, len(plan.layout.shards), task, options.max_reject_fraction, together=is_direct
+    )
     result = pipe.run()
     try:
         result.wait_until_finish()

@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-#: Of each column, by split, what is said of its values.
-Statistics = Mapping[str, Mapping[str, Mapping[str, Any]]]
+from collections.abc import Iterable
+from typing import TypedDict
 
 
-def merged(
-    several: Iterable[Statistics],
-) -> dict[str, dict[str, dict[str, Any]]]:
+class Figures(TypedDict, total=False):
+    """What the values of a column in a split are like.
+
+    Numbers that are not finite are not among the count; `top` has values, each with its count.
+    """
+
+    count: int
+    missing: int
+    min: float
+    max: float
+    mean: float
+    std: float
+    distinct: int
+    top: list[list[str | int]]
+
+
+#: By column and split.
+Statistics = dict[str, dict[str, Figures]]
+
+
+def merged(several: Iterable[Statistics]) -> Statistics:
     """The statistics of all rows, from statistics that each cover some of them.
 
     The most frequent values of a column are left out if a part does not list all its values: those
     of all rows cannot be computed then.
     """
-    parts: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    parts: dict[str, dict[str, list[Figures]]] = {}
     for statistics in several:
         for name, of_splits in statistics.items():
             for split, part in of_splits.items():
@@ -30,23 +45,29 @@ def merged(
     }
 
 
-def _of_all(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _of_all(parts: list[Figures]) -> Figures:
     if len(parts) == 1:
-        return dict(parts[0])
+        return {**parts[0]}
     absent = sum(part.get("missing", 0) for part in parts)
-    missing = {"missing": absent} if absent else {}
+    missing: Figures = {"missing": absent} if absent else {}
     if not any("top" in part for part in parts):
         return {**_numbers(parts), **missing}
     if not all(part.get("distinct") == len(part.get("top", ())) for part in parts):
         return {}
-    counts: Counter[Any] = Counter()
+    counts = Counter[str]()
     for part in parts:
-        counts.update(dict(part["top"]))
-    top = sorted(map(list, counts.items()), key=lambda pair: (-pair[1], pair[0]))
-    return {"count": counts.total(), "distinct": len(counts), "top": top, **missing}
+        for value, count in part["top"]:
+            counts[str(value)] += int(count)
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return {
+        "count": counts.total(),
+        "distinct": len(counts),
+        "top": [[value, count] for value, count in ordered],
+        **missing,
+    }
 
 
-def _numbers(parts: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _numbers(parts: list[Figures]) -> Figures:
     count = sum(part["count"] for part in parts)
     filled = [part for part in parts if "mean" in part]
     if not filled:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
+from tfrecorder.storage.folders import held_open
 from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import (
@@ -293,5 +294,6 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
 def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
     """The results of `work` for each thing, in order; concurrent if `path` is on a remote store."""
     if is_local(path) or len(things) < 2:
-        return [work(thing) for thing in things]
+        with held_open():
+            return [work(thing) for thing in things]
     return map_at_once(work, things, _SMALL_REQUESTS)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import stat
 import uuid
 from collections.abc import Collection, Iterable, Iterator
+from contextvars import ContextVar
 
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage.store import UnwritableError
@@ -40,6 +42,9 @@ _HELD = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
 #: takes a fifth of the time.
 SYNCED_TOGETHER = 8
 
+#: The folders that `held_open` holds, by their paths; None outside of it.
+_held = ContextVar[dict[str, int] | None]("_held", default=None)
+
 
 @contextlib.contextmanager
 def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -56,21 +61,60 @@ def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, st
         FileNotFoundError: one is missing.
         OSError: one cannot be opened or created.
     """
+    above, _, last = f"{folder}/{name}".rpartition("/")
+    held = _held.get()
+    if held is not None and above in held and last.strip("."):
+        yield held[above], last
+        return
+    opened = _walked(folder, name, make)
+    if held is not None:
+        held[above] = opened
+        yield opened, last
+        return
+    try:
+        yield opened, last
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
+def held_open() -> Iterator[None]:
+    """A block of this thread in which `inside` opens each folder once, however many files it has.
+
+    None of these folders may be removed or replaced in the block.
+    """
+    held: dict[str, int] = {}
+    before = _held.set(held)
+    try:
+        yield
+    finally:
+        _held.reset(before)
+        for opened in held.values():
+            os.close(opened)
+
+
+def _walked(folder: str, name: str, make: bool) -> int:
+    """The opened folder that holds a file; see `inside`."""
+    top, names = _divided(folder, name)
+    opened = _opened_top(top, make)
+    for depth, below in enumerate(names[:-1], 1):
+        above = opened
+        try:
+            opened = _opened(above, below, "/".join(names[:depth]), make)
+        finally:
+            os.close(above)
+    return opened
+
+
+def _divided(folder: str, name: str) -> tuple[str, list[str]]:
+    """The directory that the user named, and the names from there to a file."""
     parts = folder.split("/")
     at = parts.index(PRIVATE) if PRIVATE in parts else len(parts)
     top = os.path.join("/" if folder.startswith("/") else ".", *parts[:at])
     names = [part for part in (*parts[at:], *name.split("/")) if part]
     if not names or not {".", ".."}.isdisjoint(names):
         raise UnwritableError(f"{name!r} is not a name below a dataset")
-    opened = _opened_top(top, make)
-    try:
-        for depth, below in enumerate(names[:-1], 1):
-            above = opened
-            opened = _opened(above, below, "/".join(names[:depth]), make)
-            os.close(above)
-        yield opened, names[-1]
-    finally:
-        os.close(opened)
+    return top, names
 
 
 def _opened_top(path: str, make: bool) -> int:
@@ -131,17 +175,15 @@ def sync(folder: str, names: Collection[str]) -> None:
     Above the directory, each folder of the same disk: we may have made any of them.
     """
 
-    def keep(name: str) -> None:
-        with inside(folder, name) as (above, last):
-            sync_opened(os.open(last, _FILE, dir_fd=above))
-
-    map_at_once(keep, names, SYNCED_TOGETHER)
-    holders = {""}
+    files: dict[str, list[str]] = {"": []}
     for name in names:
-        while name := os.path.dirname(name):
-            holders.add(f"{name}/")
-    for holder in holders:
-        with inside(folder, f"{holder}any") as (opened, _):
+        above, last = os.path.split(name)
+        files.setdefault(above, []).append(last)
+        while above := os.path.dirname(above):
+            files.setdefault(above, [])
+    for holder, in_holder in files.items():
+        with inside(folder, os.path.join(holder, "any")) as (opened, _):
+            map_at_once(functools.partial(_sync_file, opened), in_holder, SYNCED_TOGETHER)
             sync_opened(os.dup(opened))
     path = os.path.realpath(folder)
     device = os.stat(folder).st_dev
@@ -150,6 +192,10 @@ def sync(folder: str, names: Collection[str]) -> None:
             sync_opened(os.open(path, _FOLDER))
             if path == "/":
                 break
+
+
+def _sync_file(above: int, name: str) -> None:
+    sync_opened(os.open(name, _FILE, dir_fd=above))
 
 
 def sync_opened(descriptor: int) -> None:

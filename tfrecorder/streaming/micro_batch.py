@@ -86,8 +86,8 @@ def plan_batch(
         return faults[0]
     whole, options = _with_rejects(rows, checked, faults, target), target.options
     plan, table = make_plan(whole, base, options, PlanKind.BATCH, streams)
-    counts = shard_counts(plan.split_rows, [row_bytes], options, small_shards=1)
-    return dataclasses.replace(plan, split_shards=counts), table
+    counts = shard_counts(plan.layout.split_rows, [row_bytes], options, small_shards=1)
+    return plan.laid_out(split_shards=counts), table
 
 
 def _in_types(cells: Mapping[str, Any], fields: Sequence[Field]) -> Mapping[str, Any] | str:

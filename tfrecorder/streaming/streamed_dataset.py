@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -141,9 +140,9 @@ class StreamedDataset:
             return made
         plan, table = made
         spooled = batch.spool.images  # including those of rows planned as rejects
-        remote = plan.remote or (spooled > 0 and not storage.is_local(self.where))
+        remote = plan.rows.remote or (spooled > 0 and not storage.is_local(self.where))
         signed = bool(storage.access().signed)
-        plan = dataclasses.replace(plan, spooled=spooled, remote=remote, signed=signed)
+        plan = plan.with_rows(spooled=spooled, remote=remote, signed=signed)
         plan = checked_next_commit(plan, table, self.newest, self.where)
         batch.spool.flush()
         self.staged = plan.digest
@@ -218,11 +217,11 @@ class StreamedDataset:
         where = self.where
         # Without its rows an `undo` that was killed gave it up.
         has_rows = storage.exists(os.path.join(where, layout.PLAN_ROWS))
-        is_known = bool(storage.access().signed) or not plan.signed
-        if not (has_rows and is_known and is_whole(where, plan.spooled)):
+        is_known = bool(storage.access().signed) or not plan.rows.signed
+        if not (has_rows and is_known and is_whole(where, plan.rows.spooled)):
             return False
-        plan = reopen(where, plan, plan.base, ())
-        done = local_workers.write(plan, where, plan.shards, self.options)
+        plan = reopen(where, plan, plan.rows.base, ())
+        done = local_workers.write(plan, where, plan.layout.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.

@@ -58,7 +58,7 @@ class KnownImages(NamedTuple):
     """
 
     looks: pd.DataFrame
-    uris: pd.Series
+    uris: pd.Series[str]
     read: Read
 
 

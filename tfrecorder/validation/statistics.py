@@ -13,6 +13,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BOX_COLUMNS
 from tfrecorder.schema.kinds import FILES, Boxes, Bytes
 from tfrecorder.schema.splits import SPLITS
+from tfrecorder.schema.statistics import Figures, Statistics
 
 #: The name of what is described, all its values, and the row of each.
 Described = tuple[str, Any, np.ndarray]
@@ -26,7 +27,7 @@ def describe_columns(
     values: Mapping[str, pa.Array],
     splits: pd.Series,
     missing: Mapping[str, np.ndarray],
-) -> dict[str, dict[str, Any]]:
+) -> Statistics:
     """Statistics by name and split, as JSON values; the name is that of the column.
 
     For numbers: count, min, max, mean and std (of the whole population), over all finite numbers,
@@ -41,7 +42,7 @@ def describe_columns(
     """
     of_split = {split: (splits == split).to_numpy() for split in SPLITS}
     of_split = {split: mask for split, mask in of_split.items() if mask.any()}
-    statistics = {}
+    statistics: Statistics = {}
     for field in fields:
         if isinstance(field.kind, (*FILES, Bytes)) or field.is_unlabelled:
             continue
@@ -54,7 +55,7 @@ def describe_columns(
     return statistics
 
 
-def _missing(rows: np.ndarray) -> dict[str, int]:
+def _missing(rows: np.ndarray) -> Figures:
     return {"missing": int(rows.sum())} if rows.any() else {}
 
 
@@ -86,12 +87,12 @@ def _flat(array: pa.Array) -> tuple[Any, np.ndarray]:
     return array.to_numpy(zero_copy_only=False) if is_number else array, rows
 
 
-def _of(cells: Any, chosen: np.ndarray) -> dict[str, Any]:
+def _of(cells: Any, chosen: np.ndarray) -> Figures:
     is_number = isinstance(cells, np.ndarray)
     return _of_numbers(cells[chosen]) if is_number else _of_texts(cells.filter(chosen))
 
 
-def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
+def _of_numbers(numbers: np.ndarray) -> Figures:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return {"count": 0}
@@ -105,7 +106,7 @@ def _of_numbers(numbers: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _of_texts(texts: pa.Array) -> dict[str, Any]:
+def _of_texts(texts: pa.Array) -> Figures:
     counts = [[item["values"], item["counts"]] for item in texts.value_counts().to_pylist()]
     # By count, and alphabetically if equal: the same whatever the order of the rows.
     counts.sort(key=lambda pair: (-pair[1], pair[0]))

@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse, parse_commit_note
+from tfrecorder.format.documents import TfdsInfo, parse, parse_commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import DatasetRecord, Manifest
@@ -58,7 +58,7 @@ class Expectation:
 
     directory: str
     note: tuple[int, str]
-    info: Mapping[str, Any] | None
+    info: TfdsInfo | None
     numbers: Sequence[int]
     commits: Mapping[int, Commit]
     done: Mapping[Shard, DoneRecord]
@@ -202,15 +202,15 @@ def read_or_fault(
     return None
 
 
-def _parsed_info(data: bytes) -> dict[str, Any]:
-    info = parse(data)
+def _parsed_info(data: bytes) -> TfdsInfo:
+    info: TfdsInfo = parse(data)
     if parse_commit_note(info) is None:
         raise ValueError("it does not name its commit")
     _shards_of(info)
-    return dict(info)
+    return info
 
 
-def _shards_of(info: Mapping[str, Any]) -> list[Shard]:
+def _shards_of(info: TfdsInfo) -> list[Shard]:
     """The shards that are listed; those of another tool, whose names are others, are none."""
     parts = {"SHARD_INDEX": "{:05d}", "FILEFORMAT": "tfrecord"}
     named = (
@@ -221,7 +221,7 @@ def _shards_of(info: Mapping[str, Any]) -> list[Shard]:
     return [shard for shard in map(layout.parse_shard, named) if shard]
 
 
-def _shards_there(directory: str, info: Mapping[str, Any]) -> list[Shard]:
+def _shards_there(directory: str, info: TfdsInfo) -> list[Shard]:
     """The shards that are listed, and those of splits without a record, which TFDS is not told."""
     listed = _shards_of(info)
     empty = (
@@ -254,7 +254,7 @@ def _older(directory: str, last: int, shards: Collection[Shard]) -> tuple[Commit
     return None, set()
 
 
-def _is_rewrite(before: Commit, info: Mapping[str, Any], shards: Collection[Shard]) -> bool:
+def _is_rewrite(before: Commit, info: TfdsInfo, shards: Collection[Shard]) -> bool:
     """True if a lost commit cannot have added to one before it, as the dataset's version proves.
 
     An addition raises the minor number.  What takes one back raises the major number as a rewrite
@@ -288,8 +288,13 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         plan = commit.plan
         done = commit.done
         for shard, record in done.items():
-            kept, new = plan.kept.get(shard.split, ()), plan.split_shards.get(shard.split)
-            planned = plan.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
+            kept, new = (
+                plan.layout.kept.get(shard.split, ()),
+                plan.layout.split_shards.get(shard.split),
+            )
+            planned = (
+                plan.layout.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
+            )
             if not record.rows == planned == record.records + record.rejects:
                 words = (
                     f"{planned:,} rows were planned for {shard.file}, and it has {record.rows:,}: "
@@ -302,7 +307,11 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         if last in expected.lost:
             continue
         before = expected.before(number)
-        if before is not None and last == number - 1 and plan.previous != before.commit.digest:
+        if (
+            before is not None
+            and last == number - 1
+            and plan.follows.previous != before.commit.digest
+        ):
             yield Fault(file, "differs", "it follows another commit than the one before it")
         made = manifest_of(plan, done, expected.dataset_before(number), commit.dataset.lists)
         made = with_said_of(made.as_read(), commit.manifest)
@@ -324,7 +333,7 @@ def with_said_of(made: Manifest, said: Manifest) -> Manifest:
         earlier=then.earlier,
         stated_by_card=then.stated_by_card,
     )
-    if not made.plan.renumbers:
+    if not made.plan.follows.renumbers:
         dataset = replace(dataset, since=then.since, contents=then.contents)
     commit = replace(
         made.commit,
@@ -352,7 +361,7 @@ def common_files(expected: Expectation) -> dict[str, bytes]:
     return files
 
 
-def _info_before(expected: Expectation) -> Mapping[str, Any] | None:
+def _info_before(expected: Expectation) -> TfdsInfo | None:
     """What the `dataset_info.json` before the newest one said, as far as the new one needs it."""
     number = expected.note[0]
     if (before := expected.before(number)) is None:

@@ -28,7 +28,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -129,8 +128,7 @@ class VerificationReport(Report):
         frame = pd.DataFrame(map(asdict, self.found), columns=list(FAULT_COLUMNS))
         return frame.astype({"record": "Int64", "offset": "Int64"})
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+    def _values(self) -> Mapping[str, object]:
         others = {name: value for name, value in asdict(self).items() if name != "found"}
         return {"ok": self.ok, **others, "faults": [asdict(fault) for fault in self.found]}
 

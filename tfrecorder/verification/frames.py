@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tfrecorder.core.arrays import Ints
 from tfrecorder.format.crc32c import joined
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan_columns import RECORD_OF
@@ -32,9 +33,9 @@ class TableFrames:
         crcs: the CRC32C of each; None in a table of form 4.
     """
 
-    offsets: np.ndarray
-    sizes: np.ndarray
-    crcs: np.ndarray | None
+    offsets: Ints
+    sizes: Ints
+    crcs: Ints | None
 
     @classmethod
     def read(cls, table: bytes) -> TableFrames:

@@ -23,8 +23,8 @@ from tfrecorder.writing.commit import moved_by
 def is_kept(newest: Commit) -> bool:
     """True if the newest commit is an update that can be taken back."""
     plan = newest.plan
-    is_correction = plan.kind is PlanKind.UPDATE and not plan.renumbers
-    return is_correction and not Loss.KEPT.is_in(plan.losses)
+    is_correction = plan.kind is PlanKind.UPDATE and not plan.follows.renumbers
+    return is_correction and not Loss.KEPT.is_in(plan.carried.losses)
 
 
 def kept_faults(directory: str, newest: Commit) -> list[Fault]:
@@ -35,8 +35,12 @@ def kept_faults(directory: str, newest: Commit) -> list[Fault]:
     before = read_commit_or_fault(directory, newest.number - 1, faults)
     if before is None:
         return faults
-    marks = before.plan.removed
-    if marks not in ("", newest.plan.removed, *newest.plan.losses.get(Loss.MARKS.value, ())):
+    marks = before.plan.carried.marks
+    if marks not in (
+        "",
+        newest.plan.carried.marks,
+        *newest.plan.carried.losses.get(Loss.MARKS.value, ()),
+    ):
         read_or_fault(directory, marks, unseal, faults)
     chain = [read_commit_or_fault(directory, n, faults) for n in chain_before(before)]
     done = all_done([*filter(None, chain), before])

@@ -4,35 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.documents import parse
+from tfrecorder.format.documents import TfdsInfo, parse
+from tfrecorder.format.example import Values
+from tfrecorder.format.plan import PlannedRow
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.reading.tfds_features import tfds_keys
+from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.writing.tfds import DATASET_NAME
 
+
+class Form(TypedDict, total=False):
+    """What is read of the form of a feature in `features.json`, and of the forms inside of it."""
+
+    pythonClassName: str
+    image: Form
+    tensor: Form
+    sequence: Form
+    feature: Form
+    dtype: str
+    encoding: str
+    encodingFormat: str
+    useColormap: bool
+
+
 _COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/class": "mask_uri"}
 _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 
-def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, Any]]:
+def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, object]]:
     """The columns of the dataset, and the options of a commit that lost its own."""
     number = max(expected.commits, default=-1)
     plan = expected.commits[number].plan if number >= 0 else None
     if plan is not None and number == expected.note[0]:
         return plan.fields, plan.options
     document = parse(expected.read_whole(layout.FEATURES))
-    fields = _fields(document, layout.LABEL_MAP_CSV in storage.names(expected.directory))
+    forms = document["featuresDict"]["features"]
+    background = layout.LABEL_MAP_CSV in storage.names(expected.directory)
+    fields = _fields(forms, tfds_keys(document), background)
     if plan is None:
-        return fields, _options(document, expected.info or {})
+        return fields, _options(forms.values(), expected.info or {})
     counts = {field.label_key: field.num_classes for field in fields}
     known_fields = (
         replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
@@ -41,10 +60,11 @@ def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[s
     return tuple(known_fields), plan.options
 
 
-def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
+def _fields(
+    forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool
+) -> tuple[Field, ...]:
     """The columns that make these features, without the names of their classes."""
-    forms = document["featuresDict"]["features"]
-    features = {key.feature.key: key for key in tfds_keys(document)}
+    features = {key.feature.key: key for key in every}
     boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
     for key, tfds_key in features.items():
         if key in taken:
@@ -80,9 +100,9 @@ def _fields(document: Mapping[str, Any], background: bool) -> tuple[Field, ...]:
     )
 
 
-def _kind(feature: Feature, form: Mapping[str, Any]) -> kinds.Kind:
+def _kind(feature: Feature, form: Form) -> kinds.Kind:
     """The kind of a column with one key."""
-    inner = form.get("sequence", {}).get("feature", form)
+    inner = form["sequence"]["feature"] if "sequence" in form else form
     if feature.kind == "text":
         kind = kinds.Text if inner["pythonClassName"].endswith(".Text") else kinds.Bytes
         return kind(shape=feature.shape)
@@ -99,25 +119,26 @@ def planned_features(fields: Sequence[Field]) -> Iterator[Feature]:
                 yield feature
 
 
-def arrow_type(feature: Feature) -> Any:
+def arrow_type(feature: Feature) -> pa.DataType:
     of_kind = {"float": pa.float32(), "text": pa.large_string(), "bytes": pa.large_binary()}
     plain = of_kind.get(feature.kind, pa.int64())
     return plain if feature.shape == () else pa.large_list(plain)
 
 
-def value_of(feature: Feature, values: list[Any]) -> Any:
+def value_of(feature: Feature, values: Values) -> object:
     """What a table holds of the values of a record."""
+    cells: list[object] = [*values] if isinstance(values, list) else values.tolist()
     if feature.kind == "text":
-        values = [bytes(value).decode() for value in values]
-    return values if feature.shape else values[0]
+        cells = [bytes(value).decode() for value in values]
+    return cells if feature.shape else cells[0]
 
 
-def empty_value(feature: Feature) -> Any:
+def empty_value(feature: Feature) -> object:
     """What a table holds for a row whose value is lost."""
     return [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
 
 
-def with_names(expected: Expectation, field: Field, rows: Iterable[Mapping[str, Any]]) -> Field:
+def with_names(expected: Expectation, field: Field, rows: Iterable[PlannedRow]) -> Field:
     """A column with the names of its classes: those that it has or records have, else TFDS's.
 
     Args:
@@ -131,16 +152,14 @@ def with_names(expected: Expectation, field: Field, rows: Iterable[Mapping[str, 
     lines = expected.read(file).decode().split("\n")[:-1]
     lines[: len(field.names or ())] = field.names or ()
     for row in rows:
-        labels, texts = row[field.label_key], row[field.text_key]
-        pairs = zip(labels, texts, strict=True) if field.features[-1].shape else [(labels, texts)]
-        for label, text in pairs:
+        labels, texts = row.numbers(field.label_key), row.texts(field.text_key)
+        for label, text in zip(labels, texts, strict=True):
             if text and 0 <= label < len(lines):
                 lines[label] = text
     return replace(field, names=tuple(lines), num_classes=len(lines))
 
 
-def _options(document: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
-    forms = document["featuresDict"]["features"].values()
+def _options(forms: Iterable[Form], info: TfdsInfo) -> dict[str, object]:
     options = ConvertOptions().content_options()
     if info["name"] != DATASET_NAME:
         options |= {"name": info["name"], "version": info["version"]}

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -22,19 +22,27 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.commit_log import LogEntry
-from tfrecorder.format.documents import unseal
+from tfrecorder.format.documents import JsonObject, unseal
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.losses import WORDS, Loss, both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
-from tfrecorder.format.plan import Plan, PlanKind, TakesBack
+from tfrecorder.format.plan import (
+    Carried,
+    Layout,
+    Plan,
+    PlanKind,
+    PlannedRow,
+    PlannedRows,
+    Streams,
+    TakesBack,
+)
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.reading.commits import Commit, commits, read_commit
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.stream_positions import position_after
-from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.validation.statistics import describe_columns
 from tfrecorder.verification.expectation import (
@@ -49,7 +57,7 @@ from tfrecorder.verification.public_fields import (
     planned_features,
     with_names,
 )
-from tfrecorder.verification.remade_tables import Row, Tables
+from tfrecorder.verification.remade_tables import Tables
 from tfrecorder.writing.manifest import entries_of, manifest_of
 from tfrecorder.writing.shards import Tally
 
@@ -77,7 +85,7 @@ class Remade:
     expected: Expectation
     tables: Tables
     marks: frozenset[str] = frozenset()
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
@@ -107,7 +115,7 @@ def remake(
     tables.fields, made.options = fields_and_options(expected)
     if damaged or other or expected.lost:
         tables.read(expected.shards)
-    spooled = (commit.plan.spooled for commit in expected.commits.values())
+    spooled = (commit.plan.rows.spooled for commit in expected.commits.values())
     tables.came_as_bytes |= any(spooled)
     for name in kept:
         tables.note(Loss.KEPT, name)
@@ -148,16 +156,18 @@ def remake(
 def _plan_of(made: Remade, commit: Commit) -> Plan:
     """The plan of a sound manifest; without the marks that it names if these are lost."""
     plan = commit.plan
-    if plan.removed not in made.marks:
+    if plan.carried.marks not in made.marks:
         return plan
-    lost = {Loss.MARKS.value: [plan.removed]}
+    lost = {Loss.MARKS.value: [plan.carried.marks]}
     if commit.number == made.expected.note[0]:
-        made.tables.note(Loss.MARKS, plan.removed)
+        made.tables.note(Loss.MARKS, plan.carried.marks)
     else:  # who takes back what came after it would need them
-        plan = replace(plan, losses=both(plan.losses, lost))
-        words = f"of {plan.removed}: which rows were removed, if a later addition is taken back"
+        plan = plan.carrying(losses=both(plan.carried.losses, lost))
+        words = (
+            f"of {plan.carried.marks}: which rows were removed, if a later addition is taken back"
+        )
         made.lost += [words] if words not in made.lost else []
-    return replace(plan, removed="")
+    return plan.carrying(marks="")
 
 
 def _made_again(old: Manifest, made: Manifest) -> Manifest:
@@ -185,8 +195,8 @@ def _note_in_newest(made: Remade) -> None:
     noted = made.tables.noted
     newest = made.expected.commits[made.expected.note[0]]
     if noted:
-        losses = both(newest.plan.losses, noted)
-        _take(made, Commit(newest.number, newest.manifest.with_plan(losses=losses)), {})
+        losses = both(newest.plan.carried.losses, noted)
+        _take(made, Commit(newest.number, newest.manifest.carrying(losses=losses)), {})
     words = []
     for loss in Loss:
         if names := noted.get(loss.value):
@@ -246,19 +256,19 @@ def _plan_and_done(
     before, after = expected.before(number), _after(expected, number)
     tallied = _tallied(made, shards)
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
-    sound = [(split, row) for split, row in rows if not row.get(REJECT_OF.reason)]
+    sound = [(split, row) for split, row in rows if not row.values.get(REJECT_OF.reason)]
     if expected.note[0] not in expected.commits:
         fields = tuple(with_names(expected, field, [row for _, row in sound]) for field in fields)
     values = {
-        key.key: pa.array([row[key.key] for _, row in sound], arrow_type(key))
+        key.key: pa.array([row.values[key.key] for _, row in sound], arrow_type(key))
         for key in planned_features(fields)
     }
     splits = pd.Series([split for split, _ in sound], dtype=SPLIT_TYPE)
     digest = expected.note[1] if number == expected.note[0] else ""
     if after is not None and after.plan.commit == number + 1:
-        digest = after.plan.previous
-    first = 0 if before is None else before.plan.next_row or counted_rows(before.plan)
-    bases = {row.get(BASE, "") for _, row in rows}
+        digest = after.plan.follows.previous
+    first = 0 if before is None else before.plan.carried.next_row or counted_rows(before.plan)
+    bases = {str(row.values.get(BASE) or "") for _, row in rows}
     known = before or after
     options = dict(made.options if known is None else known.plan.options)
     if before is None:
@@ -271,25 +281,25 @@ def _plan_and_done(
         options["version"] = f"{major}.{minor - additions}.0"
     kind = PlanKind.CONVERSION if before is None else PlanKind.APPEND
     plan = Plan(
-        rows=len(rows),
-        source_rows=max([first, *(row[SOURCE_ID] + 1 for _, row in rows)]) - first,
-        split_rows={},
-        split_shards={},
+        rows=PlannedRows(
+            count=len(rows),
+            in_source=max([first, *(row.row + 1 for _, row in rows)]) - first,
+            statistics=describe_columns(fields, values, splits, missing={}),
+            base=bases.pop() if len(bases) == 1 else "",
+            fingerprint="",
+            streams=_streams(made, number, tallied),
+            spooled=sum(any(map(row.values.get, spool_columns(row.values))) for _, row in rows),
+        ),
+        layout=Layout({}, {}),
         fields=fields,
-        statistics=describe_columns(fields, values, splits, missing={}),
-        base=bases.pop() if len(bases) == 1 else "",
-        fingerprint="",
         options=options,
         kind=kind if shards else PlanKind.UNDO,
-        streams=_streams(made, number, tallied),
-        spooled=sum(any(map(row.get, spool_columns(row))) for _, row in rows),
+        carried=Carried(_next_row(made, number)),
         stands_for=digest,
-        next_row=_next_row(made, number),
     )
     plan = as_next_commit(plan, before, first, adds=True)
     if before is not None and number - before.plan.commit > 1:  # it took back what came between
         version = f"{_stated_after(expected, after).partition('.')[0]}.0.0"
-        assert plan.follows is not None
         plan = replace(plan, follows=TakesBack(**vars(plan.follows), version=version))
     log_before: tuple[LogEntry, ...] = ()
     if before is None:
@@ -297,9 +307,7 @@ def _plan_and_done(
     indexes: dict[str, list[int]] = {}
     for shard in shards:
         indexes.setdefault(shard.split, []).append(shard.index)
-    plan = replace(
-        plan,
-        commit=number,
+    plan = replace(plan, commit=number).laid_out(
         starts={split: kept[0] for split, kept in indexes.items() if kept[0]},
         kept={split: list(range(len(kept))) for split, kept in indexes.items()},
         revisions={s.split: s.revision for s in expected.shards if s.revision != 1},
@@ -320,7 +328,7 @@ def _stated_after(expected: Expectation, after: Manifest | None) -> str:
     return str((expected.info or {})["version"])
 
 
-def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[Row], Tally]]:
+def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[PlannedRow], Tally]]:
     """The rows of the shards of a commit whose manifest is lost, as `Tables.tallied` gives them."""
     expected, tables = made.expected, made.tables
     # Nothing says which of several damaged tables held which reject; some know how many they had.
@@ -341,14 +349,14 @@ def _next_row(made: Remade, number: int) -> int:
     """The number that the next new row gets after a commit whose manifest is lost."""
     expected = made.expected
     after = _after(expected, number)
-    if after is not None and after.plan.next_row and after.plan.follows:
-        return after.plan.follows.rows
+    if after is not None and after.plan.carried.next_row and after.plan.adds:
+        return after.plan.first_row
     stated = [made.tables.next_row]
     for name in names_in(expected.directory, layout.COMMITS):
         with contextlib.suppress(DatasetError, ValueError):
             of_name = layout.commit_of(name.rpartition("/")[2])
             if of_name is not None and of_name < number:
-                stated.append(read_commit(expected.directory, of_name).plan.next_row)
+                stated.append(read_commit(expected.directory, of_name).plan.carried.next_row)
     highest = max(stated)
     follows_it = expected.number_before(number) == number - 1 >= 0
     if follows_it or _only_added(expected, number):
@@ -375,7 +383,7 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
     if marks:
         try:
             unseal(expected.read(marks[-1]))
-            plan = replace(plan, removed=marks[-1])
+            plan = plan.carrying(marks=marks[-1])
         except (storage.UnreadableError, ValueError):
             tables.note(Loss.MARKS, marks[-1])
     elif after is None and number and _had_marks(made, number):
@@ -386,8 +394,8 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
     with contextlib.suppress(DatasetError):  # an update keeps what came before it
         last = read_commit(expected.directory, number - 1)
         every = commits(expected.directory, last)
-        losses = lasting(last.plan.losses)
-        plan = replace(plan, carried=last.dataset.history, losses=losses)
+        losses = lasting(last.plan.carried.losses)
+        plan = plan.carrying(history=last.dataset.history, losses=losses)
         log_before = entries_of(every)
         tables.note(Loss.KEPT, layout.BEFORE)
     if not log_before and after is None:
@@ -415,9 +423,9 @@ def _only_added(expected: Expectation, number: int) -> bool:
 
 def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> LogEntry:
     """The entry of a commit whose manifest is lost, as far as anybody knows."""
-    if plan.follows is None and number:  # it replaced what was there
+    if not plan.adds and number:  # it replaced what was there
         return LogEntry(commit=number, first=number, kind="")
-    is_batch = plan.streams and plan.kind is not PlanKind.UNDO
+    is_batch = plan.rows.streams and plan.kind is not PlanKind.UNDO
     return LogEntry(
         commit=number,
         first=number,
@@ -427,14 +435,14 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> LogEnt
     )
 
 
-def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
+def _stated_positions(made: Remade, number: int) -> JsonObject | None:
     """How far streams were read as of a lost commit, by the manifest after it or the one before.
 
     None if no sound manifest says it.
     """
     if after := _after(made.expected, number):
         positions = dict(after.dataset.positions)
-        for name, stream in (after.plan.streams or {}).items():
+        for name, stream in (after.plan.rows.streams or {}).items():
             if "from" in stream:
                 positions[name] = stream["from"]
             if name and positions.get(name, "") is None:
@@ -447,8 +455,8 @@ def _stated_positions(made: Remade, number: int) -> dict[str, Any] | None:
 
 
 def _streams(
-    made: Remade, number: int, tallied: Mapping[Shard, tuple[list[Row], Tally]]
-) -> dict[str, Any] | None:
+    made: Remade, number: int, tallied: Mapping[Shard, tuple[list[PlannedRow], Tally]]
+) -> Streams | None:
     """How far the sources of streamed rows were read since the commit before, if they were.
 
     If no manifest says it, up to the newest row of each.  Where rows may be gone, or a table is
@@ -468,8 +476,9 @@ def _streams(
         return {"": {"to": None}}
     rows = [row for of_shard, _ in tallied.values() for row in of_shard]
     positions: dict[str, list[str]] = {}
-    for row in sorted(rows, key=lambda row: row[SOURCE_ID]):
-        if source := row.get(POSITION_OF.source):
-            positions.setdefault(source, []).append(row[POSITION_OF.position])
+    for row in sorted(rows, key=lambda row: row.row):
+        if row.values.get(POSITION_OF.source):
+            of_source = positions.setdefault(row.text(POSITION_OF.source), [])
+            of_source.append(row.text(POSITION_OF.position))
     streams = {source: {"to": position_after(source, of)} for source, of in positions.items()}
     return streams or None

@@ -12,7 +12,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import google_crc32c
 import pyarrow as pa
@@ -67,9 +66,6 @@ _CHANGING = ("image_size", "short_side", "apply_exif", "strip_metadata")
 
 #: Columns of a table that follow from its records.
 _OF_RECORDS = frozenset([*RECORD_OF, *REJECT_OF, REDUCED])
-
-#: A row of a table, by column.
-Row = dict[str, Any]
 
 
 @dataclass
@@ -134,7 +130,7 @@ class Tables:
 
     def tallied(
         self, shard: Shard, rejects: int, plan: Plan | None = None
-    ) -> tuple[list[Row], Tally]:
+    ) -> tuple[list[PlannedRow], Tally]:
         """The rows of a shard, records first, and what became of them.
 
         Args:
@@ -149,31 +145,31 @@ class Tables:
         images = [one for one in fields if isinstance(one.kind, kinds.Image)]
         wanted = list(planned_features(fields))
         known = [] if is_damaged else self._stored_rows(shard)
-        rejected = [row for row in known if row[REJECT_OF.reason]]
-        sound = _Taken([row for row in known if not row[REJECT_OF.reason]])
+        rejected = [row for row in known if row.values[REJECT_OF.reason]]
+        sound = _Taken([row for row in known if not row.values[REJECT_OF.reason]])
         tally = Tally(fields, lambda rows: None, math.inf)
-        rows: list[Row] = []
+        rows: list[PlannedRow] = []
         path = os.path.join(self.directory, shard.file)
         with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
             for data in read_records(file):
                 record = parse_example(data)
                 number = int(bytes(record[SOURCE_ID][0]))
-                row: Row = {SOURCE_ID: number}
+                row = PlannedRow(number, "", {SOURCE_ID: number})
                 if not is_damaged:
                     row = sound.take(number)
                 if is_damaged or shard in self.other:
-                    row |= {key.key: value_of(key, list(record[key.key])) for key in wanted}
+                    row.values.update({key.key: value_of(key, record[key.key]) for key in wanted})
                 if is_damaged:
-                    row[RECORD_OF.warning] = self.warnings.get(number, "")
-                    row |= self._places(plan, row, record)
+                    row.values[RECORD_OF.warning] = self.warnings.get(number, "")
+                    row.values.update(self._places(plan, row, record))
                 parts = frame([data])
-                planned = PlannedRow(number, "", row)
-                outcome = loaded(planned, parts, record, images, row[RECORD_OF.warning])
+                outcome = loaded(row, parts, record, images, row.text(RECORD_OF.warning))
                 if is_damaged:
                     sources = _sources(fields, record, outcome.images, _keeps_files(plan))
                     outcome = outcome._replace(sources=sources)
-                sizes = [row.get(source_of(one).bytes) or 0 for one in fields]
-                tally.add_record(outcome._replace(input_bytes=sum(sizes) or outcome.input_bytes))
+                noted = [row.values.get(source_of(one).bytes) for one in fields]
+                size = sum(size for size in noted if isinstance(size, int))
+                tally.add_record(outcome._replace(input_bytes=size or outcome.input_bytes))
                 rows.append(row)
         if sound.left:
             raise ValueError(f"{shard.table} has rows without a record in {shard.file}")
@@ -185,13 +181,13 @@ class Tables:
             rejected = [self._rejected(plan, row) for row in self.rejects[:count]]
             del self.rejects[:count]
         for row in rejected:
-            outcome_of = planned_reject(PlannedRow(row[SOURCE_ID], "", row))
+            outcome_of = planned_reject(row)
             assert outcome_of is not None
             tally.add_reject(outcome_of)
         return [*rows, *rejected], tally
 
     def bound(
-        self, plan: Plan, shard: Shard, rows: Sequence[Row], tally: Tally, done: DoneRecord
+        self, plan: Plan, shard: Shard, rows: Sequence[PlannedRow], tally: Tally, done: DoneRecord
     ) -> DoneRecord:
         """A done-record with the sums of the index and table, which are made again if they must be.
 
@@ -207,7 +203,7 @@ class Tables:
             self.files[shard.table] = table
         else:
             table = storage.read_bytes(os.path.join(self.directory, shard.table))
-            has_sums = all(RECORD_OF.crc32c in row for row in rows)
+            has_sums = all(RECORD_OF.crc32c in row.values for row in rows)
         self.files[shard.index_file] = index
         crcs = {"index": google_crc32c.value(index), "table": google_crc32c.value(table)}
         sizes = {"index": len(index), "table": len(table)} if has_sums else {}
@@ -215,45 +211,52 @@ class Tables:
             self._note_lost(plan, shard, columns, done.rejects > 0)
         return replace(done, beside=crcs, beside_bytes=sizes)
 
-    def _stored_rows(self, shard: Shard) -> list[Row]:
+    def _stored_rows(self, shard: Shard) -> list[PlannedRow]:
         table = read_columns(self.directory, shard.table, lambda schema: schema.names)
-        return list(table.to_pylist())
+        return [PlannedRow(row[SOURCE_ID], "", row) for row in table.to_pylist()]
 
-    def _places(self, plan: Plan | None, row: Row, record: Mapping[str, Values]) -> Row:
+    def _places(
+        self, plan: Plan | None, row: PlannedRow, record: Mapping[str, Values]
+    ) -> dict[str, str]:
         """Where the files of a row were, as far as anything says."""
         is_of_source = plan is not None and plan.kind in OF_A_SOURCE
-        values = {BASE: plan.base if plan is not None and is_of_source else ""}
-        came = plan.spooled > 0 if plan is not None and is_of_source else self.came_as_bytes
+        values = {BASE: plan.rows.base if plan is not None and is_of_source else ""}
+        came = plan.rows.spooled > 0 if plan is not None and is_of_source else self.came_as_bytes
         for one in file_fields(self.fields) if came else ():
-            uri = row[one.uri_key]
+            uri = row.text(one.uri_key)
             data = record.get(one.encoded_key)
             is_its_name = data is not None and name_of(bytes(data[0])) == uri
             values[one.spool_key] = uri if is_its_name else NOWHERE
         return values
 
-    def _rejected(self, plan: Plan | None, listed: Sequence[str]) -> Row:
+    def _rejected(self, plan: Plan | None, listed: Sequence[str]) -> PlannedRow:
         """A rejected row, from the list of these."""
         number, uri, stage, reason = listed
-        row: Row = {key.key: empty_value(key) for key in planned_features(self.fields)}
-        row |= {SOURCE_ID: int(number), REJECT_OF.stage: stage, REJECT_OF.reason: reason}
+        values = {key.key: empty_value(key) for key in planned_features(self.fields)}
+        values |= {SOURCE_ID: int(number), REJECT_OF.stage: stage, REJECT_OF.reason: reason}
         first = primary_file(self.fields)
         if first is not None:
-            row[first.uri_key] = uri
-        return row | self._places(plan, row, {})
+            values[first.uri_key] = uri
+        row = PlannedRow(int(number), uri, values)
+        values.update(self._places(plan, row, {}))
+        return row
 
-    def _columns(self, plan: Plan, rows: Sequence[Row], shard: Shard) -> pa.Table:
+    def _columns(self, plan: Plan, rows: Sequence[PlannedRow], shard: Shard) -> pa.Table:
         """The columns of a table that do not follow from its records' bytes."""
         types = {SOURCE_ID: pa.int64()}
         types |= {key.key: arrow_type(key) for key in planned_features(self.fields)}
-        if shard in self.damaged and plan.streams:
+        if shard in self.damaged and plan.rows.streams:
             # A position that is not known is "": of each source, one row at least says so.
-            for row, source in zip(rows, itertools.cycle(plan.streams), strict=False):
-                row |= dict(zip(POSITION_OF, (source, ""), strict=True))
-        for name in rows[0] if rows else ():
+            for row, source in zip(rows, itertools.cycle(plan.rows.streams), strict=False):
+                row.values.update(zip(POSITION_OF, (source, ""), strict=True))
+        for name in rows[0].values if rows else ():
             if is_fact(name) and name not in _OF_RECORDS:
                 types[name] = pa.int64() if is_number_of_source(name) else pa.large_string()
         return pa.table(
-            {name: pa.array([row[name] for row in rows], kind) for name, kind in types.items()}
+            {
+                name: pa.array([row.values[name] for row in rows], kind)
+                for name, kind in types.items()
+            }
         )
 
     def _note_lost(self, plan: Plan, shard: Shard, columns: pa.Table, rejects: bool) -> None:
@@ -278,7 +281,7 @@ class Tables:
                 break
         if files:
             self.note(Loss.SUMS, shard.table)
-        if plan.streams:
+        if plan.rows.streams:
             self.note(Loss.POSITIONS, shard.table)
 
 
@@ -290,15 +293,15 @@ class _Taken:
         moved: one was not the next in the order of the table.
     """
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._order = [row[SOURCE_ID] for row in rows]
-        self._rows: dict[int, list[Row]] = {}
+    def __init__(self, rows: Sequence[PlannedRow]) -> None:
+        self._order = [row.row for row in rows]
+        self._rows: dict[int, list[PlannedRow]] = {}
         for row in rows:
-            self._rows.setdefault(row[SOURCE_ID], []).append(row)
+            self._rows.setdefault(row.row, []).append(row)
         self.left = len(rows)
         self.moved = False
 
-    def take(self, number: int) -> Row:
+    def take(self, number: int) -> PlannedRow:
         """The next row with this number.
 
         Raises:
@@ -347,7 +350,7 @@ def _keeps_files(plan: Plan | None) -> bool:
         return False
     every = [plan.options]
     if plan.kind not in OF_A_SOURCE:  # rows of others, each with its own options
-        before = plan.carried
+        before = plan.carried.history
         begun = before.begun_by
         is_known = begun.get("kind") == PlanKind.CONVERSION.value and begun.get("fingerprint")
         if not is_known or grown(before.origins) or before.updates:

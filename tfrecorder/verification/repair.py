@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +24,7 @@ from tfrecorder.errors import DatasetError, OutputError, SourceError, Tfrecorder
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import FileSums
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
 from tfrecorder.output.directory import locked, refuse_foreign
 from tfrecorder.output.staging import restage_rows
@@ -230,7 +229,7 @@ def _remade(
         for shard in sound
         if shard.table not in damaged and contradicted & {shard.table, shard.index_file}
     ]
-    marks = {commit.plan.removed for commit in expected.commits.values()} & damaged
+    marks = {commit.plan.carried.marks for commit in expected.commits.values()} & damaged
     older = {layout.manifest(number) for number in expected.numbers}
     folders = (layout.BEFORE, layout.COMMITS, layout.REMOVED)
     kept = {file for file in damaged - older - marks if os.path.dirname(file) in folders}
@@ -333,13 +332,21 @@ def _plan_aside(
                 uris = table.column(field.uri_key).to_pylist()
                 paths = pa.array(list(map(storage.resolve, uris, bases)), pa.large_string())
                 rows = rows.append_column(field.spool_key, paths)
-    place: dict[str, Any] = {"kept": {}, "rewritten": {}, "previous": "", "follows": None}
-    place |= {"stands_for": ""}
-    place |= {"split_rows": {shard.split: len(rows)}, "split_shards": {shard.split: 1}}
-    place |= {"starts": {shard.split: shard.index}, "base": bases[0], "kind": PlanKind.BATCH}
-    plan = Plan.of({**owner.values(), **place})
-    # What passed the validator has the same bytes, which are compared, or is refused.
-    return replace(plan, fields=with_validators(plan.fields)), rows
+    plan = replace(
+        owner,
+        # What passed the validator has the same bytes, which are compared, or is refused.
+        fields=with_validators(owner.fields),
+        kind=PlanKind.BATCH,
+        layout=Layout(
+            split_rows={shard.split: len(rows)},
+            split_shards={shard.split: 1},
+            starts={shard.split: shard.index},
+            revisions=owner.layout.revisions,
+        ),
+        follows=Begins(),
+        stands_for="",
+    )
+    return plan.with_rows(base=bases[0]), rows
 
 
 def _is_nowhere(table: pa.Table, plan: Plan) -> bool:

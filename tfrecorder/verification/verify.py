@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, map_at_once
@@ -33,6 +33,9 @@ from tfrecorder.verification.faults import Fault, VerificationReport, at_most
 from tfrecorder.verification.kept import kept_faults
 from tfrecorder.verification.shard import Decode, ShardCheck, ShardFindings
 from tfrecorder.verification.sources import COUNTED, other_sources
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 
 def verify(
@@ -165,7 +168,7 @@ def _check_common(expected: Expectation) -> list[Fault]:
         except (storage.UnreadableError, OSError) as error:
             fault = unread(file, error)
         faults += [fault] if fault else []
-    marks = {commit.plan.removed for commit in expected.commits.values()}
+    marks = {commit.plan.carried.marks for commit in expected.commits.values()}
     for file in sorted(filter(None, marks)):
         read_or_fault(expected.directory, file, unseal, faults)
     if expected.pending is None:  # otherwise what an update replaced may not be kept yet
@@ -200,11 +203,13 @@ def _sorted(faults: list[Fault]) -> list[Fault]:
     return sorted(dict.fromkeys(faults), key=lambda fault: places[fault.file])
 
 
-def byte_bar(expected: Expectation, shown: bool) -> Any:
+def byte_bar(expected: Expectation, shown: bool) -> tqdm[int]:
     """A progress bar over the bytes of all shards."""
     total = sum(expected.done[shard].bytes for shard in expected.shards if shard in expected.done)
     return _bar(shown, total, unit="B", unit_scale=True)
 
 
-def _bar(shown: bool, total: int, **form: Any) -> Any:
-    return bar_class()(total=total, disable=not shown, dynamic_ncols=True, **form)
+def _bar(shown: bool, total: int, unit: str, unit_scale: bool = False) -> tqdm[int]:
+    return bar_class()(
+        total=total, disable=not shown, dynamic_ncols=True, unit=unit, unit_scale=unit_scale
+    )

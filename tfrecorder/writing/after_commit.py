@@ -52,14 +52,14 @@ def finish(
     elif undoes:
         taken = map(layout.manifest, dataset.skips)
         gone |= _files(dataset.abandoned, dataset.splits) | {layout.ROWS, *taken}
-    if plan.kind is PlanKind.UPDATE and not plan.renumbers:  # any other is never taken back
+    if plan.kind is PlanKind.UPDATE and not plan.follows.renumbers:  # any other is never taken back
         kept = _keep_for_undo(output_dir, plan, commit.replaced or {})
         gone -= kept.keys()
         gone |= names_in(output_dir, layout.BEFORE) - {*kept.values()}  # of an update before it
     elif plan.rewrites or dataset.ends_undo:
         gone |= _before(output_dir, manifest, plan.rewrites)
     storage.publish_all(output_dir, files, lasting=True)
-    if plan.rewrites and plan.renumbers and (card := stored_card(output_dir)):
+    if plan.rewrites and plan.follows.renumbers and (card := stored_card(output_dir)):
         storage.remove_files(output_dir, card.files)  # which show and name records that may be gone
         gone.add(layout.CARD)  # until then it says that these files are ours
     remove_leftovers(output_dir, gone)
@@ -84,7 +84,7 @@ def _keep_for_undo(
     """
     names: dict[str, str] = {}
     for shard in layout.shards_of(replaced):
-        if shard.index not in plan.kept.get(shard.split, ()):
+        if shard.index not in plan.layout.kept.get(shard.split, ()):
             names |= {name: layout.before(name) for name in shard.files}
     listed: Files = {}
     if len(names) > FEW_FILES and not storage.is_local(output_dir):
@@ -108,7 +108,7 @@ def _before(output_dir: str, manifest: Manifest, rewrites: bool) -> set[str]:
     """
     old = not_kept(output_dir, Commit(manifest.plan.commit, manifest))
     if rewrites:
-        old |= names_in(output_dir, layout.REMOVED) - {manifest.plan.removed}
+        old |= names_in(output_dir, layout.REMOVED) - {manifest.plan.carried.marks}
     return old
 
 

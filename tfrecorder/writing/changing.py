@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import SourceError
 from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.done_records import DoneRecord
@@ -76,10 +77,9 @@ def as_noted(
     row: PlannedRow, images: Sequence[tuple[str, CheckedImage]]
 ) -> list[tuple[str, CheckedImage]]:
     """Images from a record, the first with all that their files had and training does not see."""
-    text = row.values.get(REDUCED)
-    if text is None:  # then what the records show is all that is known
+    if row.values.get(REDUCED) is None:  # then what the records show is all that is known
         return [*images]
-    words = tuple(text.split(",")) if text else ()
+    words = tuple(filter(None, row.text(REDUCED).split(",")))
     return [
         (key, image._replace(reduced=() if at else words)) for at, (key, image) in enumerate(images)
     ]
@@ -134,8 +134,8 @@ class RowChanger:
             return reject
         if row.values.get(CHANGE) == READ:
             return _sound(self._load(row))
-        values = row.values
-        framed = self._files.read(self._shard_of(row), values[COPY_OF.offset], values[COPY_OF.size])
+        offset, size = row.number(COPY_OF.offset), row.number(COPY_OF.size)
+        framed = self._files.read(self._shard_of(row), offset, size)
         return self.changed(row, framed)
 
     def changed(self, row: PlannedRow, framed: bytes) -> Loaded:
@@ -157,11 +157,11 @@ class RowChanger:
             arrays = self._arrays
             given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
-        return loaded(row, parts, features, self._images, row.values[COPY_OF.warning])
+        return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
 
     def _features(self, row: PlannedRow, framed: bytes) -> dict[str, Values]:
         """The values of a row's record."""
-        offset = row.values[COPY_OF.offset]
+        offset = row.number(COPY_OF.offset)
         try:
             features = parse_example(unframe(framed))
         except ValueError as error:
@@ -173,12 +173,12 @@ class RowChanger:
         return features
 
     def _shard_of(self, row: PlannedRow) -> ShardFile:
-        return ShardFile(os.path.join(self._directory, row.values[COPY_OF.file]), None, 0)
+        return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)
 
-    def _made_again(self, row: PlannedRow, features: dict[str, Any]) -> Loaded:
+    def _made_again(self, row: PlannedRow, features: Mapping[str, Values]) -> Loaded:
         """A row made again of the images in its record."""
         kept = self._kept
-        stored = {row.values[f.uri_key]: bytes(features[f.encoded_key][0]) for f in kept}
+        stored = {row.text(f.uri_key): bytes(features[f.encoded_key][0]) for f in kept}
 
         def read_once(uri: str, file: str, note: Callable[[], None], kind: File | None) -> Dated:
             return (stored[uri], None) if uri in stored else self._read(uri, file, note, kind)
@@ -205,7 +205,7 @@ def done_before(output_dir: str, plan: Plan) -> dict[str, DoneRecord]:
     """The done-records of the dataset that an update changes, by the names of the shards' files."""
     if plan.kind is not PlanKind.UPDATE:
         return {}
-    before = commit_of(output_dir, plan.commit - 1, plan.previous)
+    before = commit_of(output_dir, plan.commit - 1, plan.follows.previous)
     if before is None:  # it was committed meanwhile
         return {}
     done = all_done(commits(output_dir, before))
@@ -222,10 +222,10 @@ class OldShard(NamedTuple):
     """
 
     done: DoneRecord
-    places: np.ndarray
-    offsets: np.ndarray
-    sizes: np.ndarray
-    crcs: np.ndarray
+    places: Ints
+    offsets: Ints
+    sizes: Ints
+    crcs: Ints
 
 
 def old_shard(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> OldShard | None:
@@ -268,8 +268,8 @@ class Rewritten(NamedTuple):
         crc: that of the shard's file.
     """
 
-    sizes: np.ndarray
-    crcs: np.ndarray
+    sizes: Ints
+    crcs: Ints
     crc: int
 
 

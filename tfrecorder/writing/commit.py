@@ -23,7 +23,7 @@ from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard, SplitState
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.manifest import FileSums, Generation, Manifest
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Begins, Plan, PlanKind
 from tfrecorder.output.directory import clear, is_whole
 from tfrecorder.output.done_records import Files, list_output, shard_fault
 from tfrecorder.output.staging import begun_now
@@ -58,26 +58,26 @@ def commit(
     """
     output_dir = state.where
     by_name = {record.shard: record for record in done}
-    by_shard = {shard: by_name[shard.name] for shard in plan.shards if shard.name in by_name}
+    by_shard = {shard: by_name[shard.name] for shard in plan.layout.shards if shard.name in by_name}
     _refuse_overtaken(state, plan)
     previous = state.newest
     version = state.version
     if previous is not None and previous.digest == plan.digest:
         complete(state)
         return
-    if not plan.next_row:  # an earlier version staged it
+    if not plan.carried.next_row:  # an earlier version staged it
         next_row = max(counted_rows(plan), next_row_of(output_dir, previous))
-        plan = dataclasses.replace(plan, next_row=next_row)
+        plan = plan.carrying(next_row=next_row)
     plan = _with_losses(plan, previous, output_dir)
     _check_conservation(plan, by_shard)
     # A batch may have no good image.  Rejects that are tried again were accepted as such before.
-    if plan.kind is not PlanKind.BATCH and plan.source_rows:
+    if plan.kind is not PlanKind.BATCH and plan.rows.in_source:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
     before = None if previous is None else previous.dataset
     earlier: Mapping[int, Generation] = {}
     # What it replaces, oldest first.
     replaced = commits(output_dir, previous) if previous is not None and plan.rewrites else []
-    if plan.kept:
+    if plan.layout.kept:
         assert previous is not None
         every = replaced
         base = previous
@@ -85,10 +85,10 @@ def commit(
             base = read_commit(output_dir, previous.number - 1)
             every = commits(output_dir, base)
         by_shard = _with_kept(plan, by_shard, every, previous, output_dir)
-        earlier = {} if plan.renumbers else earlier_of(every)
+        earlier = {} if plan.follows.renumbers else earlier_of(every)
     row_lists = lists_of(plan, by_shard, output_dir)
     sums: dict[str, FileSums] = {}
-    if before is not None and (plan.follows or plan.kept):
+    if before is not None and (plan.adds or plan.layout.kept):
         sums |= before.lists
     sums |= {file: FileSums.of(data) for file, data in row_lists.items()}
     card = None if before is None else stored_card(output_dir)
@@ -102,7 +102,7 @@ def commit(
         log_before=entries_of(replaced),
         undone=PlanKind.UPDATE.value if plan.kind is PlanKind.UNDO else "",
     )
-    if plan.kept and plan.kind is PlanKind.UNDO:
+    if plan.layout.kept and plan.kind is PlanKind.UNDO:
         then = base.dataset
         manifest = manifest.with_dataset(since=then.since, contents=then.contents)
     files = _check_standing(plan, by_shard, output_dir)
@@ -131,8 +131,8 @@ def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
     """A plan with what a repair noted as lost after it was staged."""
     if previous is None or is_whole(plan, output_dir):
         return plan
-    noted = lasting(previous.plan.losses)
-    return dataclasses.replace(plan, losses=both(plan.losses, noted))
+    noted = lasting(previous.plan.carried.losses)
+    return plan.carrying(losses=both(plan.carried.losses, noted))
 
 
 def replace_commit(
@@ -234,7 +234,9 @@ def _with_kept(
         if shard in done:
             whole[shard] = done[shard]
             continue
-        old = Shard(shard.split, plan.kept[shard.split][shard.index], splits[shard.split].revision)
+        old = Shard(
+            shard.split, plan.layout.kept[shard.split][shard.index], splits[shard.split].revision
+        )
         if old != shard:
             names |= dict(zip(moved.get(old, old.files), shard.files, strict=True))
         whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
@@ -260,7 +262,7 @@ def moved_by(update: Commit, splits: Mapping[str, SplitState]) -> dict[Shard, li
 
 def kept_as(update: Commit, old: Shard) -> Shard | None:
     """The shard of an update that is a shard from before it, as it was; None if it is another."""
-    kept = update.plan.kept[old.split]
+    kept = update.plan.layout.kept[old.split]
     if old.index not in kept:
         return None
     revision = update.dataset.splits[old.split].revision
@@ -270,7 +272,9 @@ def kept_as(update: Commit, old: Shard) -> Shard | None:
 def into_place(output_dir: str, plan: Plan, listed: Files) -> None:
     """Move the shards of a plan that wait to their final names; those that are there stay."""
     is_local = storage.is_local(output_dir)
-    waiting = [shard for shard in plan.shards if plan.unfinished(shard, is_local) != shard.file]
+    waiting = [
+        shard for shard in plan.layout.shards if plan.unfinished(shard, is_local) != shard.file
+    ]
     storage.move_all(output_dir, {shard.waiting: shard.file for shard in waiting}, listed)
 
 
@@ -368,7 +372,7 @@ def take_back(state: DatasetState, plan: Plan) -> None:
 def _refuse_overtaken(state: DatasetState, plan: Plan) -> None:
     """Raise an OutputError if a plan follows another commit, and is not committed itself."""
     digest = "" if state.newest is None else state.newest.digest
-    if digest not in (plan.previous, plan.digest):
+    if digest not in (plan.follows.previous, plan.digest):
         raise _overtaken(state.where)
 
 
@@ -379,21 +383,21 @@ def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:
 
 def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
     """Rows in = records + rejects, in every shard and in total."""
-    for shard in plan.shards:
+    for shard in plan.layout.shards:
         record = done.get(shard)
         if record is None or record.plan != plan.digest:
             raise OutputError(f"shard {shard.file} is not done; run the same conversion again.")
-        if not record.rows == plan.shard_rows(shard) == record.records + record.rejects:
+        if not record.rows == plan.layout.shard_rows(shard) == record.records + record.rejects:
             raise OutputError(
-                f"shard {shard.file} was planned with {plan.shard_rows(shard)} rows but has "
+                f"shard {shard.file} was planned with {plan.layout.shard_rows(shard)} rows but has "
                 f"{record.records} records and {record.rejects} rejects. This must not happen: "
                 "please report it."
             )
     total = sum(record.records + record.rejects for record in done.values())
-    if total != plan.rows:
+    if total != plan.rows.count:
         raise OutputError(
-            f"{plan.rows} rows were planned, but {total} became records or rejects. This must not "
-            "happen: please report it."
+            f"{plan.rows.count} rows were planned, but {total} became records or rejects. This "
+            "must not happen: please report it."
         )
 
 
@@ -406,7 +410,7 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
         What is there.
     """
     files = list_output(output_dir, done)
-    written = {*plan.shards}
+    written = {*plan.layout.shards}
 
     def fault(shard: Shard) -> str | None:
         reason = shard_fault(files, shard, done[shard])
@@ -433,7 +437,7 @@ def _check_rejects(
 ) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
     # Not of shards written again, whose rejects were accepted before.
-    done = {s: d for s, d in done.items() if s.index >= len(plan.kept.get(s.split, ()))}
+    done = {s: d for s, d in done.items() if s.index >= len(plan.layout.kept.get(s.split, ()))}
     totals = add_up(done.values())
     if not totals.rows:
         return
@@ -441,7 +445,7 @@ def _check_rejects(
     if share <= max_reject_fraction and totals.records:
         return
     reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
-    row_lists = lists_of(dataclasses.replace(plan, follows=None), done, output_dir)
+    row_lists = lists_of(dataclasses.replace(plan, follows=Begins()), done, output_dir)
     storage.publish_bytes(output_dir, layout.WAITING_REJECTS, row_lists[layout.REJECTS])
     where = os.path.join(output_dir, layout.WAITING_REJECTS)
     rows = counted(totals.rows, "row")

@@ -6,7 +6,6 @@ This is the one place where the state of a dataset goes from one commit to the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import google_crc32c
 
@@ -33,7 +32,7 @@ def manifest_of(
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation] | None = None,
-    stated: Mapping[str, Any] | None = None,
+    stated: Mapping[str, object] | None = None,
     log_before: tuple[LogEntry, ...] = (),
     undone: str = "",
 ) -> Manifest:
@@ -69,7 +68,7 @@ def dataset_after(
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation],
-    stated_by_card: Mapping[str, Any] | None,
+    stated_by_card: Mapping[str, object] | None,
 ) -> DatasetRecord:
     """What is so of a dataset after the commit of a plan.
 
@@ -79,8 +78,8 @@ def dataset_after(
     """
     records = list(done.values())
     nothing = DatasetRecord(splits={}, stated="", since=plan.commit, chain=plan.commit)
-    before = nothing if previous is None or plan.follows is None else previous
-    numbering = before if plan.renumbers else previous or nothing
+    before = nothing if previous is None or not plan.adds else previous
+    numbering = before if plan.follows.renumbers else previous or nothing
     splits = dict(before.splits)
     for split, own in plan.own.items():
         splits[split] = SplitState(own.revision, own.first + own.shards)
@@ -89,7 +88,7 @@ def dataset_after(
         # What is taken back lies between the commit that this one follows, and this one.
         skips += tuple(range(before.commit + 1, plan.commit))
     positions = dict(before.positions)
-    for name, stream in (plan.streams or {}).items():
+    for name, stream in (plan.rows.streams or {}).items():
         positions[name] = stream["to"]
     if stated_by_card is None:
         stated_by_card = {} if previous is None else previous.stated_by_card
@@ -120,7 +119,7 @@ def _contents(
     """A checksum of all shards of each split."""
     contents = dict(before)
     for shard, record in done.items():
-        if not plan.renumbers and shard.index < len(plan.kept.get(shard.split, ())):
+        if not plan.follows.renumbers and shard.index < len(plan.layout.kept.get(shard.split, ())):
             continue  # corrected records have the numbers that they had
         crc = record.crc32c.to_bytes(4, "big")
         contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
@@ -132,7 +131,9 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEnt
     changes = plan.summary.changes or Changes()
     # Of the shards that are kept or written again, the rows were there before.
     new = add_up(
-        of for shard, of in done.items() if shard.index >= len(plan.kept.get(shard.split, ()))
+        of
+        for shard, of in done.items()
+        if shard.index >= len(plan.layout.kept.get(shard.split, ()))
     )
     is_addition = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
     rejected = new.rejects if is_addition else min(new.rejects, changes.added)

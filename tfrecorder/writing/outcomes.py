@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import OutputError
 from tfrecorder.format.plan import Plan
 from tfrecorder.format.plan_columns import (
@@ -86,7 +87,7 @@ class Outcomes:
         self._keys = [field.key for field in files]
         self._sources = [name for field in files for name in source_of(field)]
         self._rows: list[int] = []
-        self._cells: list[Any] = []
+        self._cells: list[int | str] = []
         self._facts: list[int | None] = []
         self._looks: list[tuple[int, Look]] = []  # by where their facts end
         self._looks_bytes = 0
@@ -101,7 +102,7 @@ class Outcomes:
         self._reduced.append(",".join(reduced))
         self._add_sources(sources)
 
-    def add_all(self, sizes: np.ndarray, crcs: np.ndarray, rows: pa.Table) -> int:
+    def add_all(self, sizes: Ints, crcs: Ints, rows: pa.Table) -> int:
         """Rows that were copied, with the sizes and CRC32Cs of their records now.
 
         Returns:
@@ -147,7 +148,7 @@ class Outcomes:
         """A line `offset size` for each record."""
         offsets, sizes = (self._cells[at :: len(_OF_ROW)] for at in range(2))
         places = zip(offsets, sizes, strict=True)
-        return "".join(f"{offset} {size}\n" for offset, size in places if size >= 0).encode()
+        return "".join(f"{offset} {size}\n" for offset, size in places if size != -1).encode()
 
     def table(self, plan: Plan, rows: pa.Table) -> bytes:
         """The table of the shard, given the rows that were planned; the same for the same rows.
@@ -174,7 +175,7 @@ class Outcomes:
         columns.pop(REDUCED, None)
         if any(self._reduced):
             columns[REDUCED] = pa.array(self._reduced, pa.large_string())
-        bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.base]
+        bases = columns[BASE].unique().to_pylist() if BASE in columns else [plan.rows.base]
         if len(bases) == 1:
             columns.pop(BASE, None)
         base = bases[0] if len(bases) == 1 else ""

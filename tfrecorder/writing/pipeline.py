@@ -9,7 +9,6 @@ some shards; everything about them is in the plan that is staged in the output d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -53,7 +52,11 @@ class Commit(beam.DoFn):
 
 
 def build(
-    pipeline: Any, shards: int, task: Task, max_reject_fraction: float, together: bool = False
+    pipeline: beam.Pipeline,
+    shards: int,
+    task: Task,
+    max_reject_fraction: float,
+    together: bool = False,
 ) -> None:
     """Add a task with this many shards to a Beam pipeline.
 

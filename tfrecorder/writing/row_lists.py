@@ -6,7 +6,6 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -32,7 +31,7 @@ _HEADERS = {
 _COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 
 #: A row of a list, its number first.
-Row = Sequence[Any]
+Row = Sequence[int | str]
 
 
 def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> dict[str, bytes]:
@@ -45,24 +44,24 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
         DatasetError: a table cannot be read, or a list to which rows are added.
     """
     listed = [shard for shard, record in done.items() if record.rejects or record.suspects]
-    if plan.changes or (plan.kind is PlanKind.UNDO and plan.kept):
+    if plan.changes or (plan.kind is PlanKind.UNDO and plan.layout.kept):
         return whole_lists(plan, [*done] if listed else [], output_dir)
     streams = plan.kind is PlanKind.BATCH  # it tries no reject again
-    if plan.kept or (plan.follows is not None and streams and not listed):
+    if plan.layout.kept or (plan.adds and streams and not listed):
         return {}
     added = _rows(plan, listed, output_dir)
-    first: int = 0 if plan.follows is None else plan.follows.rows  # the number of the first new row
+    first = plan.first_row
     old: dict[str, Sequence[Row]] = dict.fromkeys(added, ())
     retried: set[int] = set()
-    if plan.follows is not None:
+    if plan.adds:
         old = {name: read_row_list(output_dir, name) for name in added}
         if not streams and any(int(row[0]) < first for row in old[layout.REJECTS]):
-            numbers = read_tables(output_dir, plan.shards, lambda _: [SOURCE_ID])
+            numbers = read_tables(output_dir, plan.layout.shards, lambda _: [SOURCE_ID])
             retried.update(numbers.column(0).to_pylist() if numbers is not None else ())
     lists = {}
     for name, rows in added.items():
         kept = [row for row in old[name] if int(row[0]) < first and int(row[0]) not in retried]
-        if plan.follows is None or rows or len(kept) < len(old[name]):
+        if not plan.adds or rows or len(kept) < len(old[name]):
             lists[name] = to_csv(_HEADERS[name], sorted([*kept, *rows], key=_number))
     return lists
 

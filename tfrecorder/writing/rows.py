@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -67,16 +67,19 @@ Read = Callable[[str, str, Callable[[], None], File | None], Dated]
 
 T = TypeVar("T")
 
+#: The values of a row under way, by the keys of its record.
+Features = dict[str, object]
+
 #: What a worker does with a row.
 LoadRow = Callable[[PlannedRow], Loaded | Rejected]
 
 
 def planned_reject(row: PlannedRow) -> Rejected | None:
     """The reject that a row was planned as; None for a row to be loaded."""
-    if not (reason := row.values.get(REJECT_OF.reason)):
+    if not row.values.get(REJECT_OF.reason):
         return None
-    code, _, detail = reason.partition(": ")
-    return Rejected(row, Reject(row.values[REJECT_OF.stage], code, detail))
+    code, _, detail = row.text(REJECT_OF.reason).partition(": ")
+    return Rejected(row, Reject(row.text(REJECT_OF.stage), code, detail))
 
 
 def without_facts(load: LoadRow) -> LoadRow:
@@ -111,12 +114,18 @@ class _Files:
         self.retries = 0
         self.sources: dict[str, OfFile] = {}
 
-    def accepted(self, field: Field, uri: str, file: str, judge: Callable[[bytes], T]) -> T:
+    def accepted(self, field: Field, features: Features, judge: Callable[[bytes], T]) -> T:
         """What `judge` makes of a file's bytes.
+
+        Args:
+            features: of the row; that of the spooled file, which belongs to no record, is taken
+                out.
 
         Raises:
             Reject: it cannot be read, or `judge` refuses it.
         """
+        uri = str(features[field.uri_key])
+        file = str(features.pop(field.spool_key, ""))
         kind = field.kind if isinstance(field.kind, File) else None
         try:
             data, modified = self._read(uri, file, self._note_retry, kind)
@@ -139,7 +148,7 @@ class _Files:
 
 
 #: What adds the features of some columns to those of a row, from its files; it raises Reject.
-_Step = Callable[[dict[str, Any], _Files, dict[str, Placed]], None]
+_Step = Callable[[Features, _Files, dict[str, Placed]], None]
 
 
 def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
@@ -154,10 +163,9 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     fields = plan.fields
     arrays = array_dtypes(fields)
     first = primary_file(fields)
-    judge = _judge_of_images(plan, room)
     steps = (
-        _images_step(fields, plan, room, judge),
-        _masks_step(fields, room, judge),
+        _images_step(fields, plan, room),
+        _masks_step(fields, plan, room),
         _files_step(fields),
         _boxes_step(fields, room),
     )
@@ -194,36 +202,31 @@ def row_loader(plan: Plan, room: Room, read: Read) -> LoadRow:
     return load
 
 
-def _judge_of_images(plan: Plan, room: Room) -> Callable[..., CheckedImage]:
-    """What checks the bytes of an image, and the bits of a channel that its column declares."""
+def _judge(plan: Plan, room: Room, depth: int = 8) -> Callable[[bytes], CheckedImage]:
+    """What checks the bytes of an image whose column declares so many bits of a channel."""
     check, max_pixels = plan.options["check"], plan.options["max_pixels"]
     fingerprints = plan.options.get("fingerprints", False)
     strips = plan.options.get("strip_metadata", False)
 
-    def judge(data: bytes, depth: int = 8) -> CheckedImage:
+    def judge(data: bytes) -> CheckedImage:
         image = check_image(data, check, max_pixels, room, fingerprints, depth)
         return without_metadata(image) if strips else image
 
     return judge
 
 
-def _images_step(
-    fields: Sequence[Field], plan: Plan, room: Room, judge: Callable[..., CheckedImage]
-) -> _Step:
+def _images_step(fields: Sequence[Field], plan: Plan, room: Room) -> _Step:
     """Images are read, checked and transformed."""
     images = [
-        (field, (field.uri_key, field.spool_key, *(f"{field.key}/{name}" for name in _OF_IMAGE)))
+        (field, _judge(plan, room, field.depth), [f"{field.key}/{name}" for name in _OF_IMAGE])
         for field in fields
         if isinstance(field.kind, Image)
     ]
     transform = transform_of(plan.options)
 
-    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
-        for field, (uri, spool, encoded, kind, height, width, channels) in images:
-            file = features.pop(spool, "")
-            source = image = files.accepted(
-                field, features[uri], file, partial(judge, depth=field.depth)
-            )
+    def add(features: Features, files: _Files, placed: dict[str, Placed]) -> None:
+        for field, judge, (encoded, kind, height, width, channels) in images:
+            source = image = files.accepted(field, features, judge)
             geometry = None
             if transform is not None:
                 image, geometry = transform_image(source, transform, room)
@@ -239,14 +242,14 @@ def _images_step(
     return add
 
 
-def _masks_step(fields: Sequence[Field], room: Room, judge: Callable[..., CheckedImage]) -> _Step:
+def _masks_step(fields: Sequence[Field], plan: Plan, room: Room) -> _Step:
     """Masks are read and placed on their images."""
+    judge = _judge(plan, room)
     masks = [(field, image_of(field, fields)) for field in fields if isinstance(field.kind, Mask)]
 
-    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+    def add(features: Features, files: _Files, placed: dict[str, Placed]) -> None:
         for field, of in masks:
-            file = features.pop(field.spool_key, "")
-            mask = files.accepted(field, features[field.uri_key], file, judge)
+            mask = files.accepted(field, features, judge)
             features[field.encoded_key] = stored_mask(field, mask, placed[of.key], room)
             features[f"{field.key}/format"] = "png"
 
@@ -257,12 +260,11 @@ def _files_step(fields: Sequence[Field]) -> _Step:
     """Other files are read, and validated by their columns."""
     of_kind = [(field, field.kind) for field in fields if isinstance(field.kind, File)]
 
-    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+    def add(features: Features, files: _Files, placed: dict[str, Placed]) -> None:
         for field, kind in of_kind:
-            uri, spool = features[field.uri_key], features.pop(field.spool_key, "")
-            data = files.accepted(field, uri, spool, partial(check_file, field.column, kind))
+            data = files.accepted(field, features, partial(check_file, field.column, kind))
             features[field.encoded_key] = data
-            features[f"{field.key}/format"] = format_of(uri, data)
+            features[f"{field.key}/format"] = format_of(str(features[field.uri_key]), data)
 
     return add
 
@@ -273,15 +275,16 @@ def _boxes_step(fields: Sequence[Field], room: Room) -> _Step:
     of_each_box = [field.key for field in fields if field.of_boxes and field not in boxes]
     of_each_box += [field.masks_key for field in boxes if field.masks_key]
 
-    def add(features: dict[str, Any], files: _Files, placed: dict[str, Placed]) -> None:
+    def add(features: Features, files: _Files, placed: dict[str, Placed]) -> None:
         for field in boxes:
             [image] = placed.values()  # a schema with boxes has one
             features.update(
                 placed_boxes(field, features, image.source, image.geometry, of_each_box)
             )
             if (masks_key := field.masks_key) is not None:
-                drawn = stored_object_masks(field, features[masks_key], image, room)
-                features[masks_key] = drawn
+                masks = features[masks_key]
+                assert isinstance(masks, list)
+                features[masks_key] = stored_object_masks(field, masks, image, room)
 
     return add
 

@@ -92,7 +92,7 @@ def default_threads(plan: Plan, processes: int = 1) -> int:
     In all of them together, one per core; more if images are remote, because most of the time is
     then spent waiting for them.
     """
-    return storage.REMOTE_THREADS if plan.remote else max(1, cores() // processes)
+    return storage.REMOTE_THREADS if plan.rows.remote else max(1, cores() // processes)
 
 
 def write_shard(
@@ -108,7 +108,7 @@ def write_shard(
 
     Args:
         plan: the staged plan.
-        group: the shard's index in `plan.shards`, which is also its row group.
+        group: the shard's index in `plan.layout.shards`, which is also its row group.
         attempt: at this shard; it decides what may be replaced, since others may be under way.
         pool: loads rows; its threads limit how far loading runs ahead of writing.
         report: called every so often with the number of rows that are done.
@@ -135,12 +135,12 @@ def write_shard(
 
         if file:
             return _read_spooled(uri, storage.resolve(file, spool), note), None
-        return read_image(uri, plan.base, note, pool.folders, kind)
+        return read_image(uri, plan.rows.base, note, pool.folders, kind)
 
     load: LoadRow
     changer = None
     if plan.kind is PlanKind.COMPACTION or plan.changes:
-        directory = plan.base if plan.kind is PlanKind.COMPACTION else output_dir
+        directory = plan.rows.base if plan.kind is PlanKind.COMPACTION else output_dir
         load = changer = RowChanger(plan, directory, pool.budget.room, read)
     else:
         load = row_loader(plan, pool.budget.room, read)
@@ -247,9 +247,7 @@ class Tally:
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
         if self._label_key:
-            classes = outcome.row.values[self._label_key]
-            for number in (classes,) if self._has_one else {*classes}:
-                self.classes[number] += 1
+            self.classes.update({*outcome.row.numbers(self._label_key)})
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
         crc = 0

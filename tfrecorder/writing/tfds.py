@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tfrecorder.format import layout
-from tfrecorder.format.documents import commit_note
+from tfrecorder.format.documents import JsonObject, TfdsInfo, TfdsSplit, commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import DatasetRecord, Shape
-from tfrecorder.format.plan import Plan, TakesBack
+from tfrecorder.format.plan import Adds, Plan, TakesBack
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
@@ -37,7 +36,7 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
     how small it can be decoded.
     """
     extremes = [sides for record in done for sides in record.sides]
-    if plan.follows is not None:
+    if isinstance(plan.follows, Adds):
         extremes += [list(ends) for ends in zip(*plan.follows.image_sides, strict=True)]
     return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
@@ -45,7 +44,7 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
 def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
     done = list(done)
-    before = {} if plan.follows is None else plan.follows.image_shapes
+    before = plan.follows.image_shapes if isinstance(plan.follows, Adds) else {}
     shapes = {}
     for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
@@ -73,7 +72,7 @@ def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
 
 
 #: A box as fractions, in the order ymin, xmin, ymax, xmax.
-_BBOX = {
+_BBOX: JsonObject = {
     "pythonClassName": f"{_TFDS}.bounding_boxes.BBoxFeature",
     "boundingBox": {
         "shape": {"dimensions": ["4"]},
@@ -86,7 +85,7 @@ _TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "
 _TFDS_DTYPES |= {"label": "int64", "text": "string"}
 
 
-def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
+def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> JsonObject:
     if feature.shape == (None,):
         return _sequence(_tfds_form(replace(feature, shape=()), plan, shapes))
     if feature.kind in ("image", "mask"):
@@ -99,16 +98,20 @@ def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dic
         return {"pythonClassName": f"{_TFDS}.class_label_feature.ClassLabel", "classLabel": number}
     shape = {"dimensions": list(map(str, feature.shape))} if feature.shape else {}
     name = "tensor_feature.Tensor" if shape else "scalar.Scalar"
-    tensor = {"dtype": _TFDS_DTYPES[feature.kind], "encoding": "none", "shape": shape}
-    return {"pythonClassName": f"{_TFDS}.{name}", "tensor": tensor}
+    return {
+        "pythonClassName": f"{_TFDS}.{name}",
+        "tensor": {"dtype": _TFDS_DTYPES[feature.kind], "encoding": "none", "shape": shape},
+    }
 
 
-def _sequence(feature: dict[str, Any]) -> dict[str, Any]:
-    content = {"feature": feature, "length": "-1"}
-    return {"pythonClassName": f"{_TFDS}.sequence_feature.Sequence", "sequence": content}
+def _sequence(feature: JsonObject) -> JsonObject:
+    return {
+        "pythonClassName": f"{_TFDS}.sequence_feature.Sequence",
+        "sequence": {"feature": feature, "length": "-1"},
+    }
 
 
-def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
+def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> JsonObject:
     if feature.kind == "mask":
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
     else:
@@ -116,10 +119,12 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
     shape = {"dimensions": [str(-1 if size is None else size) for size in sides]}
     if feature.kind == "image" and plan.options.get("image_format") == "raw":
         # Pixels as they are: TFDS treats them as the bytes of an array.
-        array = {"dtype": "uint8", "encoding": "bytes", "shape": shape}
-        return {"pythonClassName": f"{_TFDS}.tensor_feature.Tensor", "tensor": array}
+        return {
+            "pythonClassName": f"{_TFDS}.tensor_feature.Tensor",
+            "tensor": {"dtype": "uint8", "encoding": "bytes", "shape": shape},
+        }
     depth = max((field.depth for field in plan.fields if feature in field.features), default=8)
-    content: dict[str, Any] = {"dtype": f"uint{depth}", "shape": shape}
+    content: JsonObject = {"dtype": f"uint{depth}", "shape": shape}
     if feature.kind == "mask":
         content["encodingFormat"] = "png"
         if feature.key in _drawn(plan):
@@ -130,7 +135,7 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> di
 def dataset_info_json(
     plan: Plan,
     done: Mapping[Shard, DoneRecord],
-    previous: Mapping[str, Any] | None,
+    previous: TfdsInfo | None,
     dataset: DatasetRecord,
 ) -> bytes:
     """`dataset_info.json`: the splits with their shard lengths and bytes, in TFDS's form.
@@ -139,10 +144,10 @@ def dataset_info_json(
         previous: what stands there, if anything does.
         dataset: as of the commit.
     """
-    before = (previous or {"splits": ()})["splits"] if plan.follows is not None else ()
+    before = previous["splits"] if previous is not None and plan.adds else ()
     splits = with_shards(before, done)
     version = dataset.stated
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "name": plan.options.get("name") or DATASET_NAME,
         "version": version,
         "description": "Written by tfrecorder.",
@@ -163,18 +168,21 @@ def dataset_info_json(
 
 
 def with_shards(
-    splits: Iterable[Mapping[str, Any]], done: Mapping[Shard, DoneRecord]
-) -> dict[str, dict[str, Any]]:
+    splits: Iterable[TfdsSplit], done: Mapping[Shard, DoneRecord]
+) -> dict[str, TfdsSplit]:
     """Splits in TFDS's form, by name, with further shards at their ends.
 
     Args:
         done: the done-records of these shards, in the order of their numbers.
     """
-    known = {split["name"]: {**split, "shardLengths": [*split["shardLengths"]]} for split in splits}
+    known: dict[str, TfdsSplit] = {
+        split["name"]: {**split, "shardLengths": [*split["shardLengths"]]} for split in splits
+    }
     for shard, record in done.items():
         name = shard.split.lower()
-        fixed = {"name": name, "filepathTemplate": layout.template(shard.revision)}
-        split = known.setdefault(name, {**fixed, "numBytes": "0", "shardLengths": []})
+        template = layout.template(shard.revision)
+        none = TfdsSplit(name=name, filepathTemplate=template, numBytes="0", shardLengths=[])
+        split = known.setdefault(name, none)
         lengths = split["shardLengths"]
         # TFDS is not told of a split whose shards have no record.
         lengths += ["0"] * (shard.index - len(lengths)) + [str(record.records)]
@@ -192,10 +200,10 @@ def stated_version(plan: Plan, previous: str | None) -> str:
         return plan.follows.version
     if previous is None:
         return str(plan.options.get("version") or DATASET_VERSION)
-    if plan.follows is not None and not plan.own:
+    if plan.adds and not plan.own:
         return previous
     major, minor, _ = map(int, previous.split("."))
-    return f"{major + 1}.0.0" if plan.follows is None else f"{major}.{minor + 1}.0"
+    return f"{major}.{minor + 1}.0" if plan.adds else f"{major + 1}.0.0"
 
 
 def _target(plan: Plan) -> str | None:
@@ -233,5 +241,5 @@ def class_files(plan: Plan) -> dict[str, bytes]:
     return files
 
 
-def json_bytes(document: Any) -> bytes:
+def json_bytes(document: object) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from tfrecorder.format.documents import TfdsInfo, TfdsSplit
 from tfrecorder.format.layout import ShardRange, SplitState
 from tfrecorder.format.losses import Loss, both, lasting
 from tfrecorder.format.manifest import Manifest
-from tfrecorder.format.plan import Plan, PlanKind, TakesBack
+from tfrecorder.format.plan import Layout, Plan, PlanKind, PlannedRows, Rewrites, TakesBack
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.reading.commits import Commit, chain_before, read_commit
 from tfrecorder.reading.row_numbers import counted_rows
@@ -29,24 +29,21 @@ def nothing_after(manifest: Manifest, undone: str, next_row: int) -> Plan:
     """
     before = manifest.plan
     nothing = Plan(
-        rows=0,
-        source_rows=0,
-        split_rows={},
-        split_shards={},
+        rows=PlannedRows(
+            count=0, in_source=0, statistics={}, base=before.rows.base, fingerprint=undone
+        ),
+        layout=Layout({}, {}),
         fields=before.fields,
-        statistics={},
-        base=before.base,
-        fingerprint=undone,
         options=before.options,
         kind=PlanKind.UNDO,
     )
     plan = as_next_commit(nothing, manifest, _next_row_then(before), adds=True)
-    return dataclasses.replace(plan, next_row=next_row)
+    return plan.carrying(next_row=next_row)
 
 
 def _next_row_then(plan: Plan) -> int:
     """The next row's number as of the commit of a plan."""
-    return plan.next_row or counted_rows(plan)
+    return plan.carried.next_row or counted_rows(plan)
 
 
 def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -> Plan:
@@ -60,15 +57,9 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
     """
     plan = _with_losses(nothing_after(before.manifest, taken.digest, next_row), newest)
     major = int(newest.dataset.stated.partition(".")[0])
-    assert plan.follows is not None
-    version = f"{major + 1}.0.0"
-    follows = TakesBack(**vars(plan.follows), version=version, undoes=taken.number)
-    return dataclasses.replace(
-        plan,
-        commit=newest.number + 1,
-        previous=newest.digest,
-        follows=follows,
-    )
+    state = vars(plan.follows) | {"previous": newest.digest}
+    follows = TakesBack(**state, version=f"{major + 1}.0.0", undoes=taken.number)
+    return dataclasses.replace(plan, commit=newest.number + 1, follows=follows)
 
 
 def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
@@ -82,23 +73,22 @@ def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
     before = every[-1]
     splits = before.dataset.splits
     now = {split: state.revision for split, state in newest.dataset.splits.items()}
-    known = newest.plan.revisions | now
+    known = newest.plan.layout.revisions | now
     other = {split for split, state in splits.items() if state.revision != now[split]}
     revisions = known | dict.fromkeys(other, max(known.values()) + 1)
     plan = _with_losses(nothing_after(before.manifest, newest.digest, next_row), newest)
-    return dataclasses.replace(
-        plan,
-        source_rows=_next_row_then(before.plan),
-        statistics=merged(commit.plan.statistics for commit in every),
-        kept={split: list(range(state.shards)) for split, state in splits.items()},
-        renumbers=False,
-        follows=None,
-        starts={},
+    plan = plan.with_rows(
+        in_source=_next_row_then(before.plan),
+        statistics=merged(commit.plan.rows.statistics for commit in every),
         streams={name: {"to": to} for name, to in before.dataset.positions.items()} or None,
-        revisions={split: number for split, number in revisions.items() if number != 1},
-        commit=newest.number + 1,
-        previous=newest.digest,
     )
+    plan = plan.laid_out(
+        kept={split: list(range(state.shards)) for split, state in splits.items()},
+        starts={},
+        revisions={split: number for split, number in revisions.items() if number != 1},
+    )
+    follows = Rewrites(newest.digest, renumbers=False)
+    return dataclasses.replace(plan, commit=newest.number + 1, follows=follows)
 
 
 def _with_losses(plan: Plan, newest: Commit) -> Plan:
@@ -107,9 +97,9 @@ def _with_losses(plan: Plan, newest: Commit) -> Plan:
     Args:
         newest: notes it.
     """
-    losses = both(lasting(newest.plan.losses), plan.losses)
-    is_lost = plan.removed in losses.get(Loss.MARKS.value, ())
-    return dataclasses.replace(plan, losses=losses, removed="" if is_lost else plan.removed)
+    losses = both(lasting(newest.plan.carried.losses), plan.carried.losses)
+    is_lost = plan.carried.marks in losses.get(Loss.MARKS.value, ())
+    return plan.carrying(losses=losses, marks="" if is_lost else plan.carried.marks)
 
 
 def taken_number(plan: Plan) -> int:
@@ -139,9 +129,10 @@ def given_up(newest: Commit, taken: Commit) -> dict[str, ShardRange]:
     return shards
 
 
-def info_without(info: Mapping[str, Any], taken: Commit, before: Commit) -> dict[str, Any]:
+def info_without(info: TfdsInfo, taken: Commit, before: Commit) -> TfdsInfo:
     """What `dataset_info.json` says, without the shards of an addition to another commit."""
-    sizes, splits = Counter[str](), []
+    sizes = Counter[str]()
+    splits: list[TfdsSplit] = []
     for shard, done in taken.done.items():
         sizes[shard.split] += done.bytes
     for split in info["splits"]:

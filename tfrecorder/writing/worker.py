@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
@@ -59,14 +58,28 @@ class Task:
     threads: int = 0
     progress: bool = False
     launch: str = ""
-    validators: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
+    validators: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     access: storage.Access = field(default_factory=storage.access)
 
     @classmethod
-    def of(cls, plan: Plan, output_dir: str, **how: Any) -> Task:
-        """The task of a plan that is staged in a directory; `how` are further fields."""
-        validators = validators_of(plan.fields)
-        return cls(output_dir, plan.digest, plan.commit, validators=validators, **how)
+    def of(
+        cls,
+        plan: Plan,
+        output_dir: str,
+        threads: int = 0,
+        progress: bool = False,
+        launch: str = "",
+    ) -> Task:
+        """The task of a plan that is staged in a directory."""
+        return cls(
+            output_dir=output_dir,
+            digest=plan.digest,
+            commit=plan.commit,
+            threads=threads,
+            progress=progress,
+            launch=launch,
+            validators=validators_of(plan.fields),
+        )
 
 
 class Worker:
@@ -88,7 +101,7 @@ class Worker:
             plan = self._staged.read()
             self._looked = time.monotonic()
             self._plan = replace(plan, fields=with_validators(plan.fields, task.validators))
-            self._shards = self._plan.shards
+            self._shards = self._plan.layout.shards
             self._footer = read_footer(task.output_dir)
             self._before = done_before(task.output_dir, self._plan)
             if rows_plan(self._footer) != task.digest:
@@ -98,7 +111,7 @@ class Worker:
                 )
         self._new: set[str] = set()
         threads = task.threads or default_threads(self._plan)
-        base = self._plan.base if storage.is_local(self._plan.base) else None
+        base = self._plan.rows.base if storage.is_local(self._plan.rows.base) else None
         self._pool = shared(lambda: Pool(ThreadPool(threads), threads, storage.FoldersRead(base)))
 
     def write(self, numbers: Sequence[int]) -> Iterator[DoneRecord]:

@@ -118,7 +118,7 @@ def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
         with storage.acting_as(None):  # workers have their own account, and act as no other
             # Threads 0: the worker decides, as for a remote source.
             task = Task.of(plan, output_dir, threads=options.num_threads or 0, launch=mark)
-        pipeline.build(pipe, len(plan.shards), task, options.max_reject_fraction)
+        pipeline.build(pipe, len(plan.layout.shards), task, options.max_reject_fraction)
         # A copy of the options drops this one, so that workers never have it (apache-beam 2.77).
         # That includes the copies that a pipeline makes of its options, also to test itself.
         pipe.options.view_as(GoogleCloudOptions).impersonate_service_account = settings.impersonate
