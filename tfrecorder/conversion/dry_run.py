@@ -177,7 +177,7 @@ def _of_planned(operation: Operation, planned: Planned, state: DatasetState) -> 
     )
 
 
-def _splits(plan: Plan, sizes: Sequence[int]) -> dict[str, PlannedSplit]:
+def _splits(plan: Plan, sizes: Sequence[float]) -> dict[str, PlannedSplit]:
     """What each split of a plan would be, by the file sizes in bytes of some of its images."""
     row_bytes = float(np.mean(sizes)) + RECORD_OVERHEAD if sizes else None
     return {

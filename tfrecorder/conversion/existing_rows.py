@@ -57,6 +57,8 @@ class Sifted(NamedTuple):
         table: the others.
         retried: for each row of the table the number that it has as a reject of the dataset, which
             is tried again; -1 for a new row.
+        existing: the columns of the dataset.
+        adding: what an append does with rows that are there.
         known: how many rows were left out because they are there.
         removed: how many because they were removed before.
         marks: of what was removed, once the table is in; None if they stay.
@@ -67,24 +69,20 @@ class Sifted(NamedTuple):
 
     table: Source
     retried: Ints
+    existing: Sequence[Field]
+    adding: AppendOptions
     known: int = 0
     removed: int = 0
     marks: Marks | None = None
     findings: tuple[Finding, ...] = ()
     same: pd.DataFrame | None = None
 
-    def compared(
-        self, existing: Sequence[Field], adding: AppendOptions, checked: Checked
-    ) -> Checked:
-        """The checked table, with what the comparison with the dataset finds.
-
-        Args:
-            existing: the columns of the dataset.
-        """
+    def compared(self, checked: Checked) -> Checked:
+        """The checked table, with what the comparison with the dataset finds."""
         findings = [*self.findings]
         if self.same is not None and SPLIT_COLUMN in checked.frame:
             findings += findings_of(self.same, checked.frame[SPLIT_COLUMN])
-        findings += named_classes(existing, adding, checked)
+        findings += named_classes(self.existing, self.adding, checked)
         return checked.with_findings(findings)
 
 
@@ -133,7 +131,7 @@ def pass_over_known(
     is_old, retried, same = np.zeros(rows, bool), np.full(rows, -1), None
     findings: list[Finding] = []
     if not rows or not {field.column for field in files} <= {*table.frame}:
-        return Sifted(table, retried)
+        return Sifted(table, retried, fields, adding)
     with before_the_launch():
         if adding.duplicates != "keep":
             is_old, retried, findings = _known(table, directory, newest, fields, adding)
@@ -152,6 +150,8 @@ def pass_over_known(
     return Sifted(
         table.only(~stays_out),
         retried[~stays_out],
+        fields,
+        adding,
         known=int(is_old.sum()),
         removed=int(is_removed.sum()),
         marks=marks,

@@ -23,6 +23,7 @@ from tfrecorder.options.option import require
 from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import claim
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.run import run as run_staged
 from tfrecorder.schema.fields import fields_of, validators_of
@@ -79,8 +80,10 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
         with operation.accessing(), contextlib.ExitStack() as claimed:
             result = _stage(operation, claimed)
             if isinstance(result, Staged):
-                plan, options, before = result
-                if (handle := run_staged(plan, where, options)) is not None:
+                plan = result.plan
+                before = result.before
+                handle = run_staged(plan, where, result.options)
+                if handle is not None:
                     return handle
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
@@ -103,12 +106,32 @@ def _stage(
     Args:
         only: other processes write them.
     """
+    state = operation.look()
+    if not operation.adds:
+        return stage_rows(operation, state, claimed, only)
+    state = complete(claimed.enter_context(claim(operation.where, state)))
+    return stage_rows(operation, state, only=only)
+
+
+def stage_rows(
+    operation: Operation,
+    state: DatasetState,
+    unclaimed: contextlib.ExitStack | None = None,
+    only: bool = False,
+) -> Staged | ConversionResult:
+    """Plan an operation and stage its rows.
+
+    Args:
+        state: of the directory.
+        unclaimed: holds the claim, where the directory is not claimed yet.
+        only: other processes write them.
+
+    Raises:
+        TfrecorderError: as the planning and `stage` raise them.
+    """
     where = operation.where
     shown = is_shown(operation.options.progress)
-    state = operation.look()
-    if operation.adds:
-        state = complete(claimed.enter_context(claim(where, state)))
-        operation.prepare(state)
+    operation.prepare(state)
     with stage_line(shown) as say:
         planned = operation.plan(state, say)
     if isinstance(planned, ConversionResult):
@@ -122,10 +145,8 @@ def _stage(
             "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
         )
     warn_of_source(planned, operation.source, where)
-    if not operation.adds:
-        state = complete(claimed.enter_context(claim(where)))
-    elif not storage.is_local(where):
-        state = complete(state.unless_claimed())
+    now = state.unless_claimed() if unclaimed is None else unclaimed.enter_context(claim(where))
+    state = complete(now)
     with stage_line(shown) as say:
         say("planning")
         return stage(planned, state)

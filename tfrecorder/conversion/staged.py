@@ -42,7 +42,7 @@ from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.plan.row_numbers import refuse_taken_numbers
-from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.shard_counts import SMALL_SHARDS, shard_counts
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.open import open_own
 from tfrecorder.reading.row_numbers import next_row_of
@@ -80,7 +80,7 @@ class Planned:
     retried: Ints | None = None
 
     @cached_property
-    def sizes(self) -> list[int]:
+    def sizes(self) -> Sequence[float]:
         """Sizes in bytes of some of the images, from which the number of shards follows.
 
         Raises:
@@ -109,11 +109,18 @@ class Planned:
 
 
 class Staged(NamedTuple):
-    """A plan that is staged, and those of its shards that were done before."""
+    """A plan that is staged.
+
+    Attributes:
+        options: with which it is written.
+        before: those of its shards that were done before.
+        state: what the directory holds since.
+    """
 
     plan: Plan
     options: ConvertOptions
     before: Sequence[Shard]
+    state: DatasetState
 
 
 def checked_next_commit(
@@ -177,7 +184,10 @@ def begun(planned: Planned, state: DatasetState) -> Plan:
     new = {split: count for split, count in plan.layout.new_rows.items() if count}
     # The user may have given the numbers of shards.
     is_open = None in map(options.shards_of, plan.layout.split_rows)
-    counts = shard_counts(new, planned.sizes if is_open else (), options)
+    sizes = planned.sizes if is_open else ()
+    # There will be many more batches.
+    small_shards = 1 if plan.kind is PlanKind.BATCH else SMALL_SHARDS
+    counts = shard_counts(new, sizes, options, small_shards)
     counts = dict.fromkeys(plan.layout.split_rows, 0) | counts
     plan = dataclasses.replace(plan.laid_out(split_shards=counts), summary=summary)
     return checked_next_commit(plan, planned.rows, newest, state.where, planned.retried)
@@ -245,16 +255,15 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if staged is None:
         if planned.marks is not None:
             plan = planned.marks.publish(where, plan)
-        stage_next(plan, planned.rows, state)
+        state = stage_next(plan, planned.rows, state)
     else:
         plan = reopen(where, plan, planned.plan.rows.base, pending)
         if pending:
             restage_rows(plan, planned.rows, where)
     _warn_of_escapes(plan)
     left = {*pending}
-    return Staged(
-        plan, planned.options, [shard for shard in plan.layout.shards if shard not in left]
-    )
+    before = [shard for shard in plan.layout.shards if shard not in left]
+    return Staged(plan, planned.options, before, state)
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> Ints:

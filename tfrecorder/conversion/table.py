@@ -6,8 +6,10 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tfrecorder import storage
+from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.display.tables import counted, counts_in_words
@@ -18,9 +20,10 @@ from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.preflight import before_the_launch, in_files
+from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.images import KnownImages, look_at_files
+from tfrecorder.validation.images import look_at_files
 from tfrecorder.validation.report import (
     COMPARISON,
     ValidationReport,
@@ -78,22 +81,22 @@ def check_table(
     options: ConvertOptions,
     known: Sequence[Field] = (),
     compare: Callable[[Checked], Checked] = lambda checked: checked,
-    look: Callable[[Checked], Checked] | None = None,
+    copies: CopySearch | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table without errors as it goes into a plan, and the report on it.
 
     Args:
         known: the columns of the dataset to which the table is added.
         compare: adds what the table is beside that dataset.
-        look: looks at the files of a table without errors.
+        copies: looks for near copies, if these are to share a split; None if they need not.
 
     Raises:
         ValidationError: the table has faults.
     """
     checked = compare(check_source(table, options.division, known))
     report = _sound_report(checked, table, options)
-    if look is not None:
-        checked = look(checked)
+    if copies is not None and options.group_copies:
+        checked = copies.look(checked)
         report = _sound_report(checked, table, options)
     if options.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
@@ -110,29 +113,29 @@ def _sound_report(checked: Checked, table: Source, options: ConvertOptions) -> V
     return report
 
 
-def look_for_copies(
-    table: Source,
-    options: ConvertOptions,
-    say: Say,
-    known: Callable[[], KnownImages] | None = None,
-) -> Callable[[Checked], Checked] | None:
-    """The look of `check_table` that gives near copies one split; None if they need not have one.
+@dataclass(frozen=True)
+class CopySearch:
+    """Gives the near copies in a table one split.
 
     What would be rejects still become these, and copies in one split are as they were wanted.
 
-    Args:
-        known: gives the images of the dataset to which the table is added.
+    Attributes:
+        stored: the dataset to which the table is added; None without one.
     """
 
-    def look(checked: Checked) -> Checked:
-        say("looking for near copies")
+    table: Source
+    options: ConvertOptions
+    say: Say
+    stored: StoredDataset | None = None
+
+    def look(self, checked: Checked) -> Checked:
+        """A table without errors, after a look at its images."""
+        self.say("looking for near copies")
         with before_the_launch():
-            there = known and known()
-            seen = look_at_files(table, checked, options, lambda count: None, there)
+            known = None if self.stored is None else known_images(self.stored)
+            seen = look_at_files(self.table, checked, self.options, lambda count: None, known)
         findings = tuple(of for of in seen.findings if not of.is_error and of.code != "near_copy")
         return dataclasses.replace(seen, findings=findings)
-
-    return look if options.group_copies else None
 
 
 def warn_of_source(planned: Planned, source: object, where: str) -> None:

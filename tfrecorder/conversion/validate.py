@@ -117,4 +117,4 @@ def _beside(appending: Append, say: Say) -> tuple[Source, Checked, tuple[str, ..
         faults = schema_faults(stored.fields, sifted.table, checked.fields)
     others = Finding("other_columns", [None] * len(faults), "", [None] * len(faults), faults)
     checked = checked.with_findings([others])
-    return table, sifted.compared(stored.fields, appending.adding, checked), notes
+    return table, sifted.compared(checked), notes

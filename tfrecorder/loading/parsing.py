@@ -152,40 +152,49 @@ def _decoded(spec: ElementSpec, stored: StoredDataset, field: Field, values: Val
     return decode(encoded, stated_shape(field, values, tf), picture, drawn)
 
 
-def _multi_hot(labels: Any, classes: int) -> tf.Tensor:
-    """Works on a batch too."""
-    if isinstance(labels, tf.RaggedTensor):
-        labels = labels.to_tensor(-1)
-    return tf.minimum(tf.reduce_sum(tf.one_hot(labels, classes), axis=-2), 1.0)
+class GraphEngine(Engine):
+    """Tensors of a TensorFlow graph."""
+
+    xp = tf
+
+    def multi_hot(self, labels: Any, classes: int) -> tf.Tensor:
+        """Works on a batch too."""
+        if isinstance(labels, tf.RaggedTensor):
+            labels = labels.to_tensor(-1)
+        return tf.minimum(tf.reduce_sum(tf.one_hot(labels, classes), axis=-2), 1.0)
+
+    def padded(self, values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
+        values = values[:count]
+        after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
+        padded = tf.pad(values, after, constant_values=filler)
+        padded.set_shape((count, *values.shape[1:]))
+        return padded
+
+    def shape_of(self, encoded: tf.Tensor) -> tf.Tensor:
+        return shape_of(encoded)
+
+    def decode_masks(
+        self, encoded: tf.Tensor, shape: tf.Tensor, picture: Picture, drawn: tf.Tensor | None
+    ) -> tf.Tensor:
+        height, width = picture.shape[:2]
+        pixels = tf.TensorSpec((height, width), tf.uint8)
+
+        def all_of_them() -> tf.Tensor:
+            return tf.map_fn(
+                lambda mask: decode_mask(mask, picture, drawn)[:, :, 0],
+                encoded,
+                fn_output_signature=pixels,
+                parallel_iterations=1,
+            )
+
+        sides = shape if picture.size is None else picture.size
+        none = tf.zeros(tf.concat([[0], sides], 0), tf.uint8)
+        masks = tf.cond(tf.size(encoded) > 0, all_of_them, lambda: none)
+        masks.set_shape((None, height, width))
+        return masks
+
+    def take(self, values: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, places)
 
 
-def _padded(values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
-    values = values[:count]
-    after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
-    padded = tf.pad(values, after, constant_values=filler)
-    padded.set_shape((count, *values.shape[1:]))
-    return padded
-
-
-def _decode_masks(
-    encoded: tf.Tensor, shape: tf.Tensor, picture: Picture, drawn: tf.Tensor | None
-) -> tf.Tensor:
-    height, width = picture.shape[:2]
-    pixels = tf.TensorSpec((height, width), tf.uint8)
-
-    def all_of_them() -> tf.Tensor:
-        return tf.map_fn(
-            lambda mask: decode_mask(mask, picture, drawn)[:, :, 0],
-            encoded,
-            fn_output_signature=pixels,
-            parallel_iterations=1,
-        )
-
-    sides = shape if picture.size is None else picture.size
-    none = tf.zeros(tf.concat([[0], sides], 0), tf.uint8)
-    masks = tf.cond(tf.size(encoded) > 0, all_of_them, lambda: none)
-    masks.set_shape((None, height, width))
-    return masks
-
-
-GRAPH = Engine(tf, _multi_hot, _padded, shape_of, _decode_masks, tf.gather)
+GRAPH = GraphEngine()

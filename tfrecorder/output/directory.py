@@ -220,6 +220,11 @@ def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | C
             differences.append(f"it replaces the dataset, but {overwrite} is not given")
         if not differences:
             return pending
+        if wanted.kind is PlanKind.BATCH:  # of a stream, which completes its own before
+            raise OutputError(
+                f"{output_dir} is being written by another stream or append. Let only one write "
+                "there at a time; to continue this stream, start it again."
+            )
         if pending.kind is PlanKind.UNDO:
             raise OutputError(
                 f"{output_dir} holds an unfinished undo, which `tfrecorder.undo` completes."
@@ -324,7 +329,8 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
     shards = set() if pending is None else {*layout.shards_of(pending.own)}
     if newest is not None:
         shards |= {*layout.shards_of(newest.dataset.abandoned)}
-        shards -= {*newest.shards}
+        if shards:
+            shards -= {*newest.shards}
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
         names |= {*_public_names(pending), layout.manifest(pending.commit)}

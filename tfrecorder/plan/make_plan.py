@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.arrays import Ints
-from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, Streams
+from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
@@ -65,7 +65,6 @@ def make_plan(
     base: str,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    streams: Streams | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -74,7 +73,6 @@ def make_plan(
         base: the folder that relative uris start from.
         options: what the user asked for.
         kind: as in `Plan`.
-        streams: as in `PlannedRows`.
 
     Returns:
         The plan, whose numbers of shards are not decided yet unless the options state them; and its
@@ -91,7 +89,6 @@ def make_plan(
             base=base,
             fingerprint=fingerprint(splits, checked.values),
             remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
-            streams=streams,
             spooled=spooled_images(checked.values),
         ),
         layout=Layout(split_rows, shard_counts(split_rows, (), options)),

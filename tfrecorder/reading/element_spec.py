@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,26 +31,40 @@ NO_BOX = -1
 Values = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(ABC):
     """What NumPy and TensorFlow do each in its own way.
 
     Attributes:
         xp: the module of the arrays.
-        multi_hot: classes, and how many there are -> 1 for each class that is present, float32.
-        padded: values, how many are wanted, and a filler -> this many values.
-        shape_of: an encoded image -> its height and width.
-        decode_masks: encoded masks of an image's objects, the image's shape, what it becomes, and
-            what is drawn for it -> uint8 of [n, height, width], placed as the image is.
-        take: values, and places among them -> the values there.
     """
 
     xp: Any
-    multi_hot: Callable[[Any, int], Any]
-    padded: Callable[[Any, int, Any], Any]
-    shape_of: Callable[[Any], Any]
-    decode_masks: Callable[[Any, Any, Picture, Any], Any]
-    take: Callable[[Any, Any], Any]
+
+    @abstractmethod
+    def multi_hot(self, labels: Any, classes: int) -> Any:
+        """1 for each of so many classes that is present, float32."""
+
+    @abstractmethod
+    def padded(self, values: Any, count: int, filler: Any) -> Any:
+        """This many values; the filler where there are fewer."""
+
+    @abstractmethod
+    def shape_of(self, encoded: Any) -> Any:
+        """The height and width of an encoded image."""
+
+    @abstractmethod
+    def decode_masks(self, encoded: Any, shape: Any, picture: Picture, drawn: Any) -> Any:
+        """The masks of an image's objects, uint8 of [n, height, width], placed as the image is.
+
+        Args:
+            shape: of the stored image.
+            picture: what it becomes.
+            drawn: what is drawn for it.
+        """
+
+    @abstractmethod
+    def take(self, values: Any, places: Any) -> Any:
+        """The values at some places among them."""
 
 
 @dataclass(frozen=True)

@@ -35,12 +35,6 @@ CORES = 5
 #: so many rows of one process.
 ROWS = 50_000
 
-#: The program of a process; its arguments are where this process finds its modules.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from tfrecorder.runners.local_workers import main; main()"
-)
-
 
 def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> None:
     """Run a staged plan to its commit.
@@ -140,8 +134,10 @@ def _write_by(task: Task, numbers: Sequence[int], workers: int) -> list[DoneReco
 @contextlib.contextmanager
 def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that works on these shards; ended with the block."""
+    # Its arguments are where this process finds its modules.
+    program = f"import sys; sys.path[:] = sys.argv[1:]; import {main.__module__} as workers"
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *sys.path],
+        [sys.executable, "-c", f"{program}; workers.{main.__name__}()", *sys.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C, which a terminal sends to all, ends it through us

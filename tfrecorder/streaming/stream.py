@@ -32,6 +32,7 @@ from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.streaming.batch import Batch
+from tfrecorder.streaming.micro_batch import NothingSoundError
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.streamed_dataset import StreamedDataset, open_streamed
@@ -122,6 +123,7 @@ def stream(
     limits = StreamOptions.out_of(given)
     chosen = ConvertOptions.of(given, NOT_STREAMED)
     shown = is_shown(chosen.progress)
+    given["progress"] = False  # of a batch: the line of the stream says enough
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     refuse_nested(where, chosen)
@@ -211,27 +213,29 @@ def _written(
     if not batch.rows:  # all of them were removed before
         return None
     say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
-    while (fault := _through_outages(lambda: dataset.stage(batch))) is None:
-        if _through_outages(dataset.complete):
-            return None
-        replaced = dataset.drop_replaced(batch)
-        if not replaced:
-            raise OutputError(
-                f"{dataset.where}: what was staged or spooled for the next generation is gone. "
-                "Start the stream again: it reads these rows again."
+    try:
+        while batch.rows:
+            _through_outages(partial(dataset.stage, batch))
+            if _through_outages(dataset.complete):
+                return None
+            replaced = dataset.drop_replaced(batch)
+            if not replaced:
+                raise OutputError(
+                    f"{dataset.where}: what was staged or spooled for the next generation is gone. "
+                    "Start the stream again: it reads these rows again."
+                )
+            warn(
+                f"{counted(len(replaced), 'file')} changed while the stream read them, such as "
+                f"{replaced[0]!r}; it takes each again once it has settled."
             )
-        warn(
-            f"{counted(len(replaced), 'file')} changed while the stream read them, such as "
-            f"{replaced[0]!r}; it takes each again once it has settled."
-        )
-        if not batch.rows:
-            return None
-    if last or len(batch.rows) >= GIVES_UP_AFTER:
-        raise SourceError(
-            f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
-            f"dataset was started; {batch.rows[0].name}: {fault}."
-        )
-    return batch
+    except NothingSoundError as fault:
+        if last or len(batch.rows) >= GIVES_UP_AFTER:
+            raise SourceError(
+                f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
+                f"dataset was started; {batch.rows[0].name}: {fault}."
+            ) from None
+        return batch
+    return None
 
 
 def _through_outages(step: Callable[[], T]) -> T:

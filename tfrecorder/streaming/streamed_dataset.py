@@ -9,27 +9,26 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.conversion.job import stage_rows
 from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
-from tfrecorder.conversion.staged import checked_next_commit
+from tfrecorder.conversion.staged import Staged
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import Counts, add_up
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import clear, reopen, stage_next
+from tfrecorder.output.directory import clear, reopen
 from tfrecorder.output.spool import Spool, is_whole
-from tfrecorder.output.staging import read_plan
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, read_commit
-from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import types_of
-from tfrecorder.reading.stream_positions import position_of, positions_in
+from tfrecorder.reading.stream_positions import positions_in
 from tfrecorder.runners import local_workers
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
-from tfrecorder.streaming.micro_batch import Target, plan_batch
+from tfrecorder.streaming.micro_batch import MicroBatch
 from tfrecorder.streaming.reached import Reached, reached, saved
 from tfrecorder.streaming.stream_source import OpenedSource
 from tfrecorder.writing.commit import complete
@@ -123,42 +122,30 @@ class StreamedDataset:
         self.removed += not batch.add(cells, saved(self.source, position))
         self.reached.add(position)
 
-    def stage(self, batch: Batch) -> str | None:
+    def stage(self, batch: Batch) -> None:
         """Stage the plan of a batch, which claims the next commit.
 
-        Returns:
-            None; or if it has no row that could begin a dataset, what is wrong with the first.
-
         Raises:
+            NothingSoundError: it has no row that could begin a dataset.
             OutputError: another operation is under way there.
         """
-        name, base = self.source.name, self.source.base or os.getcwd()
-        read = {"from": position_of(self.newest, name), "to": self.reached.noted()}
-        size = batch.mean_bytes(base)
-        made = plan_batch(batch.rows, self._target(), base, {name: read}, size)
-        if isinstance(made, str):
-            return made
-        plan, table = made
-        spooled = batch.spool.images  # including those of rows planned as rejects
-        remote = plan.rows.remote or (spooled > 0 and not storage.is_local(self.where))
-        signed = bool(storage.access().signed)
-        plan = plan.with_rows(spooled=spooled, remote=remote, signed=signed)
-        plan = checked_next_commit(plan, table, self.newest, self.where)
-        batch.spool.flush()
-        self.staged = plan.digest
-        staged = read_plan(self.where)
-        if staged is None and batch.came:
-            self._marks = batch.marks.without(batch.came)
-            plan = self._marks.publish(self.where, plan)
-        if staged is None:
-            seen = DatasetState(self.where, self.newest, "", None)
-            self._seen = stage_next(plan, table, seen)
-        elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
-            raise OutputError(
-                f"{self.where} is being written by another stream or append. Let only one write "
-                "there at a time; to continue this stream, start it again."
-            )
-        return None
+        if self.newest is not None and not self._types:
+            self._types = types_of(self.where, self.newest.dataset.splits)
+        operation = MicroBatch(
+            path=self.where,
+            source=self.source.name,
+            options=self.options,
+            batch=batch,
+            noted=self.reached.noted(),
+            base=self.source.base or os.getcwd(),
+            types=self._types,
+        )
+        staged = stage_rows(operation, DatasetState(self.where, self.newest, "", None))
+        assert isinstance(staged, Staged)
+        self.staged = staged.plan.digest
+        self._seen = staged.state
+        if batch.came:
+            self._marks = None  # others hold once it is committed
 
     def complete(self) -> bool:
         """Write and commit the batch that is staged.
@@ -172,9 +159,9 @@ class StreamedDataset:
             OutputError: what is staged there is not from a stream; or it cannot be written.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
-        seen = self._seen or DatasetState.read(self.where, self.newest)
+        is_new = self._seen is not None
+        state = complete(self._seen or DatasetState.read(self.where, self.newest))
         self._seen = None  # of the next call, after an outage, there may be another
-        state = complete(seen)
         plan = state.pending
         newest = state.newest
         if plan is not None:
@@ -185,6 +172,8 @@ class StreamedDataset:
                     "or `tfrecorder.undo` abandons it."
                 )
             self.staged = self.staged or plan.digest  # of an earlier call
+            if not is_new:
+                plan = reopen(self.where, plan, plan.rows.base, ())
             if not self._write(plan):
                 # Its rows are read again: only a commit makes positions count.
                 clear(state, keep_spool=True)
@@ -220,22 +209,12 @@ class StreamedDataset:
         is_known = bool(storage.access().signed) or not plan.rows.signed
         if not (has_rows and is_known and is_whole(where, plan.rows.spooled)):
             return False
-        plan = reopen(where, plan, plan.rows.base, ())
         done = local_workers.write(plan, where, plan.layout.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.
         finish(Task(where, plan.digest, plan.commit), done, 1.0)
         return True
-
-    def _target(self) -> Target:
-        target = Target(self.where, self.source.name, self.options)
-        if self.newest is None:
-            return target
-        self._types = self._types or types_of(self.where, self.newest.dataset.splits)
-        fields = self.newest.plan.fields
-        first = next_row_of(self.where, self.newest)
-        return target._replace(fields=fields, types=self._types, rows=first)
 
 
 def open_streamed(

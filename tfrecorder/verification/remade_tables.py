@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,7 +146,7 @@ class Tables:
         known = [] if is_damaged else self._stored_rows(shard)
         rejected = [row for row in known if row.values[REJECT_OF.reason]]
         sound = _Taken([row for row in known if not row.values[REJECT_OF.reason]])
-        tally = Tally(fields, lambda rows: None, math.inf)
+        tally = Tally(fields)
         rows: list[PlannedRow] = []
         path = os.path.join(self.directory, shard.file)
         with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:

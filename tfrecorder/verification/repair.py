@@ -27,6 +27,7 @@ from tfrecorder.format.manifest import FileSums
 from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
 from tfrecorder.output.directory import locked, refuse_foreign
+from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.shard_tables import read_columns
@@ -50,7 +51,7 @@ from tfrecorder.writing.after_commit import not_kept
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import complete, replace_commit
 from tfrecorder.writing.row_lists import whole_lists
-from tfrecorder.writing.shards import Pool, write_shard
+from tfrecorder.writing.shards import Pool, ShardWriter
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,9 @@ def _write_shards(
                     raise SourceError("its table is damaged too, which says what its rows were")
                 plan, rows = _plan_aside(expected, owners[shard].plan, shard, base)
                 restage_rows(plan, rows, folder)
-                new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
+                progress = ShardProgress(folder, shard, is_shown=False)
+                attempt = Attempt(folder, shard, plan.digest)
+                new = ShardWriter(plan, 0, pool, progress).write(attempt)
                 if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
                     raise SourceError(_difference(folder, plan, shard, rows))
             except SourceError as error:

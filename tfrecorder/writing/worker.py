@@ -20,15 +20,15 @@ from tfrecorder.format.plan import Plan
 from tfrecorder.output.directory import is_in_place, names_in
 from tfrecorder.output.done_records import committed_done
 from tfrecorder.output.failure import Failure, note_failure
-from tfrecorder.output.progress import note_progress
+from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import StagedPlan, read_footer, required_plan, rows_plan
 from tfrecorder.output.state import DatasetState
 from tfrecorder.schema.fields import validators_of, with_validators
-from tfrecorder.writing.attempt import Attempt, settled
+from tfrecorder.writing.attempt import settled
 from tfrecorder.writing.changing import done_before
 from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
-from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
+from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, ShardWriter, default_threads
 
 #: Seconds to wait, after Ctrl-C, for shards under way: as long as most requests take.
 PATIENCE = 2
@@ -128,20 +128,21 @@ class Worker:
             yield from map_ahead(pool, self._write, numbers, SIDE_BY_SIDE + 1, PATIENCE)
 
     def _write(self, number: int) -> DoneRecord:
-        task, shard, noted = self._task, self._shards[number], False
-
-        def note(rows: int) -> None:
-            nonlocal noted
-            if task.progress:
-                noted = True
-                note_progress(task.output_dir, shard, rows)
-
-        def write(attempt: Attempt) -> DoneRecord:
-            pool, footer = self._pool, self._footer
-            return write_shard(self._plan, number, attempt, pool, note, footer, self._before)
+        task = self._task
+        shard = self._shards[number]
+        out = task.output_dir
+        progress = ShardProgress(out, shard, task.progress)
+        writer = ShardWriter(
+            self._plan,
+            number,
+            self._pool,
+            progress=progress,
+            footer=self._footer,
+            before=self._before,
+        )
 
         def settle() -> DoneRecord:
-            return settled(task.output_dir, shard, task.digest, write, shard.done in self._new)
+            return settled(out, shard, task.digest, writer.write, shard.done in self._new)
 
         with (
             taken(self._pool.places),
@@ -151,15 +152,15 @@ class Worker:
             try:
                 self._look_at_plan()
                 # A disk that fails briefly loses the shard that is being written: start it again.
-                done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
+                done = storage.retried(settle, os.path.join(out, shard.file))
             except OutputError:
                 # Unless another process has committed the plan meanwhile.
-                committed = committed_done(task.output_dir, task.digest)
+                committed = committed_done(out, task.digest)
                 if shard not in committed:
                     raise
                 return committed[shard]
-            if noted:
-                storage.remove_files(task.output_dir, [shard.progress])
+            if progress.is_noted:
+                storage.remove_files(out, [shard.progress])
             return done
 
     def _look_at_plan(self) -> None:
