@@ -87,7 +87,8 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
             others = " or ".join(map(spelled, metadata["needs"]))
             yield name, f"it has no effect without {others}; give that too."
         for other, is_idle in metadata["idle_with"].items():
-            if is_idle(of_other := getattr(options, other)):
+            of_other = getattr(options, other)
+            if is_idle(of_other):
                 words = f"it has no effect with {spelled(other, of_other)}; change one of the two."
                 yield name, words
 

@@ -179,7 +179,8 @@ def _image(keys: RecordKeys, unread: Unread) -> Field | None:
     stated = [name for name in (keys.supervised or ())[:1] if name in images]
     named = [keys.named.image] if keys.named.image else stated
     usual = [key for key in (ENCODED, "image") if key in keys.features]
-    key = next(iter([*named, *usual, *(images if len(images) == 1 else [])]), None)
+    only = images if len(images) == 1 else []
+    key = next(iter([*named, *usual, *only]), None)
     fault = "" if key is None else keys.faults.get(key) or _image_fault(keys, key)
     if key is None or fault:
         unread.update({key: fault} if key else {})

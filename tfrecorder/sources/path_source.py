@@ -54,7 +54,8 @@ def path_source(source: Any) -> PathSource | None:
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = storage.given_path(source)
-    if refusal := storage.refusal(kind := storage.scheme(path)):
+    kind = storage.scheme(path)
+    if refusal := storage.refusal(kind):
         raise SourceError(
             f"source {storage.unsigned(path)!r}: {kind}:// cannot be read: {refusal}."
         )
