@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import image_size, is_quiet
-from tfrecorder.cli.words import shell_words
 from tfrecorder.core.checks import OneOf, Whole, above_zero, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import Options, names_of
@@ -177,7 +176,7 @@ def _field_option(
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
         "default": item.default,
-        "help": shell_words(item.metadata["help"], _FLAGS),
+        "help": item.metadata["help"],
         "cls": cls,
         "callback": _TYPED.get(item.name),
     }
@@ -205,11 +204,6 @@ def _flag_and_word(
         f"{flag}-{word}", name, flag_value=word, help=f"{flag}, {more}", **settings
     )
     return lambda command: plain(other(command))
-
-
-#: How help spells what it names as Python does.
-_FLAGS = {name: _flag(name) for name in (*names_of(ConvertOptions), *_CACHE)}
-_FLAGS["output_dir"] = "OUTPUT_DIR"
 
 
 def _type_of(item: dataclasses.Field[Any]) -> Any:

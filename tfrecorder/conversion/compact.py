@@ -125,13 +125,11 @@ class Compaction(Operation):
         self.options = dataclasses.replace(options, max_reject_fraction=1.0)
         if output_dir is None:
             if options.name is not None:
-                words = (
-                    "in place, a dataset keeps its name; leave it out, or give an `output_dir` too."
-                )
+                words = "in place, a dataset keeps its name; leave it out, or name a new directory."
                 raise OptionError.of("name", options.name, words)
             self.path = output_path(directory, options, "directory")
             if at is not None:
-                words = "give an `output_dir` too; later records would be lost."
+                words = "name a new directory too; later records would be lost."
                 raise OptionError.of("at", at, words)
             return
         self.path = output_path(output_dir, options)

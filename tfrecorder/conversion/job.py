@@ -16,6 +16,7 @@ from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.staged import Staged, stage
 from tfrecorder.conversion.table import warn_of_source
 from tfrecorder.core.checks import flag
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ImagesUnreachableError, OptionError, UnreachableError
@@ -142,7 +143,8 @@ def stage_rows(
     if read_here and (only or planned.options.runner not in (None, DIRECT)):
         raise OptionError(
             "signed uris, and images of private hosts, are read on this machine alone: leave out "
-            "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
+            f"{spelled('runner')}, staging and {spelled('private_hosts')}, or copy the images to a "
+            "bucket first."
         )
     warn_of_source(planned, operation.source, where)
     now = state.unless_claimed() if unclaimed is None else unclaimed.enter_context(claim(where))

@@ -16,6 +16,7 @@ from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.conversion.table import CopySearch, check_table
 from tfrecorder.core.option import idle_options
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.append import NewClasses
 from tfrecorder.options.convert import ConvertOptions
@@ -173,5 +174,5 @@ def _refuse_mixture(directory: str, stored: ConvertOptions, now: ConvertOptions)
     for name, reason in reasons.items():
         was, is_now = getattr(stored, name), getattr(now, name)
         if was != is_now:
-            words = f"{directory} was made with `{name}={was!r}`, and {reason}. Leave it out."
+            words = f"{directory} was made with {spelled(name, was)}, and {reason}. Leave it out."
             raise OptionError.of(name, is_now, words)

@@ -33,6 +33,7 @@ from tfrecorder.conversion.row_keys import (
     total_sizes,
 )
 from tfrecorder.core.arrays import Bools
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -158,8 +159,8 @@ def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
     if Loss.MARKS.is_in(newest.plan.carried.losses) and not readmit:
         raise DatasetError(
             f"{where}: nobody knows any more which rows were removed from it, because the file "
-            "that told them was lost. Give `readmit=True` to let in every row, also those that "
-            "were removed; leave these out of the source if they must not come back."
+            f"that told them was lost. Give {spelled('readmit', True)} to let in every row, also "
+            "those that were removed; leave these out of the source if they must not come back."
         )
 
 

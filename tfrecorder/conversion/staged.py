@@ -147,9 +147,7 @@ def checked_next_commit(
         total = plan.layout.starts.get(split, 0) + count
         if total > layout.MOST_SHARDS:
             merge = f"`{command('compact', where)}` merges small shards"
-            remedy = (
-                merge if plan.layout.starts else "give a larger `shard_size`, or fewer `num_shards`"
-            )
+            remedy = merge if plan.layout.starts else "give a larger shard size, or fewer shards"
             raise OutputError(
                 f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
                 f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."
@@ -288,7 +286,7 @@ def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
         warn(
             f"{where} is a finished dataset of the images in {finished.rows.base}, and nothing of "
             f"{plan.rows.base} was written, because all names and values are the same. If the "
-            "folder was only moved, all is well; otherwise `tfrecorder.append` adds these images."
+            "folder was only moved, all is well; otherwise `append` adds these images."
         )
 
 

@@ -12,6 +12,7 @@ from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.staged import Planned
+from tfrecorder.core.wording import speaker, spelled
 from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OptionError, ValidationError
@@ -151,8 +152,7 @@ def warn_of_source(planned: Planned, source: object, where: str) -> None:
         if report is not None and [*warnings.values()] == [1]:
             (message,) = report.loc[report["code"].isin(warnings), "message"]
             told = f"{message} ({next(iter(warnings))})"
-        named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"
-        call = f"`tfrecorder.validate({named})`"
-        if planned.plan.is_added:
-            call = f"`tfrecorder.validate({named}, against={where!r})`"
-        warn(f"{total}: {told}; see {call} with the same options")
+        is_path = isinstance(source, (str, os.PathLike))
+        call = speaker().called("validate", str(source)) if is_path else "`validate`"
+        against = f"{spelled('against', where)} and " if planned.plan.is_added else ""
+        warn(f"{total}: {told}; see {call} with {against}the same options")

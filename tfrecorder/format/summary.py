@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, counts_in_words, readable_bytes
 
 #: Kinds of a change that are named.
@@ -128,5 +129,5 @@ def left_out_words(there: int, removed: int) -> list[str]:
     if removed:
         stay, them = ("stays", "it") if removed == 1 else ("stay", "them")
         rows = f"{counted(removed, 'row')}, which {stay} out"
-        words.append(f"removed before: {rows}; `readmit=True` lets {them} in")
+        words.append(f"removed before: {rows}; {spelled('readmit', True)} lets {them} in")
     return words

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
     Report,
@@ -204,7 +205,7 @@ class ConversionResult(Summary, SplitSums, Report):
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
-                notes.append("`tfrecorder.append` with `retry_rejects=True` tries those again")
+                notes.append(f"`append` with {spelled('retry_rejects', True)} tries those again")
         if self.suspects:
             where = os.path.join(self.output_dir, layout.SUSPECTS)
             images = counted(self.suspects, "image decodes", "images decode")
@@ -216,7 +217,7 @@ class ConversionResult(Summary, SplitSums, Report):
             notes.append(
                 f"orientation: {counted(self.oriented, 'image carries', 'images carry')} an EXIF "
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
-                "pixels as they are stored; `apply_exif=True` turns them"
+                f"pixels as they are stored; {spelled('apply_exif', True)} turns them"
             )
         where = command("duplicates", self.output_dir)
         if self.copies:

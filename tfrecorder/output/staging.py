@@ -60,7 +60,7 @@ def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
     if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
         raise OutputError(
             f"{output_dir}: another conversion started there at the same moment. Wait until it "
-            "ends, or choose another `output_dir`."
+            "ends, or choose another directory."
         )
 
 
@@ -121,7 +121,7 @@ def read_plan(output_dir: str) -> Plan | None:
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
             f"{path} is not a plan that this version of tfrecorder can read ({error}); choose a "
-            "new or empty directory as `output_dir`."
+            "new or empty directory."
         ) from error
 
 
@@ -144,7 +144,7 @@ def required_plan(output_dir: str, plan: Plan | None, digest: str) -> Plan:
     if plan.digest != digest:
         raise OutputError(
             f"{output_dir} was planned again in the meantime by another conversion, so this one "
-            "stops. Let only one write there at a time, or give another `output_dir`."
+            "stops. Let only one write there at a time, or give another directory."
         )
     return plan
 

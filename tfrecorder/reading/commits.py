@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
 from tfrecorder.core.checks import Whole
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -170,11 +171,11 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         first = numbers[0]
         last = newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
-        why = f" Generation {at} was taken back by `tfrecorder.undo`." if first < at < last else ""
+        why = f" Generation {at} was taken back by `undo`." if first < at < last else ""
         if at < first:
             kind = f" ({read_commit(directory, first).plan.kind.value})" if first == chain else ""
             why = f" Generation {first} replaced what was there before it{kind}."
-        raise DatasetError(f"`at={at}`: {directory} has {has}.{why}")
+        raise DatasetError(f"{spelled('at', at)}: {directory} has {has}.{why}")
     return read_commit(directory, at) if at >= chain else _earlier(directory, chain, at)
 
 

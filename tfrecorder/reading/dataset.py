@@ -15,6 +15,7 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.format.plan import Shape
+from tfrecorder.images.picture import Sides
 from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import split_meant
@@ -98,7 +99,7 @@ class StoredDataset:
     record: tuple[Feature, ...]
     unread: Mapping[str, str] = dataclass_field(default_factory=dict)
     shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
-    sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    sides: Sides | None = None
     raw: bool = False
     commit: int | None = None
     note: str = ""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import as_whole, place_boxes
@@ -306,7 +307,7 @@ def refuse_sizes(
     if differ and batch_size and not options.map_fn and options.image_size is None:
         words = (
             f"the images of {stored.directory} differ in size and cannot share a batch; give a "
-            "size, such as `image_size=(224, 224)`."
+            f"size, such as {spelled('image_size', (224, 224))}."
         )
         raise OptionError.of("batch_size", batch_size, words)
     return spec

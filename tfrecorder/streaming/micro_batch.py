@@ -137,7 +137,7 @@ class MicroBatch(Operation):
             if table.schema.of(Boxes):
                 raise SourceError(
                     "boxes: a stream has one row for each image; add a table of boxes with "
-                    "`tfrecorder.append` instead."
+                    "`append` instead."
                 )
             checked = check_source(table, self.options.division, self.fields)
             faulty = _faults(checked.findings)

@@ -169,7 +169,7 @@ class StreamedDataset:
                 kind = plan.kind.value
                 raise OutputError(
                     f"{self.where} holds an unfinished {kind}: complete it with the same {kind}, "
-                    "or `tfrecorder.undo` abandons it."
+                    "or `undo` abandons it."
                 )
             self.staged = self.staged or plan.digest  # of an earlier call
             if not is_new:

@@ -382,7 +382,7 @@ def refuse(directory: str) -> None:
         if is_committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "
-                "the checksums to compare with. `tfrecorder.load` and `tfrecorder.info` read it."
+                "the checksums to compare with. `load` and `info` read it."
             )
         raise DatasetError(nothing_begun(directory))
     if not is_committed and (is_pending or not numbers):

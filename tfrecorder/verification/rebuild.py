@@ -64,7 +64,7 @@ from tfrecorder.writing.shards import Tally
 _LOST_ALL = (
     "the names of columns of images, masks and boxes, and of the column of labels if there is only "
     "one, where records call them otherwise",
-    "the commits before it, for `at=`, and the options, which `tfrecorder.append` takes over",
+    "the earlier generations, and the options, which appends take over",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
 

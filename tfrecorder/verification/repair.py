@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
@@ -327,7 +328,8 @@ def _plan_aside(
         raise SourceError("its images came as bytes, which were kept only until the commit")
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
     if "" in bases and _is_nowhere(table, owner):
-        raise SourceError("nobody knows in which folder its images were: give it as `base`")
+        remedy = f"give it as {spelled('base')}"
+        raise SourceError(f"nobody knows in which folder its images were: {remedy}")
     rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
         for field in owner.fields:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
@@ -449,9 +450,10 @@ def _check_rejects(
     storage.publish_bytes(output_dir, layout.WAITING_REJECTS, row_lists[layout.REJECTS])
     where = os.path.join(output_dir, layout.WAITING_REJECTS)
     rows = counted(totals.rows, "row")
+    allowed = spelled("max_reject_fraction", max_reject_fraction)
     raise RejectedError(
         f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
-        f"`max_reject_fraction={max_reject_fraction:g}` allows: {reasons}. Nothing was committed. "
+        f"{allowed} allows: {reasons}. Nothing was committed. "
         f"The rows are listed in {where}. Fix the images and run the same conversion again to "
-        "retry them; or raise `max_reject_fraction`, or drop the rows."
+        f"retry them; or raise {spelled('max_reject_fraction')}, or drop the rows."
     )

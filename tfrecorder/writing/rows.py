@@ -11,6 +11,7 @@ import google_crc32c
 import numpy as np
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OutputError, RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
@@ -219,8 +220,9 @@ class RowLoader:
         except MemoryError as error:
             raise RunnerError(
                 f"row {planned.row}, image {planned.image_uri!r}: this process's memory limit "
-                "(ulimit -v) is too low to decode it. Raise that limit, or reject such images with "
-                "a smaller `max_pixels`; then run the same conversion again to continue."
+                "(ulimit -v) is too low to decode it. Raise that limit, or reject such images "
+                f"with a smaller {spelled('max_pixels')}; then run the same conversion again to "
+                "continue."
             ) from error
         parts = frame(encode_parts(features))
         return Loaded(

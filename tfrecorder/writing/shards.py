@@ -223,7 +223,10 @@ class Tally:
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
         if self._label_key:
-            self.classes.update({*outcome.row.numbers(self._label_key)})
+            row = outcome.row
+            key = self._label_key
+            for number in [row.number(key)] if self._has_one else {*row.numbers(key)}:
+                self.classes[number] += 1
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
         crc = 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
+from tfrecorder.core.wording import Face, speaker, spoken_by
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
@@ -50,6 +51,7 @@ class Task:
         launch: marks the failures that the workers of this launch leave in the directory.
         validators: as `validators_of` gives them.
         access: how Google Cloud is accessed, wherever the worker runs.
+        face: to whose users the messages of failures speak.
     """
 
     output_dir: str
@@ -60,6 +62,7 @@ class Task:
     launch: str = ""
     validators: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     access: storage.Access = field(default_factory=storage.access)
+    face: Face = field(default_factory=speaker)
 
     @classmethod
     def of(
@@ -196,7 +199,7 @@ def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
     out = task.output_dir
     try:
-        with storage.failing_writes(out), limits_explained():
+        with spoken_by(task.face), storage.failing_writes(out), limits_explained():
             yield
     except TfrecorderError as error:
         note_failure(out, Failure(type(error).__name__, str(error), task.launch, shard))
