@@ -105,6 +105,18 @@ def test_a_message_that_both_faces_say_has_the_option_of_neither() -> None:
     assert wrong == []
 
 
+def test_each_option_that_is_spelled_is_one_of_a_command() -> None:
+    spelled = {
+        node.args[0].value
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "spelled"
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert "overwrite" in spelled
+    assert spelled - TYPED == set()
+
+
 def test_help_has_no_option_of_python() -> None:
     shown = {name: invoke(name, "--help").stdout for name in commands()}
     assert {name: of_python(words) for name, words in shown.items() if of_python(words)} == {}
