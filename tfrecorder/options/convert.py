@@ -298,7 +298,7 @@ class ConvertOptions(Options):
             yield (
                 "image_format",
                 "raw pixels can be read back only if all images have one size; give it, such as "
-                f"{spelled('image_size', (128, 128))}, and a resize other than 'fit'.",
+                f"{spelled('image_size', (128, 128))}, and a {spelled('resize')} other than 'fit'.",
             )
 
     @property
