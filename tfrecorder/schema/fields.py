@@ -154,7 +154,7 @@ class Field:
         is_value_of = isinstance(self.kind, kinds.ValueKind) and self.kind.of is not None
         return is_value_of or isinstance(self.kind, kinds.Boxes)
 
-    @property
+    @cached_property
     def uri_key(self) -> str:
         """For an image, a mask or a file, the key of its uri."""
         return f"{self.key}/filename"

@@ -246,8 +246,10 @@ class RowLoader:
             row.placed[field.key] = Placed(source, image, geometry)
             features[field.encoded_key] = image.data
             features[f"{field.key}/format"] = image.format
-            sizes = (image.height, image.width, image.channels)
-            features.update(zip(field.size_keys, sizes, strict=True))
+            height, width, channels = field.size_keys
+            features[height] = image.height
+            features[width] = image.width
+            features[channels] = image.channels
             if field.depth == 16:
                 features[f"{field.key}/depth"] = 16
 

@@ -212,7 +212,7 @@ class Tally:
         self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
         self.records = self.suspects = self.oriented = self.input_bytes = 0
-        self.bytes = self.crc = 0
+        self.bytes = 0
         self.outcomes = Outcomes(fields)
         self.beside: dict[str, int] = {}
         self.beside_bytes: dict[str, int] = {}
@@ -232,7 +232,6 @@ class Tally:
         crc = 0
         for part in outcome.parts:
             crc = google_crc32c.extend(crc, part)
-            self.crc = google_crc32c.extend(self.crc, part)
         self.outcomes.add_record(
             RecordAt(outcome.row.row, self.bytes, outcome.size, warning, crc),
             unseen,
@@ -276,7 +275,6 @@ class Tally:
                 "written. Nothing was committed. This must not happen: please report it."
             )
         self.bytes = int(written.sizes.sum())
-        self.crc = written.crc
         self.suspects = self.outcomes.add_all(written.sizes, written.crcs, rows)
         if self._label_key:
             is_record = pc.greater_equal(rows.column(COPY_OF.size), 0)
@@ -311,7 +309,7 @@ class Tally:
             oriented=self.oriented,
             input_bytes=self.input_bytes,
             bytes=self.bytes,
-            crc32c=self.crc,
+            crc32c=self.outcomes.crc32c(),
             formats=dict(self.formats),
             reduced=dict(self.reduced),
             shapes={key: list(map(list, shapes)) for key, shapes in self.shapes.items()},
