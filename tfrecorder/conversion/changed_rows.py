@@ -90,7 +90,8 @@ class StoredRows:
         self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series[str]
     ) -> Statistics:
         """Statistics of rows like these, in some splits, as `describe_columns` makes them."""
-        columns, splits = columns_of(rows), splits.reset_index(drop=True)
+        columns = columns_of(rows)
+        splits = splits.reset_index(drop=True)
         keys = (feature.key for feature in record_features(fields))
         values = {key: columns[key] for key in keys if key in columns}
         every = commits(self.where, self.newest)
@@ -213,8 +214,10 @@ def changed_plan(
     again = rows.filter(pa.array(is_touched & ~gone))
     of_split = stored.splits[is_touched & ~gone]
     order, new_rows = order_of(added.splits, options)
-    parts, split_rows = [], {}
-    new, start = added.rows.take(order), 0
+    parts = []
+    split_rows = {}
+    new = added.rows.take(order)
+    start = 0
     for split in SPLITS:
         count = new_rows.get(split, 0)
         total = sum(rewritten.get(split, ())) + count

@@ -115,7 +115,8 @@ def _class_fault(stored: Field, given: Field) -> str | None:
     if stored.integer != given.integer:
         words = ("integers", "names") if given.integer else ("names", "integers")
         return f"the classes of {name!r} are {words[0]}, but {words[1]} in the dataset"
-    before, now = stored.names or (), given.names or ()
+    before = stored.names or ()
+    now = given.names or ()
     if now[: len(before)] != before or (given.num_classes or 0) < stored.num_classes:
         shown = list(before[:5]) if before else stored.num_classes
         return (

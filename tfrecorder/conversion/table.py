@@ -148,7 +148,8 @@ def warn_of_source(planned: Planned, source: object, where: str) -> None:
     every = planned.plan.summary.warnings
     warnings = {code: count for code, count in every.items() if code not in COMPARISON}
     if warnings:
-        total, told = counted(sum(warnings.values()), "warning"), counts_in_words(warnings)
+        total = counted(sum(warnings.values()), "warning")
+        told = counts_in_words(warnings)
         if report is not None and [*warnings.values()] == [1]:
             (message,) = report.loc[report["code"].isin(warnings), "message"]
             told = f"{message} ({next(iter(warnings))})"

@@ -72,7 +72,10 @@ CARD = f"{PRIVATE}/card.json"
 CARD_YAML = "card.yaml"
 
 #: Public files of a card: metadata, the page, its pictures, and a row for each record.
-CROISSANT, README, PICTURES, RECORDS = "croissant.json", "README.md", "card.jpg", "records.parquet"
+CROISSANT = "croissant.json"
+README = "README.md"
+PICTURES = "card.jpg"
+RECORDS = "records.parquet"
 CARD_FILES = (CROISSANT, README, PICTURES, RECORDS)
 
 PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED, BEFORE)

@@ -196,7 +196,8 @@ class Manifest:
 
     def values(self) -> dict[str, Any]:
         """It as JSON values."""
-        commit, dataset = self.commit, self.dataset
+        commit = self.commit
+        dataset = self.dataset
         values = {
             "version": self.form,
             "plan": commit.digest,

@@ -151,7 +151,8 @@ class ConversionResult(Summary, SplitSums, Report):
     def _headline(self) -> str:
         if not self.splits:
             return f"{self.output_dir}: {self.there}"
-        what, every = counted(self.records, "record"), sum(self.origins.values())
+        what = counted(self.records, "record")
+        every = sum(self.origins.values())
         if self.records < every and not self.was_finished:
             what += f" added to {self.output_dir}, which has {every:,} now"
         else:
@@ -191,7 +192,8 @@ class ConversionResult(Summary, SplitSums, Report):
         if self.tfds_call and self.splits:
             notes.append(f"TFDS: {self.tfds_call}")
         if self.shards_before and not self.was_finished:
-            shards, rows = counted(self.shards, "shard"), counted(self.rows_before, "row")
+            shards = counted(self.shards, "shard")
+            rows = counted(self.rows_before, "row")
             notes.append(
                 f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
             )
@@ -259,8 +261,10 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         every = commits(output_dir, newest)
     else:
         every = [newest := read_commit(output_dir, commit)]
-    done, plan = all_done(every), newest.plan
-    totals, labels = add_up(done.values()), class_field(plan.fields)
+    done = all_done(every)
+    plan = newest.plan
+    totals = add_up(done.values())
+    labels = class_field(plan.fields)
     history = newest.dataset.history
     summary = Summary() if commit is None else plan.summary
     image = primary_image(plan.fields)

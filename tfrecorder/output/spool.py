@@ -69,7 +69,8 @@ class Spool:
     def flush(self) -> None:
         """Write what is still held in memory."""
         storage.publish_all(self._directory, self._waiting)
-        self._waiting, self._waiting_bytes = {}, 0
+        self._waiting = {}
+        self._waiting_bytes = 0
 
 
 def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:

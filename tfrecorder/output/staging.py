@@ -157,7 +157,8 @@ class StagedPlan:
     """
 
     def __init__(self, output_dir: str, digest: str) -> None:
-        self._output_dir, self._digest = output_dir, digest
+        self._output_dir = output_dir
+        self._digest = digest
         self._latest: tuple[str | None, Plan] | None = None
 
     def read(self) -> Plan:

@@ -14,7 +14,9 @@ from tfrecorder.format.plan import History, Plan, PlanKind
 
 #: What a history counts beside streams, under their names: records that a conversion wrote, that
 #: appends added, and, below 0, those that are gone.
-CONVERTED, APPENDED, GONE = "conversion", "append", "removed"
+CONVERTED = "conversion"
+APPENDED = "append"
+GONE = "removed"
 
 #: What reads streams, or was made again by `repair` from the records of one.
 _FROM_SOURCES = (PlanKind.BATCH, PlanKind.APPEND, PlanKind.CONVERSION)
@@ -28,7 +30,8 @@ def history_after(plan: Plan, records: int) -> History:
     Args:
         records: that this commit added or wrote.
     """
-    before, kind = plan.carried.history, plan.kind
+    before = plan.carried.history
+    kind = plan.kind
     origins = dict(before.origins)
     added = records - (0 if plan.adds else sum(origins.values()))
     if added < 0:

@@ -175,9 +175,11 @@ class ElementSpec:
         )
 
     def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
-        picture, most = self.pictures[field.key], self.options.max_boxes
+        picture = self.pictures[field.key]
+        most = self.options.max_boxes
         boxes, stays, shape = self._boxes_on_picture(field, values, drawn, engine)
-        made, fillers = {"boxes": boxes}, {"boxes": 0, "labels": NO_BOX, "masks": b""}
+        made = {"boxes": boxes}
+        fillers = {"boxes": 0, "labels": NO_BOX, "masks": b""}
         if field.label_key is not None:
             made["labels"] = values[field.label_key][stays]
         if field.masks_key is not None:
@@ -192,7 +194,8 @@ class ElementSpec:
     def _boxes_on_picture(self, boxes: Field, values: Values, drawn: Any, engine: Engine) -> Any:
         """The boxes on the picture, which of the stored ones these are, and the stored shape."""
         assert self.image is not None
-        picture, xp = self.pictures[boxes.key], engine.xp
+        picture = self.pictures[boxes.key]
+        xp = engine.xp
         shape = stated_shape(self.image, values, xp)
         if shape is None and needs_size(boxes, picture):
             shape = engine.shape_of(values[self.image.encoded_key])
@@ -218,7 +221,9 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     """
     inputs: tuple[Field, ...] = ()
     targets: tuple[Field, ...] = ()
-    columns, parsed, image = stored.fields, stored.record, primary_image(stored.fields)
+    columns = stored.fields
+    parsed = stored.record
+    image = primary_image(stored.fields)
     boxes = next((field for field in stored.fields if isinstance(field.kind, Boxes)), None)
     pictures = {field.key: _picture_for(stored, field, options) for field in stored.fields}
     if options.is_whole:

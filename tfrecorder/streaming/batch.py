@@ -120,7 +120,8 @@ class Batch:
             if isinstance(cell, File):
                 if cell.name and (fault := _name_fault(cell.name)) is not None:
                     return Row(Unusable(name, fault), position, name)
-                data, cell = cell.data, content_in(cell)
+                data = cell.data
+                cell = content_in(cell)
                 self.spool.put(cell.file, data)
             elif isinstance(cell, str) and cell and self.base is None:
                 cell = storage.resolve(cell, os.getcwd())

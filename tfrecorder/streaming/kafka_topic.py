@@ -26,7 +26,8 @@ TOGETHER = 1000
 
 #: Seconds that a request to the cluster may take before it is repeated, because Ctrl-C waits that
 #: long; and the same for a quick look in passing.
-ANSWER, LOOK = 3, 1
+ANSWER = 3
+LOOK = 1
 
 #: Seconds between two requests to a cluster that is away.
 PAUSE = 1
@@ -84,7 +85,8 @@ class Topic:
 
     def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
         self.name = name
-        self._servers, self._settings = servers, settings
+        self._servers = servers
+        self._settings = settings
         self._url = f"kafka://{servers}/{name}"
         self._client: Consumer | None = None
         self._answered = False
@@ -147,7 +149,8 @@ class Topic:
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition, whose fetching had ended, from another offset."""
-        consumer, place = self._consumer(), _place(self.name, partition, offset)
+        consumer = self._consumer()
+        place = _place(self.name, partition, offset)
         consumer.incremental_unassign([place])
         consumer.incremental_assign([place])
 
@@ -186,7 +189,8 @@ class Topic:
 
     def close(self) -> None:
         """Stop its threads and close its connections."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             client.close()
 
@@ -206,7 +210,8 @@ class Topic:
             answer = retried(question, self._url)
         except _NoTopicError as error:
             raise SourceError(str(error)) from None
-        self._answered, self._away = True, None
+        self._answered = True
+        self._away = None
         return answer
 
     def _list(self, seconds: float) -> list[int]:

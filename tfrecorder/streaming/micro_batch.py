@@ -178,9 +178,12 @@ class MicroBatch(Operation):
         names = [rows[at].name for at in bad]
         splits = pd.Series(assign_splits(names, self.options.division), index=bad)
         frame = pd.DataFrame({SPLIT_COLUMN: splits})
-        fields, good, types = self.fields, [], self.types
+        fields = self.fields
+        good = []
+        types = self.types
         if checked is not None:
-            fields, good = checked.fields, list(checked.frame.index)
+            fields = checked.fields
+            good = list(checked.frame.index)
             frame = pd.concat([checked.frame[[SPLIT_COLUMN]], frame])
             types = {key: column.type for key, column in checked.values.items()}
         order = np.argsort([*good, *bad], kind="stable")

@@ -158,7 +158,8 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
     """Read rows and write batches until no row has come for long enough."""
     source = dataset.source
     batch: Batch | None = None
-    heard, may_have_more = time.monotonic(), True
+    heard = time.monotonic()
+    may_have_more = True
     while True:
         asked = time.monotonic()
         if may_have_more or _idle_left(source, limits, asked - heard) <= 0:

@@ -114,4 +114,5 @@ class Unusable(dict[str, Any]):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__()
-        self.name, self.reason = str(name), str(reason)
+        self.name = str(name)
+        self.reason = str(reason)

@@ -87,7 +87,8 @@ class StreamedDataset:
         return self._inherited
 
     def new_batch(self) -> Batch:
-        schema, columns = self.options.schema or DEFAULT_SCHEMA, self.options.columns or {}
+        schema = self.options.schema or DEFAULT_SCHEMA
+        columns = self.options.columns or {}
         images = schema.of(Image, File)
         theirs = {name: given for given, name in columns.items()}
         named = [theirs.get(name, name) for name in (*images, *schema.of(Mask))]

@@ -288,10 +288,8 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         plan = commit.plan
         done = commit.done
         for shard, record in done.items():
-            kept, new = (
-                plan.layout.kept.get(shard.split, ()),
-                plan.layout.split_shards.get(shard.split),
-            )
+            kept = plan.layout.kept.get(shard.split, ())
+            new = plan.layout.split_shards.get(shard.split)
             planned = (
                 plan.layout.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
             )

@@ -65,7 +65,9 @@ def _fields(
 ) -> tuple[Field, ...]:
     """The columns that make these features, without the names of their classes."""
     features = {key.feature.key: key for key in every}
-    boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
+    boxes = f"{_BOXES.key}/bbox"
+    taken = {SOURCE_ID}
+    columns = {}
     for key, tfds_key in features.items():
         if key in taken:
             continue
@@ -83,12 +85,15 @@ def _fields(
         elif last == "label" and f"{stem}/text" in features:
             kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
         elif key in (boxes, *_BOXES.edges):
-            stem, column = _BOXES.key, _BOXES.column
+            stem = _BOXES.key
+            column = _BOXES.column
             label = "box_label" if f"{stem}/class/label" in features else None
             tfds = boxes in features
             kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
         else:
-            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
+            column = key
+            stem = key
+            kind = _kind(tfds_key.feature, forms[key])
         column = _COLUMNS.get(stem, column)
         columns[column] = kind
         taken |= {feature.key for feature in Field(column, kind, stem).features}
@@ -152,7 +157,8 @@ def with_names(expected: Expectation, field: Field, rows: Iterable[PlannedRow]) 
     lines = expected.read(file).decode().split("\n")[:-1]
     lines[: len(field.names or ())] = field.names or ()
     for row in rows:
-        labels, texts = row.numbers(field.label_key), row.texts(field.text_key)
+        labels = row.numbers(field.label_key)
+        texts = row.texts(field.text_key)
         for label, text in zip(labels, texts, strict=True):
             if text and 0 <= label < len(lines):
                 lines[label] = text

@@ -252,8 +252,11 @@ def _plan_and_done(
 
     It keeps the shards as they are: nothing says what was planned for each.
     """
-    expected, tables, fields = made.expected, made.tables, made.tables.fields
-    before, after = expected.before(number), _after(expected, number)
+    expected = made.expected
+    tables = made.tables
+    fields = made.tables.fields
+    before = expected.before(number)
+    after = _after(expected, number)
     tallied = _tallied(made, shards)
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
     sound = [(split, row) for split, row in rows if not row.values.get(REJECT_OF.reason)]
@@ -330,7 +333,8 @@ def _stated_after(expected: Expectation, after: Manifest | None) -> str:
 
 def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[PlannedRow], Tally]]:
     """The rows of the shards of a commit whose manifest is lost, as `Tables.tallied` gives them."""
-    expected, tables = made.expected, made.tables
+    expected = made.expected
+    tables = made.tables
     # Nothing says which of several damaged tables held which reject; some know how many they had.
     counted_shards = [
         s for s in tables.damaged if s in expected.done and s.table not in tables.files
@@ -375,7 +379,8 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
     Returns:
         The plan, and of its manifest the log before it.
     """
-    expected, tables = made.expected, made.tables
+    expected = made.expected
+    tables = made.tables
     after = _after(expected, number)
     # It took over the newest marks, and the others went.
     marks = sorted(names_in(expected.directory, layout.REMOVED))
@@ -405,7 +410,8 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
 
 def _had_marks(made: Remade, number: int) -> bool:
     """True if rows may have been removed before a commit, of which nothing says more any more."""
-    expected, tables = made.expected, made.tables
+    expected = made.expected
+    tables = made.tables
     if storage.is_folder(expected.path(layout.REMOVED)):
         return True
     return not _only_added(expected, number) and {*expected.shards} <= tables.damaged

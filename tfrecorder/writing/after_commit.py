@@ -43,7 +43,8 @@ def finish(
             row_lists = lists_as_of(manifest, output_dir)
         else:
             row_lists = lists_of(plan, commit.done, output_dir)
-    files, gone = dict(row_lists), set[str]()
+    files = dict(row_lists)
+    gone = set[str]()
     if plan.rewrites or undoes:
         files |= descriptions(plan, dataset)
         gone = outdated(output_dir, plan)
@@ -114,6 +115,7 @@ def _before(output_dir: str, manifest: Manifest, rewrites: bool) -> set[str]:
 
 def outdated(output_dir: str, plan: Plan) -> set[str]:
     """Files of another commit than a plan's that say what records hold."""
-    maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
+    maps = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT)
+    names = storage.names(output_dir)
     of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
     return of_classes - {*class_files(plan)}

@@ -61,7 +61,9 @@ class Attempt:
     """What an attempt may replace; a claim as `storage.publish` takes it."""
 
     def __init__(self, output_dir: str, shard: Shard, plan_digest: str) -> None:
-        self.output_dir, self.shard, self._plan_digest = output_dir, shard, plan_digest
+        self.output_dir = output_dir
+        self.shard = shard
+        self._plan_digest = plan_digest
         self._lock = threading.Lock()
         self._held = False
         self._version = ""  # of what is in the done-record's place, as far as we know

@@ -122,7 +122,8 @@ class RowChanger(RowLoader):
             return reject
         if row.values.get(CHANGE) == READ:
             return _sound(super().load(row))
-        offset, size = row.number(COPY_OF.offset), row.number(COPY_OF.size)
+        offset = row.number(COPY_OF.offset)
+        size = row.number(COPY_OF.size)
         framed = self._opened.read(self._shard_of(row), offset, size)
         return self.changed(row, framed)
 

@@ -114,11 +114,13 @@ def commit(
     if previous is not None and narrows and not covers(previous.manifest, manifest):
         # No file of features or labels fits both.  Better no dataset than a wrong one.
         storage.move(output_dir, layout.COMMIT, layout.WAITING_COMMIT)
-        version, narrows = "", False
+        version = ""
+        narrows = False
     if not narrows:  # otherwise the old files fit both, and are replaced after the commit
         described = descriptions(plan, manifest.dataset)
         if before is None:  # readers of a dataset with rejects want their list
-            described, row_lists = {**described, **row_lists}, {}
+            described = {**described, **row_lists}
+            row_lists = {}
         storage.publish_all(output_dir, described, lasting=True)
     into_place(output_dir, plan, files)
     info_before = None if previous is None else previous.info
@@ -155,7 +157,8 @@ def replace_commit(
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    name, own = layout.manifest(manifest.plan.commit), manifest.to_json()
+    name = layout.manifest(manifest.plan.commit)
+    own = manifest.to_json()
     try:
         other, standing = _versioned(output_dir, name)
         is_other = other not in (None, own)
@@ -281,7 +284,8 @@ def into_place(output_dir: str, plan: Plan, listed: Files) -> None:
 
 def covers(wide: Manifest, narrow: Manifest) -> bool:
     """True if what one manifest says of features and classes holds for the records of another."""
-    a, b = wide.plan, narrow.plan
+    a = wide.plan
+    b = narrow.plan
     if a.features != b.features or a.options.get("image_format") != b.options.get("image_format"):
         return False
     if [field.for_tfds for field in a.fields] != [field.for_tfds for field in b.fields]:
@@ -417,7 +421,8 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
         reason = shard_fault(files, shard, done[shard])
         if reason is not None or shard not in written:
             return reason
-        data, file = done[shard].to_json(), files.get(shard.done)
+        data = done[shard].to_json()
+        file = files.get(shard.done)
         same = file is not None and file.is_of(len(data), google_crc32c.value(data))
         return None if same else f"{shard.done} differs from what was written"
 
