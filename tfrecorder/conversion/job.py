@@ -61,8 +61,11 @@ def stage_only(operation: Operation) -> ConversionStatus:
     schema = operation.options.schema
     names = validators_of(fields_of(schema)) if schema else {}
     if names:
-        words = f"the validator of {[*names]} cannot reach other processes; leave it out here."
-        raise OptionError.of("schema", schema, words)
+        raise OptionError.of(
+            "schema",
+            schema,
+            f"the validator of {[*names]} cannot reach other processes; leave it out here.",
+        )
     with operation.accessing(), contextlib.ExitStack() as claimed:
         _stage(operation, claimed, only=True)
         return dataclasses.replace(status(operation.where), output_dir=operation.path)

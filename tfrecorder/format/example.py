@@ -74,7 +74,7 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
     {'image/height': array([375])}
     """
     parts: list[bytes] = []
-    small: list[bytes] = []
+    small = []
     keys = _sorted(tuple(features))
     try:
         for key in keys:
@@ -229,7 +229,7 @@ def parse_features(
         take: turns a value of a bytes list into what is wanted, such as `bytes`; a view is not
             copied.
     """
-    features: dict[str, Any] = {}
+    features = {}
     try:
         for message in _fields(memoryview(data), ONE):
             for entry in _fields(message, ONE):

@@ -26,7 +26,7 @@ def find_features(
         Where the Feature of each key begins and ends, for those that are there; None for another
         form, which only `parse_features` can take.
     """
-    places: Places = {}
+    places = {}
     try:
         at, size = _enter(data, at)
         if at + size != end:

@@ -251,8 +251,11 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
         ("augment", "images", spec.has_boxes or bool(decoded)),
     ):
         if (value := getattr(options, name)) and not is_there:
-            words = f"no column that is read from {stored.directory} holds {what}; leave it out."
-            raise OptionError.of(name, value, words)
+            raise OptionError.of(
+                name,
+                value,
+                f"no column that is read from {stored.directory} holds {what}; leave it out.",
+            )
     return spec
 
 
@@ -310,11 +313,12 @@ def refuse_sizes(
     spec = spec_of(stored, options)
     differ = any(None in spec.pictures[field.key].stored_size for field in spec.decoded)
     if differ and batch_size and not options.map_fn and options.image_size is None:
-        words = (
+        raise OptionError.of(
+            "batch_size",
+            batch_size,
             f"the images of {stored.directory} differ in size and cannot share a batch; give a "
-            f"size, such as {spelled('image_size', (224, 224))}."
+            f"size, such as {spelled('image_size', (224, 224))}.",
         )
-        raise OptionError.of("batch_size", batch_size, words)
     return spec
 
 

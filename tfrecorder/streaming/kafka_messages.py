@@ -133,7 +133,7 @@ def _decoded(encoded: Any, field: str) -> bytes:
 
 def _texts(headers: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
     """The headers of a message; if a name occurs twice, the last one counts."""
-    texts: dict[str, Any] = {}
+    texts = {}
     for name, value in headers or ():
         text = _text(value)
         if text is None and value is not None:

@@ -221,8 +221,9 @@ class Topic:
             raise self._failure(error) from None
         if topic.error is not None:
             if topic.error.code() in _NO_TOPIC:
-                words = f"there is no topic {self.name!r} at {self._servers}; create it first."
-                raise _NoTopicError(words)
+                raise _NoTopicError(
+                    f"there is no topic {self.name!r} at {self._servers}; create it first."
+                )
             raise self._failure(KafkaException(topic.error))
         for number, partition in topic.partitions.items():
             if partition.leader < 0:

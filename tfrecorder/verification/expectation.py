@@ -144,8 +144,11 @@ def read_expectation(directory: str) -> Expectation:
     note = parse_commit_note(info) or (max(numbers, default=0), "")
     newest = read_commit_or_fault(directory, note[0], faults)
     if newest is not None and note[1] not in ("", newest.digest):
-        words = f"it is not the one that {layout.COMMIT} names"
-        faults.append(Fault(layout.manifest(note[0]), "differs", words))
+        faults.append(
+            Fault(
+                layout.manifest(note[0]), "differs", f"it is not the one that {layout.COMMIT} names"
+            )
+        )
         newest = None
     if newest is None and info is None:
         raise DatasetError(
@@ -294,11 +297,12 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
                 plan.layout.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
             )
             if not record.rows == planned == record.records + record.rejects:
-                words = (
+                yield Fault(
+                    file,
+                    "rows_lost",
                     f"{planned:,} rows were planned for {shard.file}, and it has {record.rows:,}: "
-                    f"{record.records:,} records and {record.rejects:,} rejects"
+                    f"{record.records:,} records and {record.rejects:,} rejects",
                 )
-                yield Fault(file, "rows_lost", words)
             if (record.plan, record.shard) != (plan.digest, shard.name):
                 yield Fault(file, "damaged", f"what it says of {shard.file} is of another")
         last = expected.number_before(number)
@@ -314,8 +318,9 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         made = manifest_of(plan, done, expected.dataset_before(number), commit.dataset.lists)
         made = with_said_of(made.as_read(), commit.manifest)
         for key in commit.manifest.differing(made):
-            words = f"its {key!r} is not what follows from its plan and done-records"
-            yield Fault(file, "differs", words)
+            yield Fault(
+                file, "differs", f"its {key!r} is not what follows from its plan and done-records"
+            )
 
 
 def with_said_of(made: Manifest, said: Manifest) -> Manifest:

@@ -147,7 +147,7 @@ class Tables:
         rejected = [row for row in known if row.values[REJECT_OF.reason]]
         sound = _Taken([row for row in known if not row.values[REJECT_OF.reason]])
         tally = Tally(fields)
-        rows: list[PlannedRow] = []
+        rows = []
         path = os.path.join(self.directory, shard.file)
         with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
             for data in read_records(file):

@@ -44,7 +44,7 @@ def finish(
         else:
             row_lists = lists_of(plan, commit.done, output_dir)
     files = dict(row_lists)
-    gone = set[str]()
+    gone = set()
     if plan.rewrites or undoes:
         files |= descriptions(plan, dataset)
         gone = outdated(output_dir, plan)

@@ -157,8 +157,11 @@ class RowChanger(RowLoader):
             raise damaged_record(self._shard_of(row), offset, error) from error
         number = bytes(features[SOURCE_ID][0]).decode()
         if number != str(row.row):
-            words = f"it is the record of row {number}, but its table has row {row.row} here"
-            raise damaged_record(self._shard_of(row), offset, words)
+            raise damaged_record(
+                self._shard_of(row),
+                offset,
+                f"it is the record of row {number}, but its table has row {row.row} here",
+            )
         return features
 
     def _shard_of(self, row: PlannedRow) -> ShardFile:

@@ -23,7 +23,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard, SplitState
 from tfrecorder.format.losses import both, lasting
-from tfrecorder.format.manifest import FileSums, Generation, Manifest
+from tfrecorder.format.manifest import FileSums, Manifest
 from tfrecorder.format.plan import Begins, Plan, PlanKind
 from tfrecorder.output.directory import clear, is_whole
 from tfrecorder.output.done_records import Files, list_output, shard_fault
@@ -75,7 +75,7 @@ def commit(
     if plan.kind is not PlanKind.BATCH and plan.rows.in_source:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
     before = None if previous is None else previous.dataset
-    earlier: Mapping[int, Generation] = {}
+    earlier = {}
     # What it replaces, oldest first.
     replaced = commits(output_dir, previous) if previous is not None and plan.rewrites else []
     if plan.layout.kept:
@@ -107,7 +107,7 @@ def commit(
         then = base.dataset
         manifest = manifest.with_dataset(since=then.since, contents=then.contents)
     files = _check_standing(plan, by_shard, output_dir)
-    described: dict[str, bytes] = {}
+    described = {}
     narrows = False
     if previous is not None and plan.rewrites:
         narrows = not covers(manifest, previous.manifest)
@@ -225,7 +225,7 @@ def _with_kept(
     """
     written = all_done(every)
     splits = every[-1].dataset.splits
-    moved: Mapping[Shard, list[str]] = {}
+    moved = {}
     if newest is not every[-1]:
         moved = moved_by(newest, splits)
         # What binds the files of a shard that stayed is the newest manifest: a repair may have
@@ -233,7 +233,7 @@ def _with_kept(
         stayed = {old: kept_as(newest, old) for old in layout.shards_of(splits)}
         written |= {old: newest.done[now] for old, now in stayed.items() if now is not None}
     names: dict[str, str] = {}
-    whole: dict[Shard, DoneRecord] = {}
+    whole = {}
     for shard in layout.shards_of(plan.own):
         if shard in done:
             whole[shard] = done[shard]

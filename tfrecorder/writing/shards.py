@@ -164,7 +164,7 @@ class ShardWriter:
             )
 
     def _write_rows(self, outcomes: list[Loaded | Rejected]) -> None:
-        parts: list[bytes] = []
+        parts = []
         for outcome in outcomes:
             if isinstance(outcome, Loaded):
                 self._tally.add_record(outcome)
