@@ -61,8 +61,7 @@ def schema(source: str, **options: Any) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import inferred
 
-    made = inferred(opened(source), ConvertOptions.of(options))
-    click.echo(write_schema(made), nl=False)
+    click.echo(write_schema(inferred(opened(source), ConvertOptions.of(options))), nl=False)
 
 
 dry_run_option = click.option(

@@ -95,8 +95,7 @@ class _Group(click.Group):
             words, report = error.args
             raise _Failure(f"{words}\n{report}") from error
         except TfrecorderError as error:
-            wrong_option = isinstance(error, OptionError)
-            failure = _UsageError if wrong_option else _Failure
+            failure = _UsageError if isinstance(error, OptionError) else _Failure
             raise failure(one_line(str(error))) from error
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)

@@ -94,8 +94,7 @@ class StoredRows:
         splits = splits.reset_index(drop=True)
         keys = (feature.key for feature in record_features(fields))
         values = {key: columns[key] for key in keys if key in columns}
-        every = commits(self.where, self.newest)
-        missing = _missing(fields, values, splits, every)
+        missing = _missing(fields, values, splits, commits(self.where, self.newest))
         return describe_columns(tuple(fields), values, splits, missing)
 
 
@@ -232,7 +231,6 @@ def changed_plan(
     everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
     digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())
-    positions = stored.newest.dataset.positions
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(
@@ -243,7 +241,7 @@ def changed_plan(
             base=base,
             fingerprint=digest.hexdigest(),
             remote=not storage.is_local(base),
-            streams={name: {"to": to} for name, to in positions.items()} or None,
+            streams={n: {"to": to} for n, to in stored.newest.dataset.positions.items()} or None,
         ),
         layout=Layout(
             split_rows=split_rows,

@@ -162,12 +162,12 @@ def _of_planned(operation: Operation, planned: Planned, state: DatasetState) -> 
     with storage.failing_as(OutputError, where):
         refuse_foreign(state)
         staged, plan, pending = find_or_begin(planned, state)
-    sizes = planned.sizes
+    sizes = () if planned.options.transforms else planned.sizes
     planned.check_images()
     labels = class_field(plan.fields)
     return DryRun(
         output_dir=operation.path,
-        splits=_splits(plan, () if planned.options.transforms else sizes),
+        splits=_splits(plan, sizes),
         class_names=labels.class_names if labels else None,
         pending=None if staged is None else len(pending),
         verb=operation.verb,

@@ -85,14 +85,13 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
             result = _stage(operation, claimed)
             if isinstance(result, Staged):
                 plan = result.plan
-                before = result.before
                 handle = run_staged(plan, where, result.options)
                 if handle is not None:
                     return handle
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
-                    shards_before=len(before),
-                    rows_before=sum(map(plan.layout.shard_rows, before)),
+                    shards_before=len(result.before),
+                    rows_before=sum(map(plan.layout.shard_rows, result.before)),
                 )
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, where, f"the same {operation.verb}")) is None:

@@ -238,8 +238,8 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if isinstance(staged, Commit):
         open_own(where, staged)  # whose shards must be there
         _warn_of_other_images(planned, begun_plan(staged), where)
-        said = planned.plan.summary.said
-        return dataclasses.replace(read_result(where), was_finished=True, **said)
+        result = read_result(where)
+        return dataclasses.replace(result, was_finished=True, **planned.plan.summary.said)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         planned.check_images()

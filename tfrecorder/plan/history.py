@@ -40,8 +40,7 @@ def history_after(plan: Plan, records: int) -> History:
         name = ", ".join(plan.rows.streams)
     else:
         name = APPENDED if origins else CONVERTED
-    values = plan.values()
-    own = {name: values[name] for name in _OF_BEGINNING}
+    own = {name: value for name, value in plan.values().items() if name in _OF_BEGINNING}
     own |= {"kind": kind.value, "streams": dict.fromkeys(plan.rows.streams or ())}
     if added:
         origins[name] = origins.get(name, 0) + added

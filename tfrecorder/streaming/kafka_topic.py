@@ -129,8 +129,7 @@ class Topic:
         Raises:
             UnreachableError: the cluster could not be reached for two minutes.
         """
-        place = _place(self.name, partition)
-        return self._asked(lambda: self._watermarks(place))
+        return self._asked(lambda: self._watermarks(_place(self.name, partition)))
 
     def known_end(self, partition: int) -> int | None:
         """The end of a partition as the latest fetch saw it; None before the first fetch."""

@@ -251,8 +251,7 @@ def _through_outages(step: Callable[[], T]) -> T:
 
 
 def _say(say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None) -> None:
-    waiting = 0 if batch is None else len(batch.rows)
-    words = f"{dataset.counts}; {waiting:,} waiting"
+    words = f"{dataset.counts}; {len(batch.rows) if batch else 0:,} waiting"
     behind = dataset.source.behind(dataset.reached.position())
     if behind is not None:
         words += f", {behind:,} not read"

@@ -235,8 +235,7 @@ def _shards_there(directory: str, info: TfdsInfo) -> list[Shard]:
 
 
 def _numbers(directory: str) -> list[int]:
-    names = storage.names(os.path.join(directory, layout.COMMITS))
-    numbers = map(layout.commit_of, names)
+    numbers = map(layout.commit_of, storage.names(os.path.join(directory, layout.COMMITS)))
     return sorted(number for number in numbers if number is not None)
 
 
@@ -274,8 +273,7 @@ def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Co
 
     def parsed(data: bytes) -> Commit:
         commit = Commit(number, Manifest.from_json(data, os.path.join(directory, file)))
-        dataset = commit.dataset
-        is_whole = 0 <= dataset.since <= dataset.chain <= number == commit.plan.commit
+        is_whole = 0 <= commit.dataset.since <= commit.dataset.chain <= number == commit.plan.commit
         if not is_whole or commit.plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
         assert commit.done is not None  # raises if these are no done-records
@@ -355,12 +353,11 @@ def common_files(expected: Expectation) -> dict[str, bytes]:
     last = expected.last
     if last is None:
         return {}
-    plan = last.plan
     done = {shard: expected.done[shard] for shard in last.own_shards}
-    files = descriptions(plan, last.dataset)
+    files = descriptions(last.plan, last.dataset)
     if not expected.lost:
         before = _info_before(expected)
-        files[layout.COMMIT] = dataset_info_json(plan, done, before, last.dataset)
+        files[layout.COMMIT] = dataset_info_json(last.plan, done, before, last.dataset)
     return files
 
 

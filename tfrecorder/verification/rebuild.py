@@ -362,8 +362,7 @@ def _next_row(made: Remade, number: int) -> int:
             if of_name is not None and of_name < number:
                 stated.append(read_commit(expected.directory, of_name).plan.carried.next_row)
     highest = max(stated)
-    follows_it = expected.number_before(number) == number - 1 >= 0
-    if follows_it or _only_added(expected, number):
+    if expected.number_before(number) == number - 1 >= 0 or _only_added(expected, number):
         return highest
     # Rows that are gone may have had larger numbers, which nothing says any more.
     return (highest // _BEYOND + 1) * _BEYOND
@@ -411,10 +410,9 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
 def _had_marks(made: Remade, number: int) -> bool:
     """True if rows may have been removed before a commit, of which nothing says more any more."""
     expected = made.expected
-    tables = made.tables
     if storage.is_folder(expected.path(layout.REMOVED)):
         return True
-    return not _only_added(expected, number) and {*expected.shards} <= tables.damaged
+    return not _only_added(expected, number) and {*expected.shards} <= made.tables.damaged
 
 
 def _only_added(expected: Expectation, number: int) -> bool:

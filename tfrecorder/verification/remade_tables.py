@@ -269,12 +269,12 @@ class Tables:
         if not len(columns):
             return  # the only row was a reject that was won later, which no list has any more
         files = file_fields(self.fields)
-        has = columns.column_names
         bases = columns.column(BASE).combine_chunks()
         for one in files:
-            spooled = columns.column(one.spool_key) if one.spool_key in has else None
             uris = columns.column(one.uri_key).combine_chunks()
-            named = None if spooled is None else spooled.combine_chunks()
+            named = None
+            if one.spool_key in columns.column_names:
+                named = columns.column(one.spool_key).combine_chunks()
             if known_places(uris, bases, named).null_count:
                 self.note(Loss.PLACES, shard.table)
                 break

@@ -97,8 +97,7 @@ def _keep_for_undo(
 def not_kept(output_dir: str, newest: Commit) -> set[str]:
     """What is left of before the newest commit's chain, which only `undo` of an update needs."""
     numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    chain = newest.dataset.chain
-    old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
+    old = {layout.manifest(n) for n in numbers if n is not None and n < newest.dataset.chain}
     return old | names_in(output_dir, layout.BEFORE)
 
 

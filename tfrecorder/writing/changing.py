@@ -114,18 +114,15 @@ class RowChanger(RowLoader):
         self._keys = {feature.key for field in plain for feature in field.features}
 
     def load(self, row: PlannedRow) -> Loaded | Rejected:
-        is_new = not row.values[COPY_OF.file]
-        if is_new:
+        if not row.values[COPY_OF.file]:  # it is new
             return super().load(row)
         reject = planned_reject(row)
         if reject is not None:
             return reject
         if row.values.get(CHANGE) == READ:
             return _sound(super().load(row))
-        offset = row.number(COPY_OF.offset)
-        size = row.number(COPY_OF.size)
-        framed = self._opened.read(self._shard_of(row), offset, size)
-        return self.changed(row, framed)
+        place = (row.number(COPY_OF.offset), row.number(COPY_OF.size))
+        return self.changed(row, self._opened.read(self._shard_of(row), *place))
 
     def changed(self, row: PlannedRow, framed: bytes) -> Loaded:
         """A row as the plan has it.

@@ -104,8 +104,7 @@ def commit(
         undone=PlanKind.UPDATE.value if plan.kind is PlanKind.UNDO else "",
     )
     if plan.layout.kept and plan.kind is PlanKind.UNDO:
-        then = base.dataset
-        manifest = manifest.with_dataset(since=then.since, contents=then.contents)
+        manifest = manifest.with_dataset(since=base.dataset.since, contents=base.dataset.contents)
     files = _check_standing(plan, by_shard, output_dir)
     described = {}
     narrows = False
@@ -329,9 +328,9 @@ def abandon(state: DatasetState) -> DatasetState:
             storage.remove_files(output_dir, outdated(output_dir, previous.plan))
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
-        lists = previous.dataset.lists
-        kind = pending.kind.value
-        manifest = manifest_of(plan, {}, previous.dataset, lists, undone=kind)
+        manifest = manifest_of(
+            plan, {}, previous.dataset, previous.dataset.lists, undone=pending.kind.value
+        )
         manifest = manifest.with_dataset(abandoned=pending.own)
         info = dataset_info_json(plan, {}, previous.info, manifest.dataset)
         replace_commit(output_dir, manifest, info, now.version)

@@ -100,8 +100,7 @@ def lists_as_of(manifest: Manifest, output_dir: str) -> dict[str, bytes]:
     ]
     if not others:
         return {}
-    shards = layout.shards_of(manifest.dataset.splits)
-    whole = whole_lists(manifest.plan, shards, output_dir)
+    whole = whole_lists(manifest.plan, layout.shards_of(manifest.dataset.splits), output_dir)
     return {name: whole[name] for name in others}
 
 

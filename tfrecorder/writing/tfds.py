@@ -146,13 +146,12 @@ def dataset_info_json(
     """
     before = previous["splits"] if previous is not None and plan.adds else ()
     splits = with_shards(before, done)
-    version = dataset.stated
     document: dict[str, object] = {
         "name": plan.options.get("name") or DATASET_NAME,
-        "version": version,
+        "version": dataset.stated,
         "description": "Written by tfrecorder.",
         "fileFormat": "tfrecord",
-        "releaseNotes": {version: commit_note(plan.commit, plan.digest)},
+        "releaseNotes": {dataset.stated: commit_note(plan.commit, plan.digest)},
         # TFDS refuses a split without a record, which may have rejects.
         "splits": [
             splits[name]
