@@ -20,6 +20,9 @@ from tfrecorder.options.read import ReadOptions, RecordOptions
 #: The callback of an option: what was typed, as the library takes it.
 Typed = Callable[[click.Context, click.Parameter, Any], Any]
 
+#: What adds options to a command.
+Decorator = Callable[[Any], Any]
+
 
 def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
     """NAME=VALUE arguments as a dict; a name given twice has both values; None without any.
@@ -123,7 +126,7 @@ class SharingCommand(click.Command):
 
 def options_of(
     options: type[Options], without: Container[str] = (), shared: bool = False
-) -> Callable[[Any], Any]:
+) -> Decorator:
     """An option for each field, except those in `without`.
 
     Args:
@@ -151,7 +154,7 @@ _CACHE = ("local_cache", "cache_bytes")
 cache_options = options_of(ReadOptions, {*names_of(ReadOptions)} - {*_CACHE})
 
 
-def option_of(name: str) -> Callable[[Any], Any]:
+def option_of(name: str) -> Decorator:
     """The option of `convert` with this name."""
     fields = {item.name: item for item in dataclasses.fields(ConvertOptions)}
     return _field_option(fields[name])
@@ -170,7 +173,7 @@ def _flag(name: str) -> str:
 
 def _field_option(
     item: dataclasses.Field[Any], cls: type[click.Option] = click.Option
-) -> Callable[[Any], Any]:
+) -> Decorator:
     flag = _flag(item.name)
     check = item.metadata["check"]
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
@@ -193,9 +196,7 @@ def _field_option(
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
 
 
-def _flag_and_word(
-    name: str, flag: str, word: str, settings: dict[str, Any]
-) -> Callable[[Any], Any]:
+def _flag_and_word(name: str, flag: str, word: str, settings: dict[str, Any]) -> Decorator:
     """A flag for True, and `--flag-word` for a word: a value may be taken for what stands next."""
     text, _, more = settings.pop("help").partition(f" {word}: ")
     settings |= {"type": click.UNPROCESSED, "default": False}

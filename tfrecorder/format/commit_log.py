@@ -57,7 +57,11 @@ class LogEntry:
         return cls(**values)
 
 
-def merged_batches(entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
+#: Entries, oldest first.
+Log = tuple[LogEntry, ...]
+
+
+def merged_batches(entries: Iterable[LogEntry]) -> Log:
     """Entries, with batches of a stream that follow one another told together."""
     merged: list[LogEntry] = []
     for entry in entries:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.layout import Shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,9 @@ class DoneRecord(Counts):
         except TypeError:
             raise ValueError("it is another document than a done-record") from None
 
+
+#: The done-records of some shards.
+DoneRecords = Mapping[Shard, DoneRecord]
 
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
 

@@ -182,7 +182,11 @@ class ShardRange(NamedTuple):
     shards: int
 
 
-def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:
+#: Some numbers for each split: of its shards, or of the rows in them.
+ShardNumbers = Mapping[str, Sequence[int]]
+
+
+def shards_of(ranges: ShardNumbers) -> list[Shard]:
     """Shards by split: [revision, shards], or [revision, first shard, shards].
 
     >>> [shard.name for shard in shards_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})]
@@ -196,7 +200,7 @@ def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:
     ]
 
 
-def files_of(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+def files_of(ranges: ShardNumbers) -> list[str]:
     """The names of the shards that `shards_of` gives: fast, for a split of 99,999 of them.
 
     >>> files_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})

@@ -18,10 +18,10 @@ import google_crc32c
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.commit_log import LogEntry
+from tfrecorder.format.commit_log import Log, LogEntry
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.done_records import Counts, DoneRecord
-from tfrecorder.format.layout import Shard, ShardRange, SplitState
+from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, SplitState
 from tfrecorder.format.plan import History, Plan, PlanKind, Shape, shapes_of, sides_of
 
 #: The number of the form that is written; another number is another form.
@@ -80,7 +80,7 @@ class CommitRecord:
     done_values: Sequence[Mapping[str, Any]]
     totals: Counts
     log: LogEntry | None = None
-    log_before: tuple[LogEntry, ...] = ()
+    log_before: Log = ()
     log_undone: LogEntry | None = None
     replaced: Mapping[str, SplitState] | None = None
 
@@ -184,8 +184,11 @@ class Manifest:
 
     def carrying(self, **changes: Any) -> Manifest:
         """It with other values of what goes with the dataset; see `Carried`."""
-        commit = dataclasses.replace(self.commit, plan=self.plan.carrying(**changes))
-        return dataclasses.replace(self, commit=commit)
+        return self.with_commit(plan=self.plan.carrying(**changes))
+
+    def with_commit(self, **changes: Any) -> Manifest:
+        """It with other values of its commit."""
+        return dataclasses.replace(self, commit=dataclasses.replace(self.commit, **changes))
 
     def with_dataset(self, **changes: Any) -> Manifest:
         """It with other values of the whole dataset."""
@@ -310,9 +313,9 @@ class Manifest:
         ]
 
 
-def _ranges(values: Mapping[str, Sequence[int]]) -> dict[str, ShardRange]:
+def _ranges(values: ShardNumbers) -> dict[str, ShardRange]:
     return {split: ShardRange(*of_split) for split, of_split in values.items()}
 
 
-def _states(values: Mapping[str, Sequence[int]]) -> dict[str, SplitState]:
+def _states(values: ShardNumbers) -> dict[str, SplitState]:
     return {split: SplitState(*of_split) for split, of_split in values.items()}

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, JsonValue, seal, unseal
-from tfrecorder.format.layout import Shard, ShardRange
+from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
     Field,
@@ -214,8 +214,8 @@ class Layout:
     split_rows: Mapping[str, int]
     split_shards: Mapping[str, int]
     starts: Mapping[str, int] = field(default_factory=dict)
-    kept: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rewritten: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    kept: ShardNumbers = field(default_factory=dict)
+    rewritten: ShardNumbers = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
 
     @cached_property

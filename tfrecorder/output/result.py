@@ -18,8 +18,7 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import DoneRecord, add_up
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecords, add_up
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
@@ -236,7 +235,7 @@ class ConversionResult(Summary, SplitSums, Report):
         return notes
 
 
-def _splits(done: Mapping[Shard, DoneRecord]) -> dict[str, SplitResult]:
+def _splits(done: DoneRecords) -> dict[str, SplitResult]:
     """The splits of what some commits added or wrote."""
     splits = {}
     for name in SPLITS:

@@ -18,6 +18,7 @@ from confluent_kafka import Message
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.streaming.kafka_messages import KafkaOptions, row_of
 from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
+from tfrecorder.streaming.stream_source import RowAt
 
 #: Seconds between two checks for new partitions of the topic.
 LOOK_SECONDS = 30
@@ -77,7 +78,7 @@ class KafkaSource:
         self._is_assigned = False
         self._looked = 0.0
 
-    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    def rows(self, position: Any) -> Iterator[RowAt]:
         """The messages behind a position that are there now, each with the position behind it.
 
         Args:
@@ -182,7 +183,7 @@ class KafkaSource:
         end = self._topic.known_end(partition)
         return partition in self._ended or (end is not None and end <= self._next[partition])
 
-    def _taken(self, message: Message) -> tuple[Mapping[str, Any], Any]:
+    def _taken(self, message: Message) -> RowAt:
         partition = message.partition()
         offset = message.offset()
         self._next[partition] = offset + 1

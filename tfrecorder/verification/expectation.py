@@ -17,7 +17,7 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse, parse_commit_note
-from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.done_records import DoneRecords
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
@@ -61,7 +61,7 @@ class Expectation:
     info: TfdsInfo | None
     numbers: Sequence[int]
     commits: Mapping[int, Commit]
-    done: Mapping[Shard, DoneRecord]
+    done: DoneRecords
     shards: Sequence[Shard]
     faults: tuple[Fault, ...]
     pending: Plan | None = None
@@ -327,22 +327,19 @@ def with_said_of(made: Manifest, said: Manifest) -> Manifest:
     That follows from other commits, of which some may be gone, or from the card.
     """
     then = said.dataset
-    dataset = replace(
-        made.dataset,
+    if not made.plan.follows.renumbers:
+        made = made.with_dataset(since=then.since, contents=then.contents)
+    made = made.with_dataset(
         abandoned=then.abandoned,
         ends_undo=then.ends_undo,
         earlier=then.earlier,
         stated_by_card=then.stated_by_card,
     )
-    if not made.plan.follows.renumbers:
-        dataset = replace(dataset, since=then.since, contents=then.contents)
-    commit = replace(
-        made.commit,
+    return made.with_commit(
         log=said.commit.log,
         log_before=said.commit.log_before,
         log_undone=said.commit.log_undone,
     )
-    return replace(made, commit=commit, dataset=dataset)
 
 
 def common_files(expected: Expectation) -> dict[str, bytes]:

@@ -12,7 +12,6 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -21,9 +20,9 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.commit_log import LogEntry
+from tfrecorder.format.commit_log import Log, LogEntry
 from tfrecorder.format.documents import JsonObject, unseal
-from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.done_records import DoneRecord, DoneRecords
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.losses import WORDS, Loss, both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
@@ -126,11 +125,10 @@ def remake(
         if commit is None:
             shards = _shards_of_lost(made, number, left)
             left = [shard for shard in left if shard not in shards]
-            plan, done, log = _plan_and_done(made, number, shards)
+            plan, done, log_before = _plan_and_done(made, number, shards)
             sums = {file: FileSums.of(expected.read_whole(file)) for file in LISTS}
-            manifest = manifest_of(plan, done, before, sums, log_before=log.before)
-            record = replace(manifest.commit, log=log.entry)
-            manifest = replace(manifest, commit=record).as_read()
+            manifest = manifest_of(plan, done, before, sums, log_before=log_before)
+            manifest = manifest.with_commit(log=_log_of(plan, done, number)).as_read()
             tables.note(Loss.OPTIONS, layout.manifest(number))
         else:
             plan = _plan_of(made, commit)
@@ -174,11 +172,11 @@ def _made_again(old: Manifest, made: Manifest) -> Manifest:
     """A sound manifest after what it follows from was made again."""
     new = with_said_of(made.as_read(), old)
     if new.commit.replaced is None:  # nothing says any more what it replaced
-        new = replace(new, commit=replace(new.commit, replaced=old.commit.replaced))
+        new = new.with_commit(replaced=old.commit.replaced)
     return old if replace(new, form=old.form) == old else new
 
 
-def _take(made: Remade, commit: Commit, done: Mapping[Shard, DoneRecord]) -> None:
+def _take(made: Remade, commit: Commit, done: DoneRecords) -> None:
     """Take a manifest for that of its commit, and its done-records."""
     expected = made.expected
     if commit != expected.commits.get(commit.number):
@@ -236,13 +234,6 @@ def _after(expected: Expectation, number: int) -> Manifest | None:
     """The next manifest that is sound; None if there is none."""
     later = (commit.manifest for n, commit in expected.commits.items() if n > number)
     return next(later, None)
-
-
-class Log(NamedTuple):
-    """What the log of a manifest says."""
-
-    entry: LogEntry
-    before: tuple[LogEntry, ...] = ()
 
 
 def _plan_and_done(
@@ -304,7 +295,7 @@ def _plan_and_done(
     if before is not None and number - before.plan.commit > 1:  # it took back what came between
         version = f"{_stated_after(expected, after).partition('.')[0]}.0.0"
         plan = replace(plan, follows=TakesBack(**vars(plan.follows), version=version))
-    log_before: tuple[LogEntry, ...] = ()
+    log_before: Log = ()
     if before is None:
         plan, log_before = _begun(made, plan, number)
     indexes: dict[str, list[int]] = {}
@@ -321,7 +312,7 @@ def _plan_and_done(
         record = tally.done_record(plan.digest, shard)
         done[shard] = tables.bound(plan, shard, of_shard, tally, record)
     made.lost += _LOST_ALL if not expected.commits else ()
-    return plan, done, Log(_log_of(plan, done, number), log_before)
+    return plan, done, log_before
 
 
 def _stated_after(expected: Expectation, after: Manifest | None) -> str:
@@ -372,7 +363,7 @@ def _next_row(made: Remade, number: int) -> int:
 _BEYOND = 10**9
 
 
-def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry, ...]]:
+def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, Log]:
     """The plan of a commit that begins a chain, with what is known of what was before it.
 
     Returns:
@@ -392,7 +383,7 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
             tables.note(Loss.MARKS, marks[-1])
     elif after is None and number and _had_marks(made, number):
         tables.note(Loss.MARKS, layout.REMOVED)
-    log_before: tuple[LogEntry, ...] = ()
+    log_before: Log = ()
     if not number:
         return plan, log_before
     with contextlib.suppress(DatasetError):  # an update keeps what came before it
@@ -425,7 +416,7 @@ def _only_added(expected: Expectation, number: int) -> bool:
     return int(expected.info["version"].split(".")[1]) >= number
 
 
-def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> LogEntry:
+def _log_of(plan: Plan, done: DoneRecords, number: int) -> LogEntry:
     """The entry of a commit whose manifest is lost, as far as anybody knows."""
     if not plan.adds and number:  # it replaced what was there
         return LogEntry(commit=number, first=number, kind="")

@@ -36,7 +36,7 @@ from tfrecorder.format.plan_columns import (
     spool_columns,
 )
 from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.check import check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.history import grown
 from tfrecorder.reading.row_lists import read_row_list
@@ -54,7 +54,7 @@ from tfrecorder.verification.public_fields import (
 )
 from tfrecorder.writing.changing import loaded
 from tfrecorder.writing.outcomes import COMMIT, OfFile, Sources
-from tfrecorder.writing.rows import planned_reject
+from tfrecorder.writing.rows import KeyedImages, planned_reject
 from tfrecorder.writing.shards import Tally
 
 #: Kinds of plans whose rows all come from the source of which their `base` and options are.
@@ -316,7 +316,7 @@ class _Taken:
 def _sources(
     fields: Sequence[Field],
     record: Mapping[str, Values],
-    images: Sequence[tuple[str, CheckedImage]],
+    images: KeyedImages,
     keeps: bool,
 ) -> Sources:
     """What a record says of the files that it was made from.

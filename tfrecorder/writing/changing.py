@@ -33,7 +33,14 @@ from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_re
 from tfrecorder.schema.fields import Field, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES, File, Image
-from tfrecorder.writing.rows import FileReader, Loaded, Rejected, RowLoader, planned_reject
+from tfrecorder.writing.rows import (
+    FileReader,
+    KeyedImages,
+    Loaded,
+    Rejected,
+    RowLoader,
+    planned_reject,
+)
 
 
 def loaded(
@@ -64,9 +71,7 @@ def loaded(
     )
 
 
-def as_noted(
-    row: PlannedRow, images: Sequence[tuple[str, CheckedImage]]
-) -> list[tuple[str, CheckedImage]]:
+def as_noted(row: PlannedRow, images: KeyedImages) -> KeyedImages:
     """Images from a record, the first with all that their files had and training does not see."""
     if row.values.get(REDUCED) is None:  # then what the records show is all that is known
         return [*images]

@@ -20,7 +20,7 @@ from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import DoneRecord, add_up
+from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
 from tfrecorder.format.layout import Shard, SplitState
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
@@ -211,7 +211,7 @@ def complete(state: DatasetState) -> DatasetState:
 
 def _with_kept(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     every: Sequence[Commit],
     newest: Commit,
     output_dir: str,
@@ -365,8 +365,7 @@ def take_back(state: DatasetState, plan: Plan) -> None:
     sums |= {file: FileSums.of(data) for file, data in row_lists.items()}
     manifest = manifest_of(plan, {}, before.dataset, sums, undone=taken.plan.kind.value)
     manifest = manifest.with_dataset(abandoned=given_up(newest, taken))
-    record = dataclasses.replace(manifest.commit, log_undone=taken.manifest.commit.entry)
-    manifest = dataclasses.replace(manifest, commit=record)
+    manifest = manifest.with_commit(log_undone=taken.manifest.commit.entry)
     info_before = info_without(newest.info, taken, before)
     info = dataset_info_json(plan, {}, info_before, manifest.dataset)
     replace_commit(output_dir, manifest, info, state.version)
@@ -385,7 +384,7 @@ def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:
     return storage.unless_missing(lambda: storage.read_versioned(path)) or (None, "")
 
 
-def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
+def _check_conservation(plan: Plan, done: DoneRecords) -> None:
     """Rows in = records + rejects, in every shard and in total."""
     for shard in plan.layout.shards:
         record = done.get(shard)
@@ -405,7 +404,7 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
         )
 
 
-def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> Files:
+def _check_standing(plan: Plan, done: DoneRecords, output_dir: str) -> Files:
     """Look once more whether what is in the directory is what was written there.
 
     Shards that are kept have their files under the names of this commit by now.
@@ -438,7 +437,7 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
 
 
 def _check_rejects(
-    plan: Plan, done: Mapping[Shard, DoneRecord], max_reject_fraction: float, output_dir: str
+    plan: Plan, done: DoneRecords, max_reject_fraction: float, output_dir: str
 ) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
     # Not of shards written again, whose rejects were accepted before.

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import google_crc32c
 
-from tfrecorder.format.commit_log import LogEntry, merged_batches
-from tfrecorder.format.done_records import DoneRecord, add_up
-from tfrecorder.format.layout import Shard, SplitState
+from tfrecorder.format.commit_log import Log, LogEntry, merged_batches
+from tfrecorder.format.done_records import DoneRecords, add_up
+from tfrecorder.format.layout import SplitState
 from tfrecorder.format.manifest import (
     CommitRecord,
     DatasetRecord,
@@ -28,12 +28,12 @@ from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 def manifest_of(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation] | None = None,
     stated: Mapping[str, object] | None = None,
-    log_before: tuple[LogEntry, ...] = (),
+    log_before: Log = (),
     undone: str = "",
 ) -> Manifest:
     """The manifest of the commit of a plan.
@@ -64,7 +64,7 @@ def manifest_of(
 
 def dataset_after(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation],
@@ -113,9 +113,7 @@ def dataset_after(
     )
 
 
-def _contents(
-    plan: Plan, done: Mapping[Shard, DoneRecord], before: Mapping[str, int]
-) -> dict[str, int]:
+def _contents(plan: Plan, done: DoneRecords, before: Mapping[str, int]) -> dict[str, int]:
     """A checksum of all shards of each split."""
     contents = dict(before)
     for shard, record in done.items():
@@ -126,7 +124,7 @@ def _contents(
     return contents
 
 
-def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEntry:
+def _log_of(plan: Plan, done: DoneRecords, undone: str) -> LogEntry:
     """What a commit did, in numbers."""
     changes = plan.summary.changes or Changes()
     # Of the shards that are kept or written again, the rows were there before.
@@ -157,7 +155,7 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEnt
     )
 
 
-def entries_of(every: Sequence[Commit]) -> tuple[LogEntry, ...]:
+def entries_of(every: Sequence[Commit]) -> Log:
     """The entries of a chain of commits, and of those before it, as the next chain keeps them.
 
     Args:

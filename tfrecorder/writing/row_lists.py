@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
-from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.done_records import DoneRecords
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
@@ -34,7 +34,7 @@ _COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 Row = Sequence[int | str]
 
 
-def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> dict[str, bytes]:
+def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> dict[str, bytes]:
     """The lists of the whole dataset that a plan changes; the same before and after its commit.
 
     Args:

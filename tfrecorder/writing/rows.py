@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -30,6 +30,9 @@ from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_file
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask
 from tfrecorder.writing.outcomes import OfFile, Sources
 
+#: The images of a record, by the keys of their columns.
+KeyedImages = list[tuple[str, CheckedImage]]
+
 
 class Loaded(NamedTuple):
     """A row that became a record.
@@ -44,7 +47,7 @@ class Loaded(NamedTuple):
     """
 
     row: PlannedRow
-    images: Sequence[tuple[str, CheckedImage]]
+    images: KeyedImages
     parts: list[bytes]
     size: int
     input_bytes: int
@@ -316,7 +319,7 @@ class RowLoader:
         return Reject(reject.stage, reject.code, f"{field.column} {uri!r}: {reject.detail}")
 
 
-def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
+def _stored(placed: Mapping[str, Placed]) -> KeyedImages:
     """The images as they are stored; the warnings of all of them go with the first."""
     stored = [(key, of_key.image) for key, of_key in placed.items()]
     further = [f"{key}: {image.warning}" for key, image in stored[1:] if image.warning]

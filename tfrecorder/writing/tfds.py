@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from tfrecorder.format import layout
 from tfrecorder.format.documents import JsonObject, TfdsInfo, TfdsSplit, commit_note
-from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecord, DoneRecords
 from tfrecorder.format.manifest import DatasetRecord, Shape
 from tfrecorder.format.plan import Adds, Plan, TakesBack
 from tfrecorder.reading.dataset import image_shape
@@ -134,7 +133,7 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> Js
 
 def dataset_info_json(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     previous: TfdsInfo | None,
     dataset: DatasetRecord,
 ) -> bytes:
@@ -166,9 +165,7 @@ def dataset_info_json(
     return json_bytes(document)
 
 
-def with_shards(
-    splits: Iterable[TfdsSplit], done: Mapping[Shard, DoneRecord]
-) -> dict[str, TfdsSplit]:
+def with_shards(splits: Iterable[TfdsSplit], done: DoneRecords) -> dict[str, TfdsSplit]:
     """Splits in TFDS's form, by name, with further shards at their ends.
 
     Args:
