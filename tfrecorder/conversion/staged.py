@@ -128,7 +128,7 @@ def checked_next_commit(
     planned: pa.Table,
     newest: Commit | None,
     where: str,
-    retried: Ints | None = None,
+    retried: Ints | None,
 ) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
 

@@ -6,9 +6,8 @@ import builtins
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.layout import Shard
 
 
@@ -40,7 +39,7 @@ class Counts:
     reduced: dict[str, int] = field(default_factory=dict)
     retries: int = 0
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """The values as a commit keeps them; of those below, only what is not empty."""
         optional = ("reduced", "beside_bytes")
         return {name: value for name, value in vars(self).items() if value or name not in optional}

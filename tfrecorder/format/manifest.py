@@ -19,7 +19,7 @@ import google_crc32c
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.commit_log import Log, LogEntry
-from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.done_records import Counts, DoneRecord
 from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, SplitState
 from tfrecorder.format.plan import History, Plan, PlanKind, Shape, shapes_of, sides_of
@@ -77,7 +77,7 @@ class CommitRecord:
     plan: Plan
     digest: str
     own: Mapping[str, ShardRange]
-    done_values: Sequence[Mapping[str, Any]]
+    done_values: Sequence[Document]
     totals: Counts
     log: LogEntry | None = None
     log_before: Log = ()
@@ -151,13 +151,13 @@ class DatasetRecord:
     skips: tuple[int, ...] = ()
     image_shapes: Mapping[str, Shape] = field(default_factory=dict)
     image_sides: Sequence[tuple[int, int]] = ()
-    positions: Mapping[str, Any] = field(default_factory=dict)
+    positions: Document = field(default_factory=dict)
     lists: Mapping[str, FileSums] = field(default_factory=dict)
     contents: Mapping[str, int] = field(default_factory=dict)
     abandoned: Mapping[str, ShardRange] = field(default_factory=dict)
     ends_undo: bool = False
     earlier: Mapping[int, Generation] = field(default_factory=dict)
-    stated_by_card: Mapping[str, Any] = field(default_factory=dict)
+    stated_by_card: Document = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Manifest:
     def to_json(self) -> bytes:
         return seal(self.values())
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values."""
         commit = self.commit
         dataset = self.dataset
@@ -261,7 +261,7 @@ class Manifest:
             raise ValueError("it is another document than a manifest") from None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Manifest:
+    def of(cls, values: Document) -> Manifest:
         """The manifest whose `values` these are."""
         log_of = LogEntry.of
         commit = CommitRecord(

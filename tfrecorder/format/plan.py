@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.format.documents import PLAN_VERSION, JsonValue, seal, unseal
+from tfrecorder.format.documents import PLAN_VERSION, Document, JsonValue, seal, unseal
 from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
@@ -126,7 +126,7 @@ class TakesBack(Adds):
     undoes: int = -1
 
 
-def _follows_of(values: Mapping[str, Any]) -> Begins | Rewrites | Adds:
+def _follows_of(values: Document) -> Begins | Rewrites | Adds:
     """What a plan follows, from its JSON values."""
     previous = values.get("previous", "")
     if (state := values.get("follows")) is not None:
@@ -159,9 +159,9 @@ class History:
 
     origins: Mapping[str, int] = field(default_factory=dict)
     updates: int = 0
-    begun_by: Mapping[str, Any] = field(default_factory=dict)
+    begun_by: Document = field(default_factory=dict)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values; what goes on elsewhere takes over the origins alone."""
         return dict(vars(self)) if self.begun_by else {"origins": self.origins}
 
@@ -270,6 +270,10 @@ class Layout:
         """How many rows a shard was given."""
         start, stop = self.part_of(shard)
         return stop - start
+
+    def is_new(self, shard: Shard) -> bool:
+        """True for a shard beyond those that are kept or written again."""
+        return shard.index >= len(self.kept.get(shard.split, ()))
 
     def part_of(self, shard: Shard) -> tuple[int, int]:
         """The rows (start, stop) of a shard, counted from the first one of its split."""
@@ -410,7 +414,7 @@ class Plan:
     def to_json(self) -> bytes:
         return seal({"version": PLAN_VERSION, **self.values()})
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values in one object, without those that are as in most plans."""
         values = _unusual(self)
         follows = values.pop("follows", None)
@@ -445,7 +449,7 @@ class Plan:
         return cls.of(values)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Plan:
+    def of(cls, values: Document) -> Plan:
         """The plan whose `values` are among these, as in a manifest.
 
         Raises:
@@ -484,7 +488,7 @@ def _unusual(value: Any) -> dict[str, Any]:
     return unusual
 
 
-def _read(kind: Any, values: Mapping[str, Any]) -> Any:
+def _read(kind: Any, values: Document) -> Any:
     """A value of a type with the fields that are among JSON values."""
     given = {}
     for item in dataclasses.fields(kind):

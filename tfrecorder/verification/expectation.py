@@ -289,11 +289,9 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         plan = commit.plan
         done = commit.done
         for shard, record in done.items():
-            kept = plan.layout.kept.get(shard.split, ())
-            new = plan.layout.split_shards.get(shard.split)
-            planned = (
-                plan.layout.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
-            )
+            planned = record.rows
+            if plan.layout.split_shards.get(shard.split) and plan.layout.is_new(shard):
+                planned = plan.layout.shard_rows(shard)
             if not record.rows == planned == record.records + record.rejects:
                 yield Fault(
                     file,

@@ -91,10 +91,10 @@ class Remade:
 
 def remake(
     expected: Expectation,
-    damaged: Collection[Shard] = (),
-    other: Collection[Shard] = (),
-    marks: Collection[str] = (),
-    kept: Collection[str] = (),
+    damaged: Collection[Shard],
+    other: Collection[Shard],
+    marks: Collection[str],
+    kept: Collection[str],
 ) -> Remade:
     """Make damaged tables of sound shards again, and lost manifests, whose shards must be sound.
 

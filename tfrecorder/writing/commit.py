@@ -441,7 +441,7 @@ def _check_rejects(
 ) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
     # Not of shards written again, whose rejects were accepted before.
-    done = {s: d for s, d in done.items() if s.index >= len(plan.layout.kept.get(s.split, ()))}
+    done = {shard: record for shard, record in done.items() if plan.layout.is_new(shard)}
     totals = add_up(done.values())
     if not totals.rows:
         return

@@ -117,7 +117,7 @@ def _contents(plan: Plan, done: DoneRecords, before: Mapping[str, int]) -> dict[
     """A checksum of all shards of each split."""
     contents = dict(before)
     for shard, record in done.items():
-        if not plan.follows.renumbers and shard.index < len(plan.layout.kept.get(shard.split, ())):
+        if not plan.follows.renumbers and not plan.layout.is_new(shard):
             continue  # corrected records have the numbers that they had
         crc = record.crc32c.to_bytes(4, "big")
         contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
@@ -128,11 +128,7 @@ def _log_of(plan: Plan, done: DoneRecords, undone: str) -> LogEntry:
     """What a commit did, in numbers."""
     changes = plan.summary.changes or Changes()
     # Of the shards that are kept or written again, the rows were there before.
-    new = add_up(
-        of
-        for shard, of in done.items()
-        if shard.index >= len(plan.layout.kept.get(shard.split, ()))
-    )
+    new = add_up(record for shard, record in done.items() if plan.layout.is_new(shard))
     is_addition = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
     rejected = new.rejects if is_addition else min(new.rejects, changes.added)
     undoes = -1
