@@ -37,7 +37,7 @@ def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
         value: Any = text if equals else True
         if name in named:
             before = named[name]
-            value = [*(before if isinstance(before, list) else [before]), value]
+            value = [*before, value] if isinstance(before, list) else [before, value]
         named[name] = value
     return named or None
 
@@ -167,14 +167,10 @@ def _flags_of_convert() -> list[str]:
     return [option.opts[0] for option in every.params]
 
 
-def _flag(name: str) -> str:
-    return _REPEATED.get(name, f"--{name.replace('_', '-')}")
-
-
 def _field_option(
     item: dataclasses.Field[Any], cls: type[click.Option] = click.Option
 ) -> Decorator:
-    flag = _flag(item.name)
+    flag = _REPEATED.get(item.name, f"--{item.name.replace('_', '-')}")
     check = item.metadata["check"]
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
@@ -191,20 +187,17 @@ def _field_option(
     if check is is_flag:
         return click.option(flag, is_flag=True, **settings)
     if isinstance(check, OneOf) and True in check.words:
-        return _flag_and_word(item.name, flag, str(check.words[-1]), settings)
+        # A flag for True, and `--flag-word` for a word: a value may be taken for what stands next.
+        word = str(check.words[-1])
+        text, _, more = settings.pop("help").partition(f" {word}: ")
+        settings |= {"type": click.UNPROCESSED, "default": False}
+        plain = click.option(flag, item.name, flag_value=True, help=text, **settings)
+        other = click.option(
+            f"{flag}-{word}", item.name, flag_value=word, help=f"{flag}, {more}", **settings
+        )
+        return lambda command: plain(other(command))
     shown = item.default is not None
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
-
-
-def _flag_and_word(name: str, flag: str, word: str, settings: dict[str, Any]) -> Decorator:
-    """A flag for True, and `--flag-word` for a word: a value may be taken for what stands next."""
-    text, _, more = settings.pop("help").partition(f" {word}: ")
-    settings |= {"type": click.UNPROCESSED, "default": False}
-    plain = click.option(flag, name, flag_value=True, help=text, **settings)
-    other = click.option(
-        f"{flag}-{word}", name, flag_value=word, help=f"{flag}, {more}", **settings
-    )
-    return lambda command: plain(other(command))
 
 
 def _type_of(item: dataclasses.Field[Any]) -> Any:

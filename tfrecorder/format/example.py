@@ -144,7 +144,13 @@ def _key_field(key: str) -> bytes:
 
 def _feature(value: Any) -> bytes:
     if isinstance(value, np.ndarray):
-        return _array_feature(value)
+        kind = value.dtype.kind
+        if kind == "f":
+            return _float_feature(value)
+        if kind in "iu":
+            return _int64_feature(value.ravel().tolist())
+        if kind == "S":
+            return _bytes_feature(value.tolist())
     if isinstance(value, float):
         return _float_feature(np.array([value]))
     if isinstance(value, int):  # or a bool, as 0 or 1
@@ -152,17 +158,6 @@ def _feature(value: Any) -> bytes:
     if isinstance(value, list):
         return _bytes_feature(value)
     raise _refusal(value)
-
-
-def _array_feature(array: np.ndarray) -> bytes:
-    kind = array.dtype.kind
-    if kind == "f":
-        return _float_feature(array)
-    if kind in "iu":
-        return _int64_feature(array.ravel().tolist())
-    if kind == "S":
-        return _bytes_feature(array.tolist())
-    raise _refusal(array)
 
 
 def _bytes_feature(values: Sequence[bytes | str]) -> bytes:

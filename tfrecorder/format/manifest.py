@@ -178,10 +178,6 @@ class Manifest:
     def plan(self) -> Plan:
         return self.commit.plan
 
-    @property
-    def kind(self) -> PlanKind:
-        return self.commit.plan.kind
-
     def carrying(self, **changes: Any) -> Manifest:
         """It with other values of what goes with the dataset; see `Carried`."""
         return self.with_commit(plan=self.plan.carrying(**changes))
@@ -206,7 +202,7 @@ class Manifest:
             "plan": commit.digest,
             **self.plan.values(),
             "commit": self.plan.commit,
-            "kind": self.kind.value,
+            "kind": self.plan.kind.value,
             "stated": dataset.stated,
         }
         if commit.log is not None:

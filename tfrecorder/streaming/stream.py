@@ -167,7 +167,8 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
                 heard = time.monotonic()
                 batch = batch or dataset.new_batch()
                 _through_outages(partial(dataset.add, batch, cells, position))
-                if _is_full(batch, limits) or _is_old(batch, limits):
+                is_full = len(batch.rows) >= limits.every_rows
+                if is_full or batch.spool.bytes >= limits.spool_bytes or _is_old(batch, limits):
                     batch = _written(batch, dataset, say)
         # Only rows that were asked for after that time may be missed.
         ends = _idle_left(source, limits, asked - heard) <= 0
@@ -178,10 +179,6 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
         _say(say, dataset, batch)
         left = _idle_left(source, limits, time.monotonic() - heard)
         may_have_more = source.wait(_patience(batch, limits, left)) is not False
-
-
-def _is_full(batch: Batch, limits: StreamOptions) -> bool:
-    return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
 
 
 def _is_old(batch: Batch, limits: StreamOptions) -> bool:
