@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,12 +89,29 @@ class StoredRows:
     def statistics(
         self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series[str]
     ) -> Statistics:
-        """Statistics of rows like these, in some splits, as `describe_columns` makes them."""
+        """Statistics of rows like these, in some splits, as `describe_columns` makes them.
+
+        Manifests say how many rows of each split had no value, and so have a default.
+        """
         columns = columns_of(rows)
         splits = splits.reset_index(drop=True)
         keys = (feature.key for feature in record_features(fields))
         values = {key: columns[key] for key in keys if key in columns}
-        missing = _missing(fields, values, splits, commits(self.where, self.newest))
+        every = commits(self.where, self.newest)
+        missing = {}
+        for field in fields:
+            counts = Counter[str]()
+            for commit in every:
+                of_split = commit.plan.rows.statistics.get(field.column, {})
+                counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
+            if counts.total():
+                # Which of the rows with the default they are makes no difference: the first ones.
+                key, default = default_of(field)
+                same = pd.Series([value == default for value in values[key].to_pylist()])
+                number = same.groupby(splits.to_numpy(object)).cumsum()
+                missing[field.column] = (
+                    same & (number <= splits.map(counts).astype(int))
+                ).to_numpy()
         return describe_columns(tuple(fields), values, splits, missing)
 
 
@@ -134,31 +151,6 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
     copies = dict(zip(RECORD_OF, COPY_OF[1:], strict=True))
     table = table.rename_columns([copies.get(name, name) for name in table.column_names])
     return table.append_column(COPY_OF.file, repeated(file, len(table)))
-
-
-def _missing(
-    fields: Sequence[Field],
-    values: Mapping[str, pa.Array],
-    splits: pd.Series[str],
-    every: Sequence[Commit],
-) -> dict[str, Bools]:
-    """Which rows have a default, by column.
-
-    Manifests say how many these are in each split.  Which of the rows with this value they are
-    makes no difference to the statistics: the first ones.
-    """
-    missing = {}
-    for field in fields:
-        counts = Counter[str]()
-        for commit in every:
-            of_split = commit.plan.rows.statistics.get(field.column, {})
-            counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
-        if counts.total():
-            key, default = default_of(field)
-            same = pd.Series([value == default for value in values[key].to_pylist()])
-            number = same.groupby(splits.to_numpy(object)).cumsum()
-            missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
-    return missing
 
 
 @dataclass(frozen=True)

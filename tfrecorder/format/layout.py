@@ -206,13 +206,12 @@ def files_of(ranges: ShardNumbers) -> list[str]:
     >>> files_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})
     ['train-00007.tfrecord', 'test-r2-00000.tfrecord', 'test-r2-00001.tfrecord']
     """
-    return [
-        f"{stem}{index:05d}.tfrecord"
-        for split, (revision, *starts, count) in ranges.items()
-        for stem in (Shard(split, 0, revision).name[:-5],)
-        for first in (starts or [0])
-        for index in range(first, first + count)
-    ]
+    files = []
+    for split, (revision, *starts, count) in ranges.items():
+        stem = Shard(split, 0, revision).name[:-5]
+        first = starts[0] if starts else 0
+        files += [f"{stem}{index:05d}.tfrecord" for index in range(first, first + count)]
+    return files
 
 
 def manifest(commit: int) -> str:

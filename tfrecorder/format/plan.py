@@ -229,19 +229,18 @@ class Layout:
 
     @cached_property
     def _parts_of(self) -> dict[str, dict[int, tuple[int, int]]]:
-        return {split: self._parts(split) for split in self.split_shards}
-
-    def _parts(self, split: str) -> dict[int, tuple[int, int]]:
-        """The rows (start, stop) of each shard of a split to write, by its number."""
-        again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
-        ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
-        parts = dict(zip(again, itertools.pairwise(ends), strict=True))
-        count = self.split_shards[split]
-        first = self.starts.get(split, 0)
-        for number in range(count):
-            start, stop = balanced_part(self.new_rows[split], number, count)
-            parts[first + number] = ends[-1] + start, ends[-1] + stop
-        return parts
+        """The rows (start, stop) of each shard to write, by its split and its number."""
+        parts_of = {}
+        for split, count in self.split_shards.items():
+            again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
+            ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
+            parts = dict(zip(again, itertools.pairwise(ends), strict=True))
+            first = self.starts.get(split, 0)
+            for number in range(count):
+                start, stop = balanced_part(self.new_rows[split], number, count)
+                parts[first + number] = ends[-1] + start, ends[-1] + stop
+            parts_of[split] = parts
+        return parts_of
 
     @property
     def new_rows(self) -> dict[str, int]:

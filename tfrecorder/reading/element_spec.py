@@ -333,15 +333,16 @@ def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[st
     labels = () if field.label_key is None else (field.label_key,)
     if isinstance(field.kind, (Label, Labels)):
         return labels
+    sizes: tuple[str, ...] = ()
     if isinstance(field.kind, Boxes):
         masks = () if field.masks_key is None else (field.masks_key,)
-        sizes: tuple[str, ...] = ()
         if image is not None and needs_size(field, picture):
             sizes = image.size_keys[:2] or (image.encoded_key,)
         edges = field.edges if field.box_key is None else (field.box_key,)
         return (*edges, *labels, *masks, *sizes)
     if isinstance(field.kind, FILES):
-        return (field.encoded_key, *(field.size_keys[:2] if picture.size is not None else ()))
+        sizes = field.size_keys[:2] if picture.size is not None else ()
+        return (field.encoded_key, *sizes)
     return tuple(feature.key for feature in field.features)
 
 

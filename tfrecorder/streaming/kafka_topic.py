@@ -129,27 +129,31 @@ class Topic:
         Raises:
             UnreachableError: the cluster could not be reached for two minutes.
         """
-        return self._asked(lambda: self._watermarks(_place(self.name, partition)))
+        return self._asked(lambda: self._watermarks(TopicPartition(self.name, partition)))
 
     def known_end(self, partition: int) -> int | None:
         """The end of a partition as the latest fetch saw it; None before the first fetch."""
-        end = self._consumer().get_watermark_offsets(_place(self.name, partition), cached=True)[1]
+        end = self._consumer().get_watermark_offsets(
+            TopicPartition(self.name, partition), cached=True
+        )[1]
         return end if end >= 0 else None
 
     # Messages.
 
     def assign(self, offsets: Mapping[int, int]) -> None:
         """Fetch only these partitions, from these offsets."""
-        self._consumer().assign([_place(self.name, *pair) for pair in offsets.items()])
+        self._consumer().assign([TopicPartition(self.name, *pair) for pair in offsets.items()])
 
     def add(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions too."""
-        self._consumer().incremental_assign([_place(self.name, *pair) for pair in offsets.items()])
+        self._consumer().incremental_assign(
+            [TopicPartition(self.name, *pair) for pair in offsets.items()]
+        )
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition, whose fetching had ended, from another offset."""
         consumer = self._consumer()
-        place = _place(self.name, partition, offset)
+        place = TopicPartition(self.name, partition, offset)
         consumer.incremental_unassign([place])
         consumer.incremental_assign([place])
 
@@ -287,7 +291,3 @@ class _Log:
 
     def log(self, level: int, words: str, *values: Any) -> None:
         logging.getLogger("tfrecorder.librdkafka").debug(words, *values)
-
-
-def _place(topic: str, partition: int, offset: int = 0) -> Any:
-    return TopicPartition(topic, partition, offset)

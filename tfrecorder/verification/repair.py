@@ -175,7 +175,8 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     rewritten, refusals = _write_shards(expected, damaged, faulty, base)
     written += rewritten
     if refusals:
-        others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
+        names = ", ".join(sorted(written))
+        others = f" Other files were written again: {names}." if written else ""
         raise SourceError(
             f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
@@ -309,7 +310,12 @@ def _write_shards(
             except SourceError as error:
                 refusals.append(f"{shard.file}: {error}")
                 continue
-            _copy(os.path.join(folder, shard.file), expected.directory, shard.file)
+            with (
+                storage.open_seekable(os.path.join(folder, shard.file)) as file,
+                storage.publish(expected.directory, shard.file) as copy,
+            ):
+                while data := file.read(2**20):
+                    storage.write_all(copy, data)
             storage.remove(folder, shard.file)
             written.append(shard.file)
     return written, refusals
@@ -370,12 +376,6 @@ def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
             shown = f", image {new[image.uri_key]!r}," if image else ""
             return f"row {new[SOURCE_ID]}{shown} cannot be used now ({reason})"
     return "an image has other bytes now, or another version of Pillow encodes it differently"
-
-
-def _copy(path: str, directory: str, name: str) -> None:
-    with storage.open_seekable(path) as file, storage.publish(directory, name) as copy:
-        while data := file.read(2**20):
-            storage.write_all(copy, data)
 
 
 def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:

@@ -47,35 +47,6 @@ def manifest_of(
         log_before: the entries of the commits before a chain that begins here.
         undone: the kind of what an undo takes back or abandons.
     """
-    return Manifest(
-        CommitRecord(
-            plan=plan,
-            digest=plan.digest,
-            own=plan.own,
-            done_values=[record.values() for record in done.values()],
-            totals=add_up(done.values()),
-            log=_log_of(plan, done, undone),
-            log_before=log_before,
-            replaced=previous.splits if plan.rewrites and previous is not None else None,
-        ),
-        dataset_after(plan, done, previous, lists, earlier or {}, stated),
-    )
-
-
-def dataset_after(
-    plan: Plan,
-    done: DoneRecords,
-    previous: DatasetRecord | None,
-    lists: Mapping[str, FileSums],
-    earlier: Mapping[int, Generation],
-    stated_by_card: Mapping[str, object] | None,
-) -> DatasetRecord:
-    """What is so of a dataset after the commit of a plan.
-
-    Args:
-        done, previous, lists, earlier: as in `manifest_of`.
-        stated_by_card: None keeps what was stated before.
-    """
     records = list(done.values())
     nothing = DatasetRecord(splits={}, stated="", since=plan.commit, chain=plan.commit)
     before = nothing if previous is None or not plan.adds else previous
@@ -90,9 +61,9 @@ def dataset_after(
     positions = dict(before.positions)
     for name, stream in (plan.rows.streams or {}).items():
         positions[name] = stream["to"]
-    if stated_by_card is None:
-        stated_by_card = {} if previous is None else previous.stated_by_card
-    return DatasetRecord(
+    if stated is None:
+        stated = {} if previous is None else previous.stated_by_card
+    dataset = DatasetRecord(
         splits=splits,
         stated=stated_version(plan, None if previous is None else previous.stated),
         commit=plan.commit,
@@ -108,9 +79,20 @@ def dataset_after(
         contents=_contents(plan, done, numbering.contents),
         abandoned=before.abandoned,
         ends_undo=previous is not None and previous.is_updated,
-        earlier=earlier,
-        stated_by_card=stated_by_card,
+        earlier=earlier or {},
+        stated_by_card=stated,
     )
+    record = CommitRecord(
+        plan=plan,
+        digest=plan.digest,
+        own=plan.own,
+        done_values=[record.values() for record in done.values()],
+        totals=add_up(done.values()),
+        log=_log_of(plan, done, undone),
+        log_before=log_before,
+        replaced=previous.splits if plan.rewrites and previous is not None else None,
+    )
+    return Manifest(record, dataset)
 
 
 def _contents(plan: Plan, done: DoneRecords, before: Mapping[str, int]) -> dict[str, int]:

@@ -7,7 +7,7 @@ core/proto/dataset_info.proto).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tfrecorder.format import layout
@@ -40,15 +40,14 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
     return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
 
-def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
+def image_shapes(plan: Plan, done: Collection[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
-    done = list(done)
     before = plan.follows.image_shapes if isinstance(plan.follows, Adds) else {}
     shapes = {}
     for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
         extremes = [shape for record in done for shape in record.shapes.get(stem, ())]
-        shapes[key] = image_shape([*extremes, *([before[key]] if key in before else [])])
+        shapes[key] = image_shape([*extremes, before[key]] if key in before else extremes)
     return shapes
 
 
