@@ -127,12 +127,8 @@ def _with_hint(error: click.UsageError) -> str:
 @contextlib.contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_, **__: complain("warning", one_line(str(message)))
         yield
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    complain("warning", one_line(str(message)))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -62,25 +62,17 @@ def _codes(ctx: click.Context, param: click.Parameter, value: str | None) -> Any
     return value if value in ("show", "error", None) else value.split(",")
 
 
-def _separator(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    r"""A separator as typed: "\t" means a tab, which is hard to type in a shell."""
-    return "\t" if value == r"\t" else value
-
-
-def _unless_quiet(ctx: click.Context, param: click.Parameter, value: bool | None) -> bool | None:
-    return False if is_quiet() else value
-
-
 #: The callbacks of options that are typed in another form than Python has.
 _TYPED: dict[str, Typed] = {
     "columns": pairs,
-    "sep": _separator,
+    # A tab is hard to type in a shell.
+    "sep": lambda ctx, param, value: "\t" if value == r"\t" else value,
     "num_shards": _by_split(int, "8 or TRAIN=8,TEST=2"),
     "splits": _by_split(float, "TRAIN=0.7,VALIDATION=0.3"),
     "image_size": image_size,
     "warnings": _codes,
     "runner_options": pairs,
-    "progress": _unless_quiet,
+    "progress": lambda ctx, param, value: False if is_quiet() else value,
 }
 
 #: The flags of options that are repeated, one value at a time.

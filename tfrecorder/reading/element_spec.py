@@ -166,7 +166,14 @@ class ElementSpec:
         if isinstance(kind, FILES):  # not decoded
             return values[field.encoded_key]
         if field.of_boxes:
-            return self._beside_boxes(field, values, drawn, engine)
+            # Only of the boxes that are on the picture.
+            assert self.boxes is not None
+            stays = self._boxes_on_picture(self.boxes, values, drawn, engine)[1]
+            of_boxes = values[field.key][stays]
+            if self.options.max_boxes is None:
+                return of_boxes
+            filler = 0 if isinstance(kind, Number) else b""
+            return engine.padded(of_boxes, self.options.max_boxes, filler)
         if field.label_key is None:
             return values[field.key]
         labels = values[field.label_key]
@@ -201,15 +208,6 @@ class ElementSpec:
             shape = engine.shape_of(values[self.image.encoded_key])
         corners = corners_of(boxes, values, shape, xp)
         return *place_boxes(corners, shape, picture, drawn, xp), shape
-
-    def _beside_boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Any:
-        """Other values of the boxes that are on the picture."""
-        assert self.boxes is not None
-        of_boxes = values[field.key][self._boxes_on_picture(self.boxes, values, drawn, engine)[1]]
-        if self.options.max_boxes is None:
-            return of_boxes
-        filler = 0 if isinstance(field.kind, Number) else b""
-        return engine.padded(of_boxes, self.options.max_boxes, filler)
 
 
 def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:

@@ -177,8 +177,11 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
         if ends:
             return
         _say(say, dataset, batch)
-        left = _idle_left(source, limits, time.monotonic() - heard)
-        may_have_more = source.wait(_patience(batch, limits, left)) is not False
+        # Until something must be done even if no row comes.
+        seconds = [LOOK_EVERY, _idle_left(source, limits, time.monotonic() - heard)]
+        if batch is not None:
+            seconds.append(batch.began + limits.every_seconds - time.monotonic())
+        may_have_more = source.wait(max(0.01, min(seconds))) is not False
 
 
 def _is_old(batch: Batch, limits: StreamOptions) -> bool:
@@ -190,14 +193,6 @@ def _idle_left(source: OpenedSource, limits: StreamOptions, idle: float) -> floa
     if limits.until_idle is None or source.pending():
         return math.inf
     return limits.until_idle - idle
-
-
-def _patience(batch: Batch | None, limits: StreamOptions, idle_left: float) -> float:
-    """Seconds until something must be done even if no row comes."""
-    seconds = [LOOK_EVERY, idle_left]
-    if batch is not None:
-        seconds.append(batch.began + limits.every_seconds - time.monotonic())
-    return max(0.01, min(seconds))
 
 
 def _written(

@@ -22,7 +22,7 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
 from tfrecorder.output.done_records import list_folders
-from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
+from tfrecorder.reading.commits import Commit, all_done, chain_before, commit_numbers, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.schema.fields import Field
 from tfrecorder.verification.faults import Fault
@@ -140,7 +140,7 @@ def read_expectation(directory: str) -> Expectation:
     info = read_or_fault(directory, layout.COMMIT, _parsed_info, faults)
     # A manifest is written before it is committed.
     limit = math.inf if pending is None else pending.commit
-    numbers = [number for number in _numbers(directory) if number < limit]
+    numbers = [number for number in commit_numbers(directory) if number < limit]
     note = parse_commit_note(info) or (max(numbers, default=0), "")
     newest = read_commit_or_fault(directory, note[0], faults)
     if newest is not None and note[1] not in ("", newest.digest):
@@ -160,8 +160,16 @@ def read_expectation(directory: str) -> Expectation:
     latest = newest
     taken_back = set[int]()
     if latest is None:
-        latest, taken_back = _older(directory, note[0], {*listed})
-        if latest is not None and _is_rewrite(latest, info or {}, {*listed}):
+        # The newest before the lost one that has none but its shards; those between were taken
+        # back.  Without one, the lost one came alone, as far as anybody knows.
+        for number in reversed(commit_numbers(directory)):
+            commit = read_commit_or_fault(directory, number, []) if number < note[0] else None
+            if commit is not None and {*commit.shards} <= {*listed}:
+                latest = commit
+                break
+            if commit is not None:
+                taken_back.add(number)
+        if latest is not None and _is_rewrite(latest, info or {}, listed):
             latest = None
     numbers = [note[0]]
     if latest is not None:
@@ -232,28 +240,6 @@ def _shards_there(directory: str, info: TfdsInfo) -> list[Shard]:
     )
     splits = {shard.split for shard in listed}
     return [*listed, *(shard for shard in empty if shard and shard.split not in splits)]
-
-
-def _numbers(directory: str) -> list[int]:
-    numbers = map(layout.commit_of, storage.names(os.path.join(directory, layout.COMMITS)))
-    return sorted(number for number in numbers if number is not None)
-
-
-def _older(directory: str, last: int, shards: Collection[Shard]) -> tuple[Commit | None, set[int]]:
-    """The newest commit before one whose manifest is lost that has none but these shards.
-
-    Returns:
-        None if there is none: then the lost one came alone, as far as anybody knows; and the
-        numbers of commits after it, which were taken back.
-    """
-    taken_back = set[int]()
-    for number in reversed(_numbers(directory)):
-        commit = read_commit_or_fault(directory, number, []) if number < last else None
-        if commit is not None and {*commit.shards} <= {*shards}:
-            return commit, taken_back
-        if commit is not None:
-            taken_back.add(number)
-    return None, set()
 
 
 def _is_rewrite(before: Commit, info: TfdsInfo, shards: Collection[Shard]) -> bool:
@@ -372,7 +358,7 @@ def refuse(directory: str) -> None:
         names = storage.names(directory)
         is_committed = layout.COMMIT in names
         is_pending = storage.exists(os.path.join(directory, layout.PLAN))
-        numbers = _numbers(directory)
+        numbers = commit_numbers(directory)
     if not is_own(names):
         if is_committed or any(".tfrecord" in name for name in names):
             raise DatasetError(

@@ -39,7 +39,7 @@ from tfrecorder.format.plan import (
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.reading.commits import Commit, commits, read_commit
+from tfrecorder.reading.commits import Commit, commit_numbers, commits, read_commit
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.stream_positions import position_after
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -347,11 +347,10 @@ def _next_row(made: Remade, number: int) -> int:
     if after is not None and after.plan.carried.next_row and after.plan.adds:
         return after.plan.first_row
     stated = [made.tables.next_row]
-    for name in names_in(expected.directory, layout.COMMITS):
+    for before in commit_numbers(expected.directory):
         with contextlib.suppress(DatasetError, ValueError):
-            of_name = layout.commit_of(name.rpartition("/")[2])
-            if of_name is not None and of_name < number:
-                stated.append(read_commit(expected.directory, of_name).plan.carried.next_row)
+            if before < number:
+                stated.append(read_commit(expected.directory, before).plan.carried.next_row)
     highest = max(stated)
     if expected.number_before(number) == number - 1 >= 0 or _only_added(expected, number):
         return highest

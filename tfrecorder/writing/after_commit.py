@@ -5,7 +5,6 @@ Whoever finds a committed plan does all of it again; what is done already is pas
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from tfrecorder import storage
@@ -15,7 +14,7 @@ from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.output.done_records import Files, list_folders
-from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.commits import Commit, commit_numbers
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, descriptions
@@ -54,7 +53,15 @@ def finish(
         taken = map(layout.manifest, dataset.skips)
         gone |= _files(dataset.abandoned, dataset.splits) | {layout.ROWS, *taken}
     if plan.kind is PlanKind.UPDATE and not plan.follows.renumbers:  # any other is never taken back
-        kept = _keep_for_undo(output_dir, plan, commit.replaced or {})
+        # What it wrote again goes where nobody reads it, until the next commit.
+        kept: dict[str, str] = {}
+        for shard in layout.shards_of(commit.replaced or {}):
+            if shard.index not in plan.layout.kept.get(shard.split, ()):
+                kept |= {name: layout.before(name) for name in shard.files}
+        listed: Files = {}
+        if len(kept) > FEW_FILES and not storage.is_local(output_dir):
+            listed = list_folders(output_dir, ("", layout.INDEX, layout.TABLES))
+        storage.move_all(output_dir, kept, listed)
         gone -= kept.keys()
         gone |= names_in(output_dir, layout.BEFORE) - {*kept.values()}  # of an update before it
     elif plan.rewrites or dataset.ends_undo:
@@ -72,32 +79,10 @@ def _files(gone: ShardNumbers, stays: Mapping[str, SplitState]) -> set[str]:
     return {file for shard in shards for file in shard.files}
 
 
-def _keep_for_undo(
-    output_dir: str, plan: Plan, replaced: Mapping[str, SplitState]
-) -> dict[str, str]:
-    """Put the shards that an update wrote again where nobody reads them, until the next commit.
-
-    Args:
-        replaced: the shards of before the update.
-
-    Returns:
-        The names that their files have there, by those that they had.
-    """
-    names: dict[str, str] = {}
-    for shard in layout.shards_of(replaced):
-        if shard.index not in plan.layout.kept.get(shard.split, ()):
-            names |= {name: layout.before(name) for name in shard.files}
-    listed: Files = {}
-    if len(names) > FEW_FILES and not storage.is_local(output_dir):
-        listed = list_folders(output_dir, ("", layout.INDEX, layout.TABLES))
-    storage.move_all(output_dir, names, listed)
-    return names
-
-
 def not_kept(output_dir: str, newest: Commit) -> set[str]:
     """What is left of before the newest commit's chain, which only `undo` of an update needs."""
-    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    old = {layout.manifest(n) for n in numbers if n is not None and n < newest.dataset.chain}
+    numbers = commit_numbers(output_dir)
+    old = {layout.manifest(number) for number in numbers if number < newest.dataset.chain}
     return old | names_in(output_dir, layout.BEFORE)
 
 

@@ -138,20 +138,6 @@ class RowChanger(RowLoader):
         Raises:
             DatasetError: the record is damaged, or of another row.
         """
-        features = self._features(row, framed)
-        how = row.values.get(CHANGE)
-        if how == MADE:
-            return self._made_again(row, features)
-        parts = [framed]
-        if how == VALUES:
-            given = {key: row.values[key] for key in self._keys & row.values.keys()}
-            arrays = self._arrays
-            given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
-            parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
-        return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
-
-    def _features(self, row: PlannedRow, framed: bytes) -> dict[str, Values]:
-        """The values of a row's record."""
         offset = row.number(COPY_OF.offset)
         try:
             features = parse_example(unframe(framed))
@@ -164,7 +150,16 @@ class RowChanger(RowLoader):
                 offset,
                 f"it is the record of row {number}, but its table has row {row.row} here",
             )
-        return features
+        how = row.values.get(CHANGE)
+        if how == MADE:
+            return self._made_again(row, features)
+        parts = [framed]
+        if how == VALUES:
+            given = {key: row.values[key] for key in self._keys & row.values.keys()}
+            arrays = self._arrays
+            given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
+            parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
+        return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
 
     def _shard_of(self, row: PlannedRow) -> ShardFile:
         return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -184,7 +184,15 @@ class RowLoader:
         self._options = plan.options
         self._transform = transform_of(plan.options)
         self._has_facts = plan.kind not in (PlanKind.CONVERSION, PlanKind.APPEND)
-        self._arrays = array_dtypes(fields)
+        # The type of each planned key with an array of numbers that an Example takes from NumPy.
+        self._arrays = {
+            feature.key: _DTYPES[feature.kind]
+            for field in fields
+            for feature in field.features
+            if feature.shape != ()
+            and feature.kind in _DTYPES
+            and feature.key != field.tfds_boxes_key
+        }
         self._first = primary_file(fields)
         self._images = [field for field in fields if isinstance(field.kind, Image)]
         masks = [field for field in fields if isinstance(field.kind, Mask)]
@@ -328,13 +336,3 @@ def _stored(placed: Mapping[str, Placed]) -> KeyedImages:
         warnings = [*filter(None, [first.warning]), *further]
         stored[0] = key, first._replace(warning="; ".join(warnings))
     return stored
-
-
-def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
-    """The type of each planned key with an array of numbers that an Example takes from NumPy."""
-    return {
-        feature.key: _DTYPES[feature.kind]
-        for field in fields
-        for feature in field.features
-        if feature.shape != () and feature.kind in _DTYPES and feature.key != field.tfds_boxes_key
-    }

@@ -53,11 +53,8 @@ def image_shapes(plan: Plan, done: Collection[DoneRecord]) -> dict[str, Shape]:
 
 def descriptions(plan: Plan, dataset: DatasetRecord) -> dict[str, bytes]:
     """The public files that say what records hold, as of the commit of a plan."""
-    return {layout.FEATURES: _features_json(plan, dataset.image_shapes), **class_files(plan)}
-
-
-def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
-    """`features.json`: every key of the record with its type, in TFDS's form."""
+    # Every key of the record with its type, in TFDS's form.
+    shapes = dataset.image_shapes
     forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
     forms |= {
         field.tfds_boxes_key: _sequence(_BBOX) for field in plan.fields if field.tfds_boxes_key
@@ -66,7 +63,7 @@ def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},
     }
-    return json_bytes(document)
+    return {layout.FEATURES: json_bytes(document), **class_files(plan)}
 
 
 #: A box as fractions, in the order ymin, xmin, ymax, xmax.
@@ -79,8 +76,14 @@ _BBOX: JsonObject = {
     },
 }
 
-_TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
-_TFDS_DTYPES |= {"label": "int64", "text": "string"}
+_TFDS_DTYPES = {
+    "int64": "int64",
+    "float": "float32",
+    "bool": "bool",
+    "bytes": "string",
+    "label": "int64",
+    "text": "string",
+}
 
 
 def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> JsonObject:
