@@ -32,7 +32,9 @@ def find_features(
         if at + size != end:
             return None
         while at < end:
-            tag, size, at = data[at], data[at + 1], at + 2
+            tag = data[at]
+            size = data[at + 1]
+            at += 2
             if size >= 0x80:
                 size, at = read_varint(data, at - 1)
             stop = at + size

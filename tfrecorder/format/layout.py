@@ -95,6 +95,10 @@ _SHARD = re.compile(r"(train|validation|test)-(?:r([1-9][0-9]*)-)?([0-9]{5})\.tf
 _MANIFEST = re.compile(r"([0-9]{5}|[1-9][0-9]{5,})\.json")
 
 
+#: Files to be written, by their names below the directory of a dataset.
+NewFiles = dict[str, bytes]
+
+
 @dataclass(frozen=True, order=True)
 class Shard:
     """One shard of one split: the element that travels through Beam.

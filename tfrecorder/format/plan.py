@@ -20,7 +20,7 @@ from tfrecorder.format.documents import PLAN_VERSION, Document, JsonValue, seal,
 from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
-    Field,
+    Fields,
     from_json as fields_from_json,
     image_of,
     record_features,
@@ -63,6 +63,9 @@ class PlanKind(str, enum.Enum):
             return "a batch of a stream"
         return f"{'an' if self.value[0] in 'aeiou' else 'a'} {self.value}"
 
+
+#: Kinds of plans whose rows all come from the source of which their `base` and options are.
+OF_A_SOURCE = (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
 
 #: The keys of values in JSON that have another name there.
 _KEYS = {"count": "rows", "in_source": "source_rows", "marks": "removed", "history": "carried"}
@@ -318,7 +321,7 @@ class Plan:
 
     rows: PlannedRows
     layout: Layout
-    fields: tuple[Field, ...]
+    fields: Fields
     options: dict[str, Any]
     kind: PlanKind = PlanKind.CONVERSION
     commit: int = 0
@@ -352,6 +355,11 @@ class Plan:
     def is_added(self) -> bool:
         """True if its shards are added to those of a dataset, or can be its first."""
         return self.kind in (PlanKind.APPEND, PlanKind.BATCH)
+
+    @property
+    def reads_a_table(self) -> bool:
+        """True if its rows are read from a table that the user gave."""
+        return self.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
 
     @property
     def changes(self) -> bool:

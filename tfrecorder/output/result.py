@@ -19,7 +19,6 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecords, add_up
-from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
@@ -269,7 +268,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     image = primary_image(plan.fields)
     copies = LikelyCopies(0, 0, 0)
     # A stream's batch that read what is known of all records would cost more each time.
-    adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
+    adds_a_table = commit is not None and plan.reads_a_table
     if adds_a_table and image is not None:
         copies = LikelyCopies(None, None, None)
         first = plan.first_row

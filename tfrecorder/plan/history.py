@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tfrecorder.display.tables import counted
 from tfrecorder.format.manifest import Manifest
-from tfrecorder.format.plan import History, Plan, PlanKind
+from tfrecorder.format.plan import OF_A_SOURCE, History, Plan, PlanKind
 
 #: What a history counts beside streams, under their names: records that a conversion wrote, that
 #: appends added, and, below 0, those that are gone.
@@ -18,8 +18,6 @@ CONVERTED = "conversion"
 APPENDED = "append"
 GONE = "removed"
 
-#: What reads streams, or was made again by `repair` from the records of one.
-_FROM_SOURCES = (PlanKind.BATCH, PlanKind.APPEND, PlanKind.CONVERSION)
 
 _OF_BEGINNING = ("rows", "source_rows", "fingerprint", "options", "base")
 
@@ -36,7 +34,7 @@ def history_after(plan: Plan, records: int) -> History:
     added = records - (0 if plan.adds else sum(origins.values()))
     if added < 0:
         name = GONE
-    elif plan.rows.streams and kind in _FROM_SOURCES:
+    elif plan.rows.streams and kind in OF_A_SOURCE:  # or `repair` made it again from one's records
         name = ", ".join(plan.rows.streams)
     else:
         name = APPENDED if origins else CONVERTED

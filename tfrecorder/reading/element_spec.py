@@ -18,7 +18,7 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.columns import chosen_columns, refuse_empty
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.fields import Field, Fields, image_of, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import FILES, Boxes, Image, Label, Labels, Mask, Number
 
@@ -86,10 +86,10 @@ class ElementSpec:
         options: with `inputs="all"`, an element is a dict of every stored feature, without halves.
     """
 
-    inputs: tuple[Field, ...]
-    targets: tuple[Field, ...]
+    inputs: Fields
+    targets: Fields
     parsed: tuple[Feature, ...]
-    decoded: tuple[Field, ...]
+    decoded: Fields
     pictures: Mapping[str, Picture]
     image: Field | None
     boxes: Field | None
@@ -98,7 +98,7 @@ class ElementSpec:
     options: ReadOptions
 
     @property
-    def columns(self) -> tuple[Field, ...]:
+    def columns(self) -> Fields:
         """The columns of both halves."""
         return (*self.inputs, *self.targets)
 
@@ -217,8 +217,8 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
         OptionError: a column is named that is not there, or an option has no effect on these.
         DatasetError: as `chosen_columns`.
     """
-    inputs: tuple[Field, ...] = ()
-    targets: tuple[Field, ...] = ()
+    inputs: Fields = ()
+    targets: Fields = ()
     columns = stored.fields
     parsed = stored.record
     image = primary_image(stored.fields)

@@ -38,7 +38,7 @@ from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Batch
-from tfrecorder.streaming.stream_source import Unusable
+from tfrecorder.streaming.stream_source import Cells, Unusable
 from tfrecorder.validation.rules import Checked, check_source
 
 #: The stage of rejects whose image was never read.
@@ -214,7 +214,7 @@ class MicroBatch(Operation):
         )
 
 
-def _in_types(cells: Mapping[str, Any], fields: Sequence[Field]) -> Mapping[str, Any] | str:
+def _in_types(cells: Cells, fields: Sequence[Field]) -> Cells | str:
     """A row with its labels in the dataset's type; or what is wrong with one of them."""
     row = dict(cells)
     for field in fields:

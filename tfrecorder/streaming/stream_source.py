@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-#: A row as columns and their cells, and the position behind it.
-RowAt = tuple[Mapping[str, Any], Any]
+#: A row: a cell for each of its columns.
+Cells = Mapping[str, Any]
+
+#: A row, and the position behind it.
+RowAt = tuple[Cells, Any]
 
 
 class StreamSource(Protocol):

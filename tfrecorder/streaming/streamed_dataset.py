@@ -34,7 +34,7 @@ from tfrecorder.runners import local_workers
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import MicroBatch
-from tfrecorder.streaming.stream_source import OpenedSource
+from tfrecorder.streaming.stream_source import Cells, OpenedSource
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
 
@@ -174,7 +174,7 @@ class StreamedDataset:
             readmit=self.readmit,
         )
 
-    def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
+    def add(self, batch: Batch, cells: Cells, position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
 
         Called again with the same row after an outage, it continues where it stopped.

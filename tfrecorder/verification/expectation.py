@@ -18,13 +18,13 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse, parse_commit_note
 from tfrecorder.format.done_records import DoneRecords
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
 from tfrecorder.output.done_records import list_folders
 from tfrecorder.reading.commits import Commit, all_done, chain_before, commit_numbers, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Fields
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import dataset_info_json, descriptions, with_shards
@@ -78,7 +78,7 @@ class Expectation:
         return self.commits.get(self.numbers[-1])
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> Fields:
         """The columns of the dataset; none if the newest manifest is lost."""
         return self.last.plan.fields if self.last else ()
 
@@ -326,7 +326,7 @@ def with_said_of(made: Manifest, said: Manifest) -> Manifest:
     )
 
 
-def common_files(expected: Expectation) -> dict[str, bytes]:
+def common_files(expected: Expectation) -> NewFiles:
     """Each file that follows from the newest manifest, `dataset_info.json` from all of them.
 
     Empty if its manifest is lost.

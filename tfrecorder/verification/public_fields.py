@@ -16,7 +16,7 @@ from tfrecorder.format.plan import PlannedRow
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, fields_of
+from tfrecorder.schema.fields import Field, Fields, fields_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.writing.tfds import DATASET_NAME
@@ -40,7 +40,7 @@ _COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/cl
 _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 
-def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, object]]:
+def fields_and_options(expected: Expectation) -> tuple[Fields, dict[str, object]]:
     """The columns of the dataset, and the options of a commit that lost its own."""
     number = max(expected.commits, default=-1)
     plan = expected.commits[number].plan if number >= 0 else None
@@ -60,9 +60,7 @@ def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[s
     return tuple(known_fields), plan.options
 
 
-def _fields(
-    forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool
-) -> tuple[Field, ...]:
+def _fields(forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool) -> Fields:
     """The columns that make these features, without the names of their classes."""
     features = {key.feature.key: key for key in every}
     boxes = f"{_BOXES.key}/bbox"

@@ -23,7 +23,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.commit_log import Log, LogEntry
 from tfrecorder.format.documents import JsonObject, unseal
 from tfrecorder.format.done_records import DoneRecord, DoneRecords
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.losses import WORDS, Loss, both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
 from tfrecorder.format.plan import (
@@ -85,7 +85,7 @@ class Remade:
     tables: Tables
     marks: frozenset[str] = frozenset()
     options: dict[str, object] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: NewFiles = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
 

@@ -19,7 +19,7 @@ from tfrecorder.format.manifest import (
     Generation,
     Manifest,
 )
-from tfrecorder.format.plan import Plan, PlanKind, TakesBack
+from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, TakesBack
 from tfrecorder.format.summary import Changes
 from tfrecorder.plan.history import history_after
 from tfrecorder.reading.commits import Commit
@@ -111,7 +111,7 @@ def _log_of(plan: Plan, done: DoneRecords, undone: str) -> LogEntry:
     changes = plan.summary.changes or Changes()
     # Of the shards that are kept or written again, the rows were there before.
     new = add_up(record for shard, record in done.items() if plan.layout.is_new(shard))
-    is_addition = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
+    is_addition = plan.kind in OF_A_SOURCE
     rejected = new.rejects if is_addition else min(new.rejects, changes.added)
     undoes = -1
     if plan.kind is PlanKind.UNDO and plan.rewrites:

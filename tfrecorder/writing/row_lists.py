@@ -13,7 +13,7 @@ from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
 from tfrecorder.format.done_records import DoneRecords
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import RECORD_OF, REJECT_OF
@@ -34,7 +34,7 @@ _COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 Row = Sequence[int | str]
 
 
-def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> dict[str, bytes]:
+def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
     """The lists of the whole dataset that a plan changes; the same before and after its commit.
 
     Args:
@@ -66,7 +66,7 @@ def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> dict[str, bytes]
     return lists
 
 
-def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, bytes]:
+def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> NewFiles:
     """The lists as the tables of all shards of a dataset have them.
 
     Args:
@@ -86,7 +86,7 @@ def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[st
     return lists
 
 
-def lists_as_of(manifest: Manifest, output_dir: str) -> dict[str, bytes]:
+def lists_as_of(manifest: Manifest, output_dir: str) -> NewFiles:
     """The lists of rows that are not as a commit had them, from the tables of its shards.
 
     Raises:

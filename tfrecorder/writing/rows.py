@@ -14,7 +14,7 @@ from tfrecorder import storage
 from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OutputError, RunnerError
 from tfrecorder.format.example import encode_parts
-from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.plan_columns import REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
@@ -183,7 +183,7 @@ class RowLoader:
         self._room = room
         self._options = plan.options
         self._transform = transform_of(plan.options)
-        self._has_facts = plan.kind not in (PlanKind.CONVERSION, PlanKind.APPEND)
+        self._has_facts = not plan.reads_a_table
         # The type of each planned key with an array of numbers that an Example takes from NumPy.
         self._arrays = {
             feature.key: _DTYPES[feature.kind]

@@ -13,6 +13,7 @@ from dataclasses import replace
 from tfrecorder.format import layout
 from tfrecorder.format.documents import JsonObject, TfdsInfo, TfdsSplit, commit_note
 from tfrecorder.format.done_records import DoneRecord, DoneRecords
+from tfrecorder.format.layout import NewFiles
 from tfrecorder.format.manifest import DatasetRecord, Shape
 from tfrecorder.format.plan import Adds, Plan, TakesBack
 from tfrecorder.reading.dataset import image_shape
@@ -51,7 +52,7 @@ def image_shapes(plan: Plan, done: Collection[DoneRecord]) -> dict[str, Shape]:
     return shapes
 
 
-def descriptions(plan: Plan, dataset: DatasetRecord) -> dict[str, bytes]:
+def descriptions(plan: Plan, dataset: DatasetRecord) -> NewFiles:
     """The public files that say what records hold, as of the commit of a plan."""
     # Every key of the record with its type, in TFDS's form.
     shapes = dataset.image_shapes
@@ -222,7 +223,7 @@ def _drawn(plan: Plan) -> set[str]:
     return {feature.key for field in plan.fields if field.for_tfds for feature in field.features}
 
 
-def class_files(plan: Plan) -> dict[str, bytes]:
+def class_files(plan: Plan) -> NewFiles:
     """The files of class names: a labels file for each key whose classes have names; label maps.
 
     Label maps are for tools that number the classes of boxes from 1; there are none unless class 0
