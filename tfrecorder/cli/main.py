@@ -95,8 +95,7 @@ class _Group(click.Group):
             words, report = error.args
             raise _Failure(f"{words}\n{report}") from error
         except TfrecorderError as error:
-            wrong_option = isinstance(error, OptionError)
-            failure = _UsageError if wrong_option else _Failure
+            failure = _UsageError if isinstance(error, OptionError) else _Failure
             raise failure(one_line(str(error))) from error
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)
@@ -128,12 +127,8 @@ def _with_hint(error: click.UsageError) -> str:
 @contextlib.contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_, **__: complain("warning", one_line(str(message)))
         yield
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    complain("warning", one_line(str(message)))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

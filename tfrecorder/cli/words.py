@@ -99,5 +99,6 @@ def one_line(text: str) -> str:
             joined += "; " if in_list else " "
         else:
             joined += " " if joined.endswith((".", ":", ";")) or not in_list else ". "
-        joined, in_list = joined + line.strip(), is_item
+        joined += line.strip()
+        in_list = is_item
     return joined

@@ -159,9 +159,10 @@ class Conversion(Operation):
         checked, report = check_table(table, self.where, options, copies=copies)
         if anew and marks:
             count = counted(max(len(marks.places), len(marks.contents)), "removed row")
-            words = f"begun anew: the marks of {count} are dropped, which may come in again"
-            report.notes += (words,)
-        losses: dict[str, list[str]] = {}
+            report.notes += (
+                f"begun anew: the marks of {count} are dropped, which may come in again",
+            )
+        losses = {}
         if (
             newest is not None
             and Loss.MARKS.is_in(newest.plan.carried.losses)

@@ -128,7 +128,9 @@ def pass_over_known(
     refuse_lost_marks(directory, newest, adding.readmit)
     files = file_fields(fields)
     rows = len(table.frame)
-    is_old, retried, same = np.zeros(rows, bool), np.full(rows, -1), None
+    is_old = np.zeros(rows, bool)
+    retried = np.full(rows, -1)
+    same = None
     findings: list[Finding] = []
     if not rows or not {field.column for field in files} <= {*table.frame}:
         return Sifted(table, retried, fields, adding)
@@ -168,9 +170,11 @@ def _known(
     Rows without files are known by all their values, if these have no fault.
     """
     files = file_fields(fields)
-    keys, values = [column_places(table, field.column) for field in files], tuple[str, ...]()
+    keys = [column_places(table, field.column) for field in files]
+    values: tuple[str, ...] = ()
     if not files and (checked := _checked(table, fields)) is not None:
-        keys, values = [*checked.values.values()], (*checked.values,)
+        keys = [*checked.values.values()]
+        values = (*checked.values,)
     if not keys:
         return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
     key = joined_texts(keys)
@@ -204,7 +208,8 @@ def _other_values(
     if (checked := _checked(table, fields)) is None:
         return
     names = sorted({*checked.values} & {*rows.column_names})
-    columns, of_table = columns_of(rows), places.take(checked.frame.index.to_numpy())
+    columns = columns_of(rows)
+    of_table = places.take(checked.frame.index.to_numpy())
     keys = joined_texts([of_table, *(checked.values[name] for name in names)])
     stored_keys = joined_texts([columns[name] for name in (KEY, *names)])
     others = checked.frame[~np.asarray(pc.is_in(keys, value_set=stored_keys, skip_nulls=True))]

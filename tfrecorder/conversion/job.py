@@ -61,8 +61,11 @@ def stage_only(operation: Operation) -> ConversionStatus:
     schema = operation.options.schema
     names = validators_of(fields_of(schema)) if schema else {}
     if names:
-        words = f"the validator of {[*names]} cannot reach other processes; leave it out here."
-        raise OptionError.of("schema", schema, words)
+        raise OptionError.of(
+            "schema",
+            schema,
+            f"the validator of {[*names]} cannot reach other processes; leave it out here.",
+        )
     with operation.accessing(), contextlib.ExitStack() as claimed:
         _stage(operation, claimed, only=True)
         return dataclasses.replace(status(operation.where), output_dir=operation.path)
@@ -82,14 +85,13 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
             result = _stage(operation, claimed)
             if isinstance(result, Staged):
                 plan = result.plan
-                before = result.before
                 handle = run_staged(plan, where, result.options)
                 if handle is not None:
                     return handle
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
-                    shards_before=len(before),
-                    rows_before=sum(map(plan.layout.shard_rows, before)),
+                    shards_before=len(result.before),
+                    rows_before=sum(map(plan.layout.shard_rows, result.before)),
                 )
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, where, f"the same {operation.verb}")) is None:

@@ -128,7 +128,7 @@ def checked_next_commit(
     planned: pa.Table,
     newest: Commit | None,
     where: str,
-    retried: Ints | None = None,
+    retried: Ints | None,
 ) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
 
@@ -238,8 +238,8 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if isinstance(staged, Commit):
         open_own(where, staged)  # whose shards must be there
         _warn_of_other_images(planned, begun_plan(staged), where)
-        said = planned.plan.summary.said
-        return dataclasses.replace(read_result(where), was_finished=True, **said)
+        result = read_result(where)
+        return dataclasses.replace(result, was_finished=True, **planned.plan.summary.said)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         planned.check_images()
@@ -266,9 +266,11 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> Ints:
     """The planned rows of some shards, by their place in the plan."""
-    starts, start = {}, 0
+    starts = {}
+    start = 0
     for split, rows in plan.layout.split_rows.items():
-        starts[split], start = start, start + rows
+        starts[split] = start
+        start += rows
     parts = ((starts[shard.split], *plan.layout.part_of(shard)) for shard in shards)
     numbers = [np.arange(start + first, start + stop) for start, first, stop in parts]
     return np.concatenate([np.arange(0), *numbers])
@@ -281,7 +283,8 @@ def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
     if image is None or plan.kind is PlanKind.COMPACTION or finished.rows.base == plan.rows.base:
         return
     columns = columns_of(planned.rows)
-    uris, files = columns[image.uri_key], columns.get(image.spool_key)
+    uris = columns[image.uri_key]
+    files = columns.get(image.spool_key)
     if not places(uris, plan.rows.base, files).equals(places(uris, finished.rows.base, files)):
         warn(
             f"{where} is a finished dataset of the images in {finished.rows.base}, and nothing of "

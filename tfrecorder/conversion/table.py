@@ -53,8 +53,11 @@ def planned_rows(
     plan, rows = make_plan(checked, table.base, options, kind)
     deep = [field.column for field in plan.fields if field.depth == 16]
     if deep and options.image_format in ("jpeg", "raw"):
-        words = f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out."
-        raise OptionError.of("image_format", options.image_format, words)
+        raise OptionError.of(
+            "image_format",
+            options.image_format,
+            f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out.",
+        )
     remote = plan.rows.remote or (plan.rows.spooled > 0 and not storage.is_local(folder))
     plan = plan.with_rows(remote=remote)
     return Planned(
@@ -148,7 +151,8 @@ def warn_of_source(planned: Planned, source: object, where: str) -> None:
     every = planned.plan.summary.warnings
     warnings = {code: count for code, count in every.items() if code not in COMPARISON}
     if warnings:
-        total, told = counted(sum(warnings.values()), "warning"), counts_in_words(warnings)
+        total = counted(sum(warnings.values()), "warning")
+        told = counts_in_words(warnings)
         if report is not None and [*warnings.values()] == [1]:
             (message,) = report.loc[report["code"].isin(warnings), "message"]
             told = f"{message} ({next(iter(warnings))})"

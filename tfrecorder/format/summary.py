@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, counts_in_words, readable_bytes
+from tfrecorder.format.documents import Document
 
 #: Kinds of a change that are named.
 _NAMED = 3
@@ -102,12 +102,12 @@ class Summary:
     notes: tuple[str, ...] = ()
 
     @property
-    def said(self) -> dict[str, Any]:
+    def said(self) -> Document:
         """These values by name, without those that a class derived from this one adds."""
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(Summary)}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Summary:
+    def of(cls, values: Document) -> Summary:
         """The summary that these JSON values are of."""
         changes = values["changes"] and Changes(**values["changes"])
         return cls(**{**values, "changes": changes, "notes": tuple(values["notes"])})

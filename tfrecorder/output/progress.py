@@ -111,7 +111,8 @@ def progress_bar(
         return
     pause = POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS
     shards = plan.layout.shards if shards is None else shards
-    total, start = sum(map(plan.layout.shard_rows, shards)), _look(output_dir, plan, shards)[0]
+    total = sum(map(plan.layout.shard_rows, shards))
+    start = _look(output_dir, plan, shards)[0]
     bar = bar_class()(
         total=total,
         initial=start,
@@ -125,7 +126,8 @@ def progress_bar(
             with storage.impatient():
                 rows, waiting = _look(output_dir, plan, shards)
         except (storage.UnreadableError, UnreachableError) as error:
-            rows, waiting = 0, _waiting() or str(error)
+            rows = 0
+            waiting = _waiting() or str(error)
         bar.set_postfix_str(waiting, refresh=False)
         if rows > start:
             bar.bar_format = None

@@ -20,7 +20,8 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
     # An option without an effect is not recorded.
     usual = {**vars(ConvertOptions()), "version": DEFAULT_VERSION}
-    then, given = usual | staged.options, usual | now.options
+    then = usual | staged.options
+    given = usual | now.options
     changed = [name for name in sorted(then) if then[name] != given.get(name)]
     faults = []
     if staged.rows.count != now.rows.count:

@@ -46,7 +46,8 @@ def shuffled(rows: Ints, split: str, seed: int) -> Ints:
 
 def order_of(splits: pd.Series[str], options: ConvertOptions) -> tuple[Ints, dict[str, int]]:
     """The places of rows in the order of their plan, and how many each split has that has any."""
-    order, split_rows = [np.arange(0)], {}
+    order = [np.arange(0)]
+    split_rows = {}
     for split in SPLITS:
         rows = np.flatnonzero((splits == split).to_numpy())
         if len(rows):
@@ -105,7 +106,9 @@ def make_plan(
 
 def described(checked: Checked) -> Statistics:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
-    values, missing, splits = checked.values, checked.missing, checked.frame[SPLIT_COLUMN]
+    values = checked.values
+    missing = checked.missing
+    splits = checked.frame[SPLIT_COLUMN]
     if REJECT_OF.reason in values:
         sound = pc.equal(values[REJECT_OF.reason], "")
         values = {name: column.filter(sound) for name, column in values.items()}

@@ -130,16 +130,12 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
             f"{_examples(faults)}\n"
             f"Nothing was written. Try again, or give {spelled('num_shards')}."
         )
-    return [size for size in sizes if isinstance(size, int)] + _known_sizes(column, checked)
-
-
-def _known_sizes(column: pd.Series[str], checked: Checked) -> list[int]:
-    """The sizes of those images of a column that came as bytes."""
-    contents = checked.contents.get(str(column.name))
-    if contents is None:
-        return []
-    sizes = contents.sizes[column.index.to_numpy()]
-    return list(map(int, sizes[sizes >= 0]))
+    known = [size for size in sizes if isinstance(size, int)]
+    contents = checked.contents.get(image.column)
+    if contents is not None:  # some images came as bytes
+        of_bytes = contents.sizes[column.index.to_numpy()]
+        known += map(int, of_bytes[of_bytes >= 0])
+    return known
 
 
 def _size(path: str) -> int | str | None:

@@ -118,6 +118,12 @@ def newest_versioned(
     return Commit(number, commit.manifest, info), version
 
 
+def commit_numbers(directory: str) -> list[int]:
+    """The numbers of the commits whose manifests are there, in their order."""
+    numbers = map(layout.commit_of, storage.names(os.path.join(directory, layout.COMMITS)))
+    return sorted(number for number in numbers if number is not None)
+
+
 def read_commit(directory: str, number: int) -> Commit:
     """A commit by its number, from its manifest.
 

@@ -16,7 +16,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.picture import Sides
-from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.schema.fields import Fields, class_field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import split_meant
 
@@ -95,7 +95,7 @@ class StoredDataset:
     directory: str
     form: str
     splits: Mapping[str, Sequence[ShardFile]]
-    fields: tuple[Field, ...]
+    fields: Fields
     record: tuple[Feature, ...]
     unread: Mapping[str, str] = dataclass_field(default_factory=dict)
     shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)

@@ -38,7 +38,7 @@ from tfrecorder.core.wording import spelled
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.first_records import Sample, box_unit, encoded_keys, mask_fault, unequal
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, Fields
 from tfrecorder.schema.keys import (
     ENCODED,
     LABEL,
@@ -138,7 +138,7 @@ class Meaning(NamedTuple):
         unread: keys of labels, boxes and masks that we do not understand, with a sentence on each.
     """
 
-    fields: tuple[Field, ...]
+    fields: Fields
     record: tuple[Feature, ...]
     unread: Mapping[str, str]
 

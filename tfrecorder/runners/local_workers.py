@@ -21,7 +21,7 @@ from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.schema.fields import validators_of
@@ -103,7 +103,7 @@ def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
         return 1
     if asked is None:
         is_here = storage.is_local(output_dir) and not plan.rows.remote and bool(sys.executable)
-        loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
+        loads = plan.reads_a_table
         chosen = options.num_threads or options.runner_options
         asked = worker_count(cores(), plan.rows.count) if is_here and loads and not chosen else 1
     return max(1, min(asked, len(plan.layout.shards)))

@@ -38,7 +38,7 @@ from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.batch import Batch
-from tfrecorder.streaming.stream_source import Unusable
+from tfrecorder.streaming.stream_source import Cells, Unusable
 from tfrecorder.validation.rules import Checked, check_source
 
 #: The stage of rejects whose image was never read.
@@ -178,9 +178,12 @@ class MicroBatch(Operation):
         names = [rows[at].name for at in bad]
         splits = pd.Series(assign_splits(names, self.options.division), index=bad)
         frame = pd.DataFrame({SPLIT_COLUMN: splits})
-        fields, good, types = self.fields, [], self.types
+        fields = self.fields
+        good = []
+        types = self.types
         if checked is not None:
-            fields, good = checked.fields, list(checked.frame.index)
+            fields = checked.fields
+            good = list(checked.frame.index)
             frame = pd.concat([checked.frame[[SPLIT_COLUMN]], frame])
             types = {key: column.type for key, column in checked.values.items()}
         order = np.argsort([*good, *bad], kind="stable")
@@ -211,7 +214,7 @@ class MicroBatch(Operation):
         )
 
 
-def _in_types(cells: Mapping[str, Any], fields: Sequence[Field]) -> Mapping[str, Any] | str:
+def _in_types(cells: Cells, fields: Sequence[Field]) -> Cells | str:
     """A row with its labels in the dataset's type; or what is wrong with one of them."""
     row = dict(cells)
     for field in fields:

@@ -158,7 +158,8 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
     """Read rows and write batches until no row has come for long enough."""
     source = dataset.source
     batch: Batch | None = None
-    heard, may_have_more = time.monotonic(), True
+    heard = time.monotonic()
+    may_have_more = True
     while True:
         asked = time.monotonic()
         if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
@@ -166,7 +167,8 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
                 heard = time.monotonic()
                 batch = batch or dataset.new_batch()
                 _through_outages(partial(dataset.add, batch, cells, position))
-                if _is_full(batch, limits) or _is_old(batch, limits):
+                is_full = len(batch.rows) >= limits.every_rows
+                if is_full or batch.spool.bytes >= limits.spool_bytes or _is_old(batch, limits):
                     batch = _written(batch, dataset, say)
         # Only rows that were asked for after that time may be missed.
         ends = _idle_left(source, limits, asked - heard) <= 0
@@ -175,12 +177,11 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
         if ends:
             return
         _say(say, dataset, batch)
-        left = _idle_left(source, limits, time.monotonic() - heard)
-        may_have_more = source.wait(_patience(batch, limits, left)) is not False
-
-
-def _is_full(batch: Batch, limits: StreamOptions) -> bool:
-    return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
+        # Until something must be done even if no row comes.
+        seconds = [LOOK_EVERY, _idle_left(source, limits, time.monotonic() - heard)]
+        if batch is not None:
+            seconds.append(batch.began + limits.every_seconds - time.monotonic())
+        may_have_more = source.wait(max(0.01, min(seconds))) is not False
 
 
 def _is_old(batch: Batch, limits: StreamOptions) -> bool:
@@ -192,14 +193,6 @@ def _idle_left(source: OpenedSource, limits: StreamOptions, idle: float) -> floa
     if limits.until_idle is None or source.pending():
         return math.inf
     return limits.until_idle - idle
-
-
-def _patience(batch: Batch | None, limits: StreamOptions, idle_left: float) -> float:
-    """Seconds until something must be done even if no row comes."""
-    seconds = [LOOK_EVERY, idle_left]
-    if batch is not None:
-        seconds.append(batch.began + limits.every_seconds - time.monotonic())
-    return max(0.01, min(seconds))
 
 
 def _written(
@@ -250,8 +243,7 @@ def _through_outages(step: Callable[[], T]) -> T:
 
 
 def _say(say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None) -> None:
-    waiting = 0 if batch is None else len(batch.rows)
-    words = f"{dataset.counts}; {waiting:,} waiting"
+    words = f"{dataset.counts}; {len(batch.rows) if batch else 0:,} waiting"
     behind = dataset.source.behind(dataset.reached.position())
     if behind is not None:
         words += f", {behind:,} not read"

@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+#: A row: a cell for each of its columns.
+Cells = Mapping[str, Any]
+
+#: A row, and the position behind it.
+RowAt = tuple[Cells, Any]
+
 
 class StreamSource(Protocol):
     """Rows without end, which can be read again from any position.
@@ -45,7 +51,7 @@ class StreamSource(Protocol):
     #: rows.
     name: str
 
-    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    def rows(self, position: Any) -> Iterator[RowAt]:
         """The rows after a position that are available now, each with the position after it.
 
         It ends when there are no more rows for now; it is called again, with the last position,
@@ -84,7 +90,7 @@ class OpenedSource:
         self.ordered: bool = getattr(source, "ordered", True)
         self.base: str | None = getattr(source, "base", None)
 
-    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    def rows(self, position: Any) -> Iterator[RowAt]:
         return self._source.rows(position)
 
     def wait(self, seconds: float) -> bool | None:
@@ -114,4 +120,5 @@ class Unusable(dict[str, Any]):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__()
-        self.name, self.reason = str(name), str(reason)
+        self.name = str(name)
+        self.reason = str(reason)

@@ -1,9 +1,13 @@
-"""The dataset that a stream is written to: its newest commit, and the batch that comes next."""
+"""The dataset that a stream is written to: its newest commit, and the batch that comes next.
+
+How far the source was read is one value, whether its rows have an order or not.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,16 +27,81 @@ from tfrecorder.output.directory import clear, reopen
 from tfrecorder.output.spool import Spool, is_whole
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, read_commit
+from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.shard_tables import types_of
-from tfrecorder.reading.stream_positions import positions_in
+from tfrecorder.reading.stream_positions import position_of, positions_in, taken_positions
 from tfrecorder.runners import local_workers
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
 from tfrecorder.streaming.micro_batch import MicroBatch
-from tfrecorder.streaming.reached import Reached, reached, saved
-from tfrecorder.streaming.stream_source import OpenedSource
+from tfrecorder.streaming.stream_source import Cells, OpenedSource
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
+
+
+@dataclass
+class Reached:
+    """How far a source was read.
+
+    Attributes:
+        ordered: whether the source's rows have an order.
+        at: with an order, a position; without one, the positions of all rows that were read.
+    """
+
+    ordered: bool
+    at: Any
+
+    def position(self) -> Any:
+        """What the source's `rows` is given; it never changes."""
+        return self.at if self.ordered else frozenset(self.at)
+
+    def noted(self) -> Any:
+        """What a commit notes of it, as a JSON value."""
+        return self.at if self.ordered else len(self.at)
+
+    def add(self, position: Any) -> None:
+        """From here on the source is read behind this row."""
+        if self.ordered:
+            self.at = position
+        else:
+            self.at.add(position)
+
+    def drop(self, positions: Iterable[Any]) -> None:
+        """The source gives these rows again; what has an order is never replaced."""
+        if not self.ordered:
+            self.at.difference_update(positions)
+
+
+def reached(source: OpenedSource, where: str, newest: Commit | None) -> Reached:
+    """How far a source was read by the commits of a dataset."""
+    if source.ordered:
+        return Reached(True, position_of(newest, source.name))
+    if newest is not None:
+        merge_rows(where, newest)
+    return Reached(False, taken_positions(where, newest, source.name))
+
+
+def saved(source: OpenedSource, position: Any) -> str:
+    """A row's position as the text that is saved with the row.
+
+    Raises:
+        SourceError: after a restart, the source would get another value.
+    """
+    try:
+        json.dumps(position, ensure_ascii=False).encode()  # half of a surrogate pair is no Unicode
+        text = json.dumps(position, allow_nan=False)
+        # None stands for the very beginning, and a tuple would come back as a list.
+        is_kept = position is not None and json.loads(text) == position
+    except (TypeError, ValueError, RecursionError):
+        is_kept = False
+    if source.ordered and is_kept:
+        return text
+    if is_kept and isinstance(position, str):
+        return position
+    kind = "JSON value" if source.ordered else "text"
+    raise SourceError(
+        f"source {source.name}: the position {position!r} is not a {kind} that comes back as it is."
+    )
 
 
 @dataclass
@@ -87,7 +156,8 @@ class StreamedDataset:
         return self._inherited
 
     def new_batch(self) -> Batch:
-        schema, columns = self.options.schema or DEFAULT_SCHEMA, self.options.columns or {}
+        schema = self.options.schema or DEFAULT_SCHEMA
+        columns = self.options.columns or {}
         images = schema.of(Image, File)
         theirs = {name: given for given, name in columns.items()}
         named = [theirs.get(name, name) for name in (*images, *schema.of(Mask))]
@@ -104,7 +174,7 @@ class StreamedDataset:
             readmit=self.readmit,
         )
 
-    def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
+    def add(self, batch: Batch, cells: Cells, position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
 
         Called again with the same row after an outage, it continues where it stopped.

@@ -49,7 +49,8 @@ OF_SOURCES = {
     "source_unreadable": "Get access to the source files that cannot be read, and check again.",
 }
 
-_SHOWN_FILES, _SHOWN_FAULTS = 10, 3
+_SHOWN_FILES = 10
+_SHOWN_FAULTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,8 @@ class VerificationReport(Report):
             checked += f"; no file names any of {counted(self.absent, 'uri')}"
         if self.ok:
             return f"{self.directory}: all is well: {checked}"
-        faults, files = len(self.found), len(self._by_file())
+        faults = len(self.found)
+        files = len(self._by_file())
         return (
             f"{self.directory}: {counted(faults, 'fault')} in {counted(files, 'file')}; "
             f"checked {checked}"

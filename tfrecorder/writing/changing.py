@@ -33,7 +33,14 @@ from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_re
 from tfrecorder.schema.fields import Field, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES, File, Image
-from tfrecorder.writing.rows import FileReader, Loaded, Rejected, RowLoader, planned_reject
+from tfrecorder.writing.rows import (
+    FileReader,
+    KeyedImages,
+    Loaded,
+    Rejected,
+    RowLoader,
+    planned_reject,
+)
 
 
 def loaded(
@@ -64,9 +71,7 @@ def loaded(
     )
 
 
-def as_noted(
-    row: PlannedRow, images: Sequence[tuple[str, CheckedImage]]
-) -> list[tuple[str, CheckedImage]]:
+def as_noted(row: PlannedRow, images: KeyedImages) -> KeyedImages:
     """Images from a record, the first with all that their files had and training does not see."""
     if row.values.get(REDUCED) is None:  # then what the records show is all that is known
         return [*images]
@@ -114,17 +119,15 @@ class RowChanger(RowLoader):
         self._keys = {feature.key for field in plain for feature in field.features}
 
     def load(self, row: PlannedRow) -> Loaded | Rejected:
-        is_new = not row.values[COPY_OF.file]
-        if is_new:
+        if not row.values[COPY_OF.file]:  # it is new
             return super().load(row)
         reject = planned_reject(row)
         if reject is not None:
             return reject
         if row.values.get(CHANGE) == READ:
             return _sound(super().load(row))
-        offset, size = row.number(COPY_OF.offset), row.number(COPY_OF.size)
-        framed = self._opened.read(self._shard_of(row), offset, size)
-        return self.changed(row, framed)
+        place = (row.number(COPY_OF.offset), row.number(COPY_OF.size))
+        return self.changed(row, self._opened.read(self._shard_of(row), *place))
 
     def changed(self, row: PlannedRow, framed: bytes) -> Loaded:
         """A row as the plan has it.
@@ -135,7 +138,18 @@ class RowChanger(RowLoader):
         Raises:
             DatasetError: the record is damaged, or of another row.
         """
-        features = self._features(row, framed)
+        offset = row.number(COPY_OF.offset)
+        try:
+            features = parse_example(unframe(framed))
+        except ValueError as error:
+            raise damaged_record(self._shard_of(row), offset, error) from error
+        number = bytes(features[SOURCE_ID][0]).decode()
+        if number != str(row.row):
+            raise damaged_record(
+                self._shard_of(row),
+                offset,
+                f"it is the record of row {number}, but its table has row {row.row} here",
+            )
         how = row.values.get(CHANGE)
         if how == MADE:
             return self._made_again(row, features)
@@ -146,19 +160,6 @@ class RowChanger(RowLoader):
             given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
         return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
-
-    def _features(self, row: PlannedRow, framed: bytes) -> dict[str, Values]:
-        """The values of a row's record."""
-        offset = row.number(COPY_OF.offset)
-        try:
-            features = parse_example(unframe(framed))
-        except ValueError as error:
-            raise damaged_record(self._shard_of(row), offset, error) from error
-        number = bytes(features[SOURCE_ID][0]).decode()
-        if number != str(row.row):
-            words = f"it is the record of row {number}, but its table has row {row.row} here"
-            raise damaged_record(self._shard_of(row), offset, words)
-        return features
 
     def _shard_of(self, row: PlannedRow) -> ShardFile:
         return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)

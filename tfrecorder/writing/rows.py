@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from tfrecorder import storage
 from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OutputError, RunnerError
 from tfrecorder.format.example import encode_parts
-from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
+from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.plan_columns import REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
@@ -30,6 +30,9 @@ from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_file
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask
 from tfrecorder.writing.outcomes import OfFile, Sources
 
+#: The images of a record, by the keys of their columns.
+KeyedImages = list[tuple[str, CheckedImage]]
+
 
 class Loaded(NamedTuple):
     """A row that became a record.
@@ -44,7 +47,7 @@ class Loaded(NamedTuple):
     """
 
     row: PlannedRow
-    images: Sequence[tuple[str, CheckedImage]]
+    images: KeyedImages
     parts: list[bytes]
     size: int
     input_bytes: int
@@ -180,8 +183,16 @@ class RowLoader:
         self._room = room
         self._options = plan.options
         self._transform = transform_of(plan.options)
-        self._has_facts = plan.kind not in (PlanKind.CONVERSION, PlanKind.APPEND)
-        self._arrays = array_dtypes(fields)
+        self._has_facts = not plan.reads_a_table
+        # The type of each planned key with an array of numbers that an Example takes from NumPy.
+        self._arrays = {
+            feature.key: _DTYPES[feature.kind]
+            for field in fields
+            for feature in field.features
+            if feature.shape != ()
+            and feature.kind in _DTYPES
+            and feature.key != field.tfds_boxes_key
+        }
         self._first = primary_file(fields)
         self._images = [field for field in fields if isinstance(field.kind, Image)]
         masks = [field for field in fields if isinstance(field.kind, Mask)]
@@ -318,7 +329,7 @@ class RowLoader:
         return Reject(reject.stage, reject.code, f"{field.column} {uri!r}: {reject.detail}")
 
 
-def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
+def _stored(placed: Mapping[str, Placed]) -> KeyedImages:
     """The images as they are stored; the warnings of all of them go with the first."""
     stored = [(key, of_key.image) for key, of_key in placed.items()]
     further = [f"{key}: {image.warning}" for key, image in stored[1:] if image.warning]
@@ -327,13 +338,3 @@ def _stored(placed: Mapping[str, Placed]) -> list[tuple[str, CheckedImage]]:
         warnings = [*filter(None, [first.warning]), *further]
         stored[0] = key, first._replace(warning="; ".join(warnings))
     return stored
-
-
-def array_dtypes(fields: Iterable[Field]) -> dict[str, type]:
-    """The type of each planned key with an array of numbers that an Example takes from NumPy."""
-    return {
-        feature.key: _DTYPES[feature.kind]
-        for field in fields
-        for feature in field.features
-        if feature.shape != () and feature.kind in _DTYPES and feature.key != field.tfds_boxes_key
-    }

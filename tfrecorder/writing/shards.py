@@ -24,7 +24,6 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import COPY_OF
-from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
@@ -39,7 +38,7 @@ from tfrecorder.writing.changing import (
     write_again,
 )
 from tfrecorder.writing.outcomes import Outcomes, RecordAt
-from tfrecorder.writing.rows import FileReader, Loaded, Rejected, RowLoader
+from tfrecorder.writing.rows import FileReader, KeyedImages, Loaded, Rejected, RowLoader
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -164,7 +163,7 @@ class ShardWriter:
             )
 
     def _write_rows(self, outcomes: list[Loaded | Rejected]) -> None:
-        parts: list[bytes] = []
+        parts = []
         for outcome in outcomes:
             if isinstance(outcome, Loaded):
                 self._tally.add_record(outcome)
@@ -239,7 +238,7 @@ class Tally:
         )
         self.bytes += outcome.size
 
-    def _add_images(self, images: Sequence[tuple[str, CheckedImage]]) -> str:
+    def _add_images(self, images: KeyedImages) -> str:
         """Count the images of a record; returns the warning that stands with the first."""
         first = images[0][1]
         self.formats[first.format] += 1

@@ -153,7 +153,13 @@ class Worker:
             _failure_noted(task, shard.name),
         ):
             try:
-                self._look_at_plan()
+                # Another conversion may have put its own plan there; on a bucket that is asked now
+                # and then: what a late worker writes until then replaces nothing of the other one
+                # (`attempt.py`).
+                now = time.monotonic()
+                if storage.is_local(out) or now - self._looked > LOOK_SECONDS:
+                    self._staged.read()
+                    self._looked = now
                 # A disk that fails briefly loses the shard that is being written: start it again.
                 done = storage.retried(settle, os.path.join(out, shard.file))
             except OutputError:
@@ -165,16 +171,6 @@ class Worker:
             if progress.is_noted:
                 storage.remove_files(out, [shard.progress])
             return done
-
-    def _look_at_plan(self) -> None:
-        """Fail if another conversion has put its own plan there; on a bucket asked now and then.
-
-        What a late worker writes until then replaces nothing of the other one (`attempt.py`).
-        """
-        now = time.monotonic()
-        if storage.is_local(self._task.output_dir) or now - self._looked > LOOK_SECONDS:
-            self._staged.read()
-            self._looked = now
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
