@@ -39,12 +39,13 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.plan import Plan
 from tfrecorder.output import done_records
+from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.staging import StagedPlan, read_plan
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.writing import commit as commit_module, pipeline
-from tfrecorder.writing.attempt import Attempt, settled
-from tfrecorder.writing.shards import Pool, write_shard
+from tfrecorder.writing.attempt import settled
+from tfrecorder.writing.shards import Pool, ShardWriter
 from tfrecorder.writing.worker import Task
 
 pytest_plugins = ["gcs.fixtures"]
@@ -271,11 +272,9 @@ class Race:
     def attempt(self, folder: Path) -> tuple[DoneRecord, dict[str, bytes]]:
         """An attempt, and what stands at its end."""
         plan = self.plan.with_rows(base=str(folder))
-
-        def write(attempt: Attempt) -> DoneRecord:
-            return write_shard(plan, 0, attempt, self.pool)
-
-        done = settled(OUT, plan.layout.shards[0], plan.digest, write)
+        shard = plan.layout.shards[0]
+        writer = ShardWriter(plan, 0, self.pool, ShardProgress(OUT, shard, is_shown=False))
+        done = settled(OUT, shard, plan.digest, writer.write)
         return done, self.files()
 
     def run(self, folders: Sequence[Path], left: Mapping[str, bytes], seed: int) -> None:

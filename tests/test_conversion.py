@@ -228,7 +228,7 @@ def test_more_shards_than_tfds_reads_are_refused_before_anything_is_written() ->
     frame = photo_frame(100_000)
     words = error_of(OutputError, frame, num_shards=100_000, progress=False)
     assert "would have 100,000 shards in TRAIN, and TFDS reads at most 99,999" in words
-    assert "give a larger `shard_size`, or fewer `num_shards`. Nothing was written." in words
+    assert "give a larger shard size, or fewer shards. Nothing was written." in words
     assert public_files("out") == {}
     convert(photo_frame(2), num_shards=2)
     before = public_files("out")

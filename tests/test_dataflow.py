@@ -372,13 +372,13 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
     ("more", "fault"),
     [
         ({"output_dir": "gs://nowhere/x"}, "gs://nowhere does not exist.*buckets create"),
-        ({"output_dir": "gs://bkt"}, "inside `output_dir='gs://bkt'`"),
+        ({"output_dir": "gs://bkt"}, "inside 'gs://bkt'"),
         ({"temp_location": "/tmp/here"}, "temp_location': '/tmp/here'}: give a folder in a bucket"),
         ({"temp_location": f"{OUT}/tmp"}, "holds the dataset and nothing else"),
         ({"staging_location": "gs://gone/x"}, "gs://gone does not exist"),
         (
             {"project": "another"},
-            "project='loopback': `runner_options` have 'another'; give one of them",
+            "project='loopback': Beam's options have 'another'; give one of them",
         ),
         ({"num_workers": 9, "max_num_workers": 3}, r"num_workers \(9\) cannot exceed"),
     ],

@@ -422,7 +422,7 @@ def test_an_append_that_fails_goes_on_by_the_same_call(out) -> None:
     assert "the same append, run again, continues it" in str(status)
     words = refusal(OutputError, table(12, 9), num_shards=4)
     assert "holds an unfinished append: run the same append again to complete it" in words
-    assert "or `tfrecorder.undo` abandons it" in words
+    assert "or `undo` abandons it" in words
     shutil.copyfile(rows["image_uri"][0], "late.jpg")
     result = add(rows, max_reject_fraction=0.0, num_shards=4)
     assert (result.records, result.shards_before, result.generation) == (16, 3, 1)
@@ -519,7 +519,7 @@ def test_an_overwrite_that_fails_leaves_all_generations(out) -> None:
 
 def test_convert_of_another_table_mentions_append(out) -> None:
     words = error_of(OutputError, table(0, 13), **QUIET)
-    assert "`tfrecorder.append` adds rows that are new" in words
+    assert "`append` adds rows that are new" in words
 
 
 def test_the_same_conversion_is_finished_still(out) -> None:

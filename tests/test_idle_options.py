@@ -62,7 +62,7 @@ def test_an_option_that_has_an_effect_is_taken() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"project": "p"}, "without `runner=…`; give that too"),
+        ({"project": "p"}, "without `runner`; give that too"),
         ({"region": "europe-west1", "runner": "directrunner"}, "with `runner='DirectRunner'`; ch"),
     ],
     ids=str,
@@ -80,14 +80,14 @@ def test_a_conversion_refuses_what_its_runner_makes_idle(
 def test_readers_refuse_an_option_that_needs_a_size(options: dict[str, Any]) -> None:
     (name,) = options
     tfrecorder.convert(photo_frame(2), "out", progress=False)
-    words = f"{name}=.*: it has no effect without `image_size=…`; give that too."
+    words = f"{name}=.*: it has no effect without `image_size`; give that too."
     with pytest.raises(OptionError, match=words):
         tfrecorder.batches("out", "TRAIN", **options)
     with pytest.raises(OptionError, match=words):
         tfrecorder.Records("out", "TRAIN", **options)
     with pytest.raises(OptionError, match=words):
         tfrecorder.load("out", **options)
-    with pytest.raises(OptionError, match=r"drop_remainder=True: .* without `batch_size=…`"):
+    with pytest.raises(OptionError, match=r"drop_remainder=True: .* without `batch_size`"):
         tfrecorder.load("out", drop_remainder=True)
 
 

@@ -173,7 +173,7 @@ def test_a_file_that_does_not_fit_is_not_there_in_part(dataset: Path) -> None:
         ({"split": "TRIAN"}, "did you mean 'TRAIN'"),
         ({"num_records": 0}, "num_records=0: give a whole number from 1"),
         ({"output_dir": "s3://bucket/x"}, "give a local path, without a scheme"),
-        ({"output_dir": "file"}, "file is a file; give a folder"),
+        ({"output_dir": "file"}, "file is a file; give a new or empty folder"),
     ],
 )
 def test_what_cannot_be_is_said(dataset: Path, options: dict[str, Any], words: str) -> None:

@@ -180,7 +180,7 @@ def test_a_dataset_on_a_disk_is_read_as_it_is(dataset: Path, local: list[Any]) -
         ({"local_cache": "gs://bkt/cache"}, "a folder on a local disk"),
         ({"local_cache": True}, "a folder on a local disk"),
         ({"local_cache": "c", "cache_bytes": "much"}, "such as '500GiB'"),
-        ({"cache_bytes": "1GiB"}, "no effect without `local_cache=…`"),
+        ({"cache_bytes": "1GiB"}, "no effect without `local_cache`"),
     ],
     ids=str,
 )
@@ -317,7 +317,7 @@ def test_a_folder_in_any_state(bucket: Any, local: list[Any], what: str, caplog:
             os.truncate(path, path.stat().st_size // 2 | 1)
     read_all(records, local, seed=2)
     read_all(Records(OUT, "TRAIN", **KEPT), local, seed=3)
-    said = [record.message for record in caplog.records if "local_cache" in record.message]
+    said = [record.message for record in caplog.records if "local cache" in record.message]
     assert len(said) == (2 if what == "file" else 0)
 
 
@@ -334,7 +334,7 @@ def test_a_full_disk_is_read_past_with_one_warning(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
-    said = [record.message for record in caplog.records if "local_cache" in record.message]
+    said = [record.message for record in caplog.records if "local cache" in record.message]
     assert len(said) == 1
     assert "cannot be used: File too large. What it does not have is not kept" in said[0]
 

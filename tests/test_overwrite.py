@@ -119,7 +119,7 @@ def test_an_unfinished_one_is_left_alone_by_whatever_is_another(old, broken, fra
     before = all_files("out")
     for options in ({}, {"seed": 3}):
         words = error_of(OutputError, frame, **{**OLD, **options})
-        assert "`tfrecorder.undo` abandons it" in words
+        assert "`undo` abandons it" in words
         assert "\n" not in words
     mend(broken)
     with pytest.raises(OutputError, match="run the same conversion again"):

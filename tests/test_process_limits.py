@@ -34,9 +34,9 @@ from tfrecorder.core.threads import (
     result_of,
     run_in_order,
 )
-from tfrecorder.loading.limits import limit_of, looks_at_lock
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import shuffle_records
+from tfrecorder.loading.throughput import limit_of, looks_at_lock
 from tfrecorder.options import ranks, read
 from tfrecorder.options.memory import parallel_calls, prefetched
 from tfrecorder.runners.local_workers import CORES, ROWS, worker_count

@@ -58,7 +58,7 @@ def test_append_leaves_out_what_was_removed_and_says_so() -> None:
     would = tfrecorder.append(frame(*"0123456"), out, dry_run=True, **QUIET)
     result = tfrecorder.append(frame(*"0123456"), out, **QUIET)
     assert (result.records, result.rows_there, result.removed) == (1, 4, 2)
-    lets_in = "`tfrecorder.append` with `readmit=True` lets them in"
+    lets_in = "an append with `readmit=True` lets them in"
     words = f"removed before: 2 rows, which stay out; {lets_in}"
     assert words in str(result)
     assert words in str(would)

@@ -48,7 +48,7 @@ def test_what_was_appended_and_streamed_is_replaced_only_by_its_name(out: str) -
     words = error_of(OutputError, table(0, 6), overwrite=True, **QUIET)
     assert f"`overwrite=True` would replace {HOLDS}." in words
     assert words.endswith("or `overwrite='all'` to replace these too.")
-    assert words.index("tfrecorder.update`") < words.index("overwrite='all'")
+    assert words.index("`update`") < words.index("overwrite='all'")
     assert tfrecorder.info(out).records == 23
     table(0, 6).to_csv("six.csv", index=False)
     refused = invoke("convert", "six.csv", "out", "--overwrite", "--dry-run")
@@ -69,11 +69,11 @@ def test_what_was_appended_and_streamed_is_replaced_only_by_its_name(out: str) -
 def test_without_overwrite_the_remedy_that_destroys_comes_last(out: str) -> None:
     words = error_of(OutputError, table(0, 12, label="cat"), **OPTIONS)
     assert words.startswith("the values in the source's rows have changed; ")
-    assert f"is a finished dataset of {HOLDS}. `tfrecorder.update` corrects it" in words
+    assert f"is a finished dataset of {HOLDS}. `update` corrects it" in words
     assert words.endswith("or `overwrite='all'` to replace it.")
     words = error_of(OutputError, table(0, 12), **{**OPTIONS, "num_shards": 3})
     assert "now is 3" in words
-    assert "tfrecorder.update`" not in words
+    assert "`update`" not in words
 
 
 def test_an_unfinished_operation_that_is_given_up_is_named(out: str) -> None:
@@ -160,7 +160,7 @@ def test_the_first_call_again_after_a_correction_says_that_there_was_one(out: st
     assert (again.was_finished, again.updates, again.records) == (True, 1, 23)
     assert "streamed from numbered, corrected by 1 update since, which was finished" in str(again)
     words = error_of(OutputError, table(0, 13), **OPTIONS)
-    assert "7 of them streamed from numbered, corrected by 1 update. `tfrecorder.update`" in words
+    assert "7 of them streamed from numbered, corrected by 1 update. `update`" in words
     tfrecorder.compact(out, num_shards=1, **QUIET)
     tfrecorder.remove(out, {"row": 4}, **QUIET)
     again = tfrecorder.convert(table(0, 12), out, **OPTIONS)

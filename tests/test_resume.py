@@ -169,7 +169,7 @@ def test_other_options_are_refused_and_named(unfinished, options, words: str) ->
     message = error_of(OutputError, unfinished, **{"num_shards": 4, **options})
     assert words in message
     assert "an unfinished conversion" in message
-    assert "`tfrecorder.undo` abandons it, and `overwrite=True` starts again" in message
+    assert "`undo` abandons it, and `overwrite=True` starts again" in message
 
 
 @pytest.mark.slow

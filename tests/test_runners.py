@@ -86,7 +86,7 @@ def test_a_runner_that_is_none_is_refused(runner: str, words: str) -> None:
         ({"dask_npartitions": 1, "dask_partition_size": 2}, "not allowed with argument"),
         ({"no_auth": "perhaps"}, "ignored explicit argument 'perhaps'"),
         ({"transform_name_mapping": "a"}, "runner_options={'transform_name_mapping': 'a'}: "),
-        ({"runner": "DirectRunner"}, "give it as `runner=…`"),
+        ({"runner": "DirectRunner"}, "give it by its own option"),
         ({"streaming": True}, "a conversion is not a streaming pipeline"),
         ({"update": True}, "it replaces a running streaming job"),
         ({"save_main_session": True}, "which may hold a whole frame"),
@@ -126,7 +126,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 @pytest.mark.parametrize("name", ["direct_num_workers", "direct_running_mode", "num_workers"])
 def test_local_processes_are_an_option_of_their_own(name: str) -> None:
     value = "multi_processing" if name == "direct_running_mode" else 2
-    assert "set by `num_workers=…`" in refusal_of(runner_options={name: value})
+    assert "set by the conversion's own number" in refusal_of(runner_options={name: value})
 
 
 def test_a_number_of_workers_that_a_cluster_would_not_heed_is_refused() -> None:

@@ -414,6 +414,12 @@ def test_errors_spell_options_as_the_shell_does(words: tuple[str, ...], said: st
     assert not re.search(r"\b[a-z]+_[a-z]+=", ended.stderr)
 
 
+def test_an_option_of_the_program_itself_has_its_hint_too() -> None:
+    ended = invoke("--versio")
+    assert ended.exit_code == 2
+    assert "No such option '--versio'. Did you mean --version?" in ended.stderr
+
+
 def test_a_list_in_an_error_is_one_line() -> None:
     Path("a.csv").write_text("image_uri,label\n/a.jpg,x\n/b.jpg,x\n")
     ended = invoke("convert", "a.csv", "out", "--max-reject-fraction", "0.2")

@@ -438,6 +438,30 @@ def _meet(out: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_batch_gives_way_to_what_another_stream_staged_meanwhile(gcs: Any) -> None:
+    """Even of the same rows: positions of its own source would not count."""
+    out = "gs://bkt/out"
+
+    class Fails(Rows):
+        def replaced(self, position: str) -> bool:
+            raise ZeroDivisionError  # right before the commit
+
+    class Met(Rows):
+        def rows(self, position: Any) -> Iterator[Any]:
+            yield from super().rows(position)
+            if not position:
+                with pytest.raises(ZeroDivisionError):
+                    tfrecorder.stream(Fails(image(0), name="second"), out, **TO_ITS_END)
+
+    with pytest.raises(OutputError, match="is being written by another stream or append"):
+        tfrecorder.stream(Met(image(0), name="first"), out, **TO_ITS_END)
+    for name in ("second", "first", "first"):
+        tfrecorder.stream(Rows(image(0), name=name), out, **TO_ITS_END)
+    assert tfrecorder.info(out).records == 2
+    assert tfrecorder.verify(out, progress=False).ok
+
+
+@pytest.mark.slow
 def test_an_outage_is_waited_for(gcs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the patience of a conversion."""
 

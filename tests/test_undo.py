@@ -280,5 +280,5 @@ def test_another_operation_names_it() -> None:
     append("out")
     table(0, 3).to_csv("new.csv", index=False)
     words = error_of(OutputError, "new.csv", "out", **QUIET)
-    assert "run the same append again to complete it, or `tfrecorder.undo` abandons it" in words
-    assert "or `tfrecorder undo` abandons it" in invoke("convert", "new.csv", "out").stderr
+    assert "run the same append again to complete it, or `undo` abandons it" in words
+    assert "or `undo` abandons it" in invoke("convert", "new.csv", "out").stderr

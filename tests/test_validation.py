@@ -238,7 +238,7 @@ def test_a_table_without_an_image_is_pointed_at_a_schema() -> None:
     frame = pd.DataFrame({"age": [1, 2, 3], "name": ["a", "b", "c"]})
     (fault,) = frame.tensorflow.validate().query("code == 'missing_column'").to_dict("records")
     assert "'age': 'image_uri'" not in fault["remedy"]
-    assert "may do without an image (`tfrecorder.infer_schema`" in fault["remedy"]
+    assert "may do without an image (`tfrecorder schema`" in fault["remedy"]
     schema = tfrecorder.infer_schema(frame)
     assert frame.tensorflow.validate(schema=schema).query("severity == 'error'").empty
 
@@ -279,7 +279,7 @@ def test_a_missing_integer_label_is_one_fault_not_a_column_of_floats() -> None:
 def test_an_integer_that_means_no_label_has_a_remedy() -> None:
     numbers = table(label=at([1] * 20, _3=-1))
     remedy = "with `Labels(columns=['label'])` in a schema"
-    assert f"If -1 means no label, drop the row; or leave the cell empty, {remedy}" in str(
+    assert f"If the number means no label, drop the row; or leave the cell empty, {remedy}" in str(
         numbers.tensorflow.validate()
     )
     kinds = {"split": "split", "image_uri": "image"}

@@ -21,7 +21,8 @@ from kept_datasets import DATASETS
 from support import invoke
 
 import tfrecorder
-from tfrecorder import schema as kinds
+
+kinds = tfrecorder.schema
 
 URI, NUMBER = "image/filename", "image/source_id"
 

@@ -209,7 +209,7 @@ def test_words_and_exit_code_on_the_command_line(photos: pd.DataFrame) -> None:
     finished = invoke("verify", "out", "--sources")
     assert finished.exit_code == 1
     assert "source files: 12 compared, 1 changed, 1 vanished" in finished.stdout
-    assert "`tfrecorder update source out --reread`" in finished.stdout
+    assert "`update` with --reread converts source files" in finished.stdout
     assert "tfrecorder repair" not in finished.stdout
     listed = pd.read_csv(io.StringIO(invoke("verify", "out", "--sources", "--csv").stdout))
     assert {*listed["code"]} == {"source_changed", "source_vanished"}

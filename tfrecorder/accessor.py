@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.options.append import AppendOptions, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import FrameKeywords, Path, ValidateKeywords
+from tfrecorder.options.keywords import FrameKeywords, ValidateKeywords
 from tfrecorder.options.option import names_of, require, takes
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class TensorFlowAccessor:
     def validate(
         self,
         check_images: bool = False,
-        against: Path | None = None,
+        against: str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> ValidationReport:
         """Find every problem in the frame at once; the report is a frame, empty if there are none.
@@ -80,7 +81,7 @@ class TensorFlowAccessor:
     @takes(FrameKeywords, AppendOptions, UpdateOptions, ConvertOptions)
     def to_tfrecord(
         self,
-        output_dir: Path,
+        output_dir: str | os.PathLike[str],
         append: bool = False,
         update: bool = False,
         *,
@@ -111,15 +112,13 @@ class TensorFlowAccessor:
         require(flag, append=append, update=update, dry_run=dry_run)
         options |= {"runner": runner, "dry_run": dry_run}
         if append and update:
-            raise OptionError.of(
-                "append", append, "`update=True` adds new rows too; leave out `append=True`."
-            )
+            words = "`update=True` adds new rows too; leave out `append=True`."
+            raise OptionError.of("append", append, words)
         taken = names_of(AppendOptions if append else UpdateOptions) if append or update else ()
         for verb, cls in (("append", AppendOptions), ("update", UpdateOptions)):
             for name in (name for name in names_of(cls) if name in options and name not in taken):
-                raise OptionError.of(
-                    name, options[name], f"it has no effect without `{verb}=True`."
-                )
+                words = f"it has no effect without `{verb}=True`."
+                raise OptionError.of(name, options[name], words)
         if append:
             from tfrecorder.conversion.append import append as add
 

@@ -24,6 +24,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tfrecorder.core.wording import spelled
+
 if TYPE_CHECKING:
     from tfrecorder.validation.report import ValidationReport
 
@@ -50,10 +52,7 @@ class OptionError(TfrecorderError, ValueError):
     @classmethod
     def of(cls, name: str, value: Any, remedy: str) -> OptionError:
         """The error for one argument."""
-        shown = repr(value)
-        if "\n" in shown:  # a frame, given for another argument
-            shown = f"a {type(value).__name__}"
-        error = cls(f"{name}: {remedy}" if value is ... else f"{name}={shown}: {remedy}")
+        error = cls(f"{spelled(name, value).strip('`')}: {remedy}")
         error.name = name
         error.value = value
         error.remedy = remedy
@@ -129,7 +128,7 @@ _EXTRAS = {
 
 #: What else can be done where an extra is not installed.
 _OTHERWISE = {
-    "beam": ", or leave out `runner` and `runner_options`",
+    "beam": ", or leave out the runner and its options",
     "tensorflow": ", or read with Records or batches, which do not need it",
 }
 

@@ -21,7 +21,9 @@ from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.convert import Conversion
 from tfrecorder.core.checks import is_whole
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown
+from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
 from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
@@ -233,9 +235,9 @@ def _check_part(part: Any) -> str | None:
     pair = isinstance(part, (tuple, list)) and len(part) == 2 and all(map(is_whole, part))
     if pair and 1 <= part[0] <= part[1]:
         return None
+    example = spelled("part", (3, 16))
     return (
-        "give the number of the part, counted from 1, and the number of parts, such as "
-        "`part=(3, 16)`."
+        f"give the number of the part, counted from 1, and how many there are, such as {example}."
     )
 
 
@@ -250,8 +252,7 @@ def _staged(state: DatasetState) -> Plan:
 
 def _nothing_staged(where: str) -> DatasetError:
     return DatasetError(
-        f"{where}: no conversion is staged here; begin with "
-        f"`tfrecorder.parts.stage(SOURCE, {where!r})`."
+        f"{where}: no conversion is staged here; begin with `{command('stage', 'SOURCE', where)}`."
     )
 
 
@@ -282,7 +283,7 @@ def _all_done(state: DatasetState, plan: Plan) -> list[DoneRecord]:
     share = f"{len(missing):,} of {counted(len(plan.layout.shards), 'shard')}"
     raise OutputError(
         f"{where}: {share} are not done: {what} {', '.join(named[:NAMED])}{more}. Write them with "
-        f"`tfrecorder.parts.work({where!r})`, repeated for parts that ended early, and then commit."
+        f"`{command('work', where)}`, repeated for parts that ended early, and then commit."
     )
 
 

@@ -87,7 +87,13 @@ REVERSALS = {
     ),
     "repairs": Reversal(
         "the plan of a repair takes shards of an update over: no shard is written again",
-        (Edit("verification/repair.py", '"kept": {}, "rewritten": {}, ', '"kept": {}, '),),
+        (
+            Edit(
+                "verification/repair.py",
+                "revisions=owner.layout.revisions,",
+                "rewritten=owner.layout.rewritten, revisions=owner.layout.revisions,",
+            ),
+        ),
     ),
     "kept": Reversal(
         "an update keeps what it replaced, though it removed rows",

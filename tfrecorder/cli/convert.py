@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.options import SharingCommand, at_option, option_of, options_of
+from tfrecorder.cli.options import Decorator, SharingCommand, at_option, option_of, options_of
 from tfrecorder.cli.output import is_quiet, json_option, refuse_both, result_options, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.append import AppendOptions
@@ -61,8 +61,7 @@ def schema(source: str, **options: Any) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import inferred
 
-    made = inferred(opened(source), ConvertOptions.of(options))
-    click.echo(write_schema(made), nl=False)
+    click.echo(write_schema(inferred(opened(source), ConvertOptions.of(options))), nl=False)
 
 
 dry_run_option = click.option(
@@ -108,7 +107,7 @@ copies_option = click.option(
 )
 
 
-def options_of_changes(without: Container[str]) -> Callable[[Any], Any]:
+def options_of_changes(without: Container[str]) -> Decorator:
     """What a command takes that changes a dataset: when it ends, and options of `convert`."""
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:

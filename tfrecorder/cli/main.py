@@ -15,14 +15,15 @@ import click
 from tfrecorder.cli.change import remove, update
 from tfrecorder.cli.convert import append, compact, convert, schema, status, undo, validate
 from tfrecorder.cli.look import card, duplicates, export, inspect, preview
-from tfrecorder.cli.output import complain, error_in_shell_words, flags, in_shell_words
+from tfrecorder.cli.output import complain, flags
 from tfrecorder.cli.parts import commit, stage, work
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.read import benchmark, cache, info
 from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
-from tfrecorder.cli.words import one_line
+from tfrecorder.cli.words import Shell, one_line
 from tfrecorder.core.checks import nearest
+from tfrecorder.core.wording import spoken_by
 from tfrecorder.errors import (
     OptionError,
     TfrecorderError,
@@ -80,6 +81,7 @@ class _Group(click.Group):
             formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
+        ctx.with_resource(spoken_by(Shell(flags())))
         try:
             listen_to_ctrl_c()
             with (
@@ -91,11 +93,10 @@ class _Group(click.Group):
                 return super().invoke(ctx)
         except ValidationError as error:
             words, report = error.args
-            raise _Failure(f"{words}\n{in_shell_words(str(report))}") from error
+            raise _Failure(f"{words}\n{report}") from error
         except TfrecorderError as error:
-            words = error_in_shell_words(error)
-            wrong_option = isinstance(error, OptionError)
-            raise (_UsageError if wrong_option else _Failure)(words) from error
+            failure = _UsageError if isinstance(error, OptionError) else _Failure
+            raise failure(one_line(str(error))) from error
         except KeyboardInterrupt as error:
             click.echo(f"\n{str(error) or 'interrupted'}", err=True)
             ctx.exit(INTERRUPTED)
@@ -126,12 +127,8 @@ def _with_hint(error: click.UsageError) -> str:
 @contextlib.contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_, **__: complain("warning", one_line(str(message)))
         yield
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    complain("warning", in_shell_words(one_line(str(message))))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,7 +12,6 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import image_size, is_quiet
-from tfrecorder.cli.words import shell_words
 from tfrecorder.core.checks import OneOf, Whole, above_zero, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import Options, names_of
@@ -20,6 +19,9 @@ from tfrecorder.options.read import ReadOptions, RecordOptions
 
 #: The callback of an option: what was typed, as the library takes it.
 Typed = Callable[[click.Context, click.Parameter, Any], Any]
+
+#: What adds options to a command.
+Decorator = Callable[[Any], Any]
 
 
 def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
@@ -35,7 +37,7 @@ def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
         value: Any = text if equals else True
         if name in named:
             before = named[name]
-            value = [*(before if isinstance(before, list) else [before]), value]
+            value = [*before, value] if isinstance(before, list) else [before, value]
         named[name] = value
     return named or None
 
@@ -60,25 +62,17 @@ def _codes(ctx: click.Context, param: click.Parameter, value: str | None) -> Any
     return value if value in ("show", "error", None) else value.split(",")
 
 
-def _separator(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    r"""A separator as typed: "\t" means a tab, which is hard to type in a shell."""
-    return "\t" if value == r"\t" else value
-
-
-def _unless_quiet(ctx: click.Context, param: click.Parameter, value: bool | None) -> bool | None:
-    return False if is_quiet() else value
-
-
 #: The callbacks of options that are typed in another form than Python has.
 _TYPED: dict[str, Typed] = {
     "columns": pairs,
-    "sep": _separator,
+    # A tab is hard to type in a shell.
+    "sep": lambda ctx, param, value: "\t" if value == r"\t" else value,
     "num_shards": _by_split(int, "8 or TRAIN=8,TEST=2"),
     "splits": _by_split(float, "TRAIN=0.7,VALIDATION=0.3"),
     "image_size": image_size,
     "warnings": _codes,
     "runner_options": pairs,
-    "progress": _unless_quiet,
+    "progress": lambda ctx, param, value: False if is_quiet() else value,
 }
 
 #: The flags of options that are repeated, one value at a time.
@@ -124,7 +118,7 @@ class SharingCommand(click.Command):
 
 def options_of(
     options: type[Options], without: Container[str] = (), shared: bool = False
-) -> Callable[[Any], Any]:
+) -> Decorator:
     """An option for each field, except those in `without`.
 
     Args:
@@ -152,7 +146,7 @@ _CACHE = ("local_cache", "cache_bytes")
 cache_options = options_of(ReadOptions, {*names_of(ReadOptions)} - {*_CACHE})
 
 
-def option_of(name: str) -> Callable[[Any], Any]:
+def option_of(name: str) -> Decorator:
     """The option of `convert` with this name."""
     fields = {item.name: item for item in dataclasses.fields(ConvertOptions)}
     return _field_option(fields[name])
@@ -165,19 +159,15 @@ def _flags_of_convert() -> list[str]:
     return [option.opts[0] for option in every.params]
 
 
-def _flag(name: str) -> str:
-    return _REPEATED.get(name, f"--{name.replace('_', '-')}")
-
-
 def _field_option(
     item: dataclasses.Field[Any], cls: type[click.Option] = click.Option
-) -> Callable[[Any], Any]:
-    flag = _flag(item.name)
+) -> Decorator:
+    flag = _REPEATED.get(item.name, f"--{item.name.replace('_', '-')}")
     check = item.metadata["check"]
     metavar = item.metadata["metavar"] or ("N" if isinstance(check, Whole) else None)
     settings: dict[str, Any] = {
         "default": item.default,
-        "help": shell_words(item.metadata["help"], _FLAGS),
+        "help": item.metadata["help"],
         "cls": cls,
         "callback": _TYPED.get(item.name),
     }
@@ -189,27 +179,17 @@ def _field_option(
     if check is is_flag:
         return click.option(flag, is_flag=True, **settings)
     if isinstance(check, OneOf) and True in check.words:
-        return _flag_and_word(item.name, flag, str(check.words[-1]), settings)
+        # A flag for True, and `--flag-word` for a word: a value may be taken for what stands next.
+        word = str(check.words[-1])
+        text, _, more = settings.pop("help").partition(f" {word}: ")
+        settings |= {"type": click.UNPROCESSED, "default": False}
+        plain = click.option(flag, item.name, flag_value=True, help=text, **settings)
+        other = click.option(
+            f"{flag}-{word}", item.name, flag_value=word, help=f"{flag}, {more}", **settings
+        )
+        return lambda command: plain(other(command))
     shown = item.default is not None
     return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
-
-
-def _flag_and_word(
-    name: str, flag: str, word: str, settings: dict[str, Any]
-) -> Callable[[Any], Any]:
-    """A flag for True, and `--flag-word` for a word: a value may be taken for what stands next."""
-    text, _, more = settings.pop("help").partition(f" {word}: ")
-    settings |= {"type": click.UNPROCESSED, "default": False}
-    plain = click.option(flag, name, flag_value=True, help=text, **settings)
-    other = click.option(
-        f"{flag}-{word}", name, flag_value=word, help=f"{flag}, {more}", **settings
-    )
-    return lambda command: plain(other(command))
-
-
-#: How help spells what it names as Python does.
-_FLAGS = {name: _flag(name) for name in (*names_of(ConvertOptions), *_CACHE)}
-_FLAGS["output_dir"] = "OUTPUT_DIR"
 
 
 def _type_of(item: dataclasses.Field[Any]) -> Any:

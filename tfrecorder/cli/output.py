@@ -11,49 +11,29 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.words import one_line, shell_words, typed
-from tfrecorder.errors import OptionError, TfrecorderError
-
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 #: The key of a context's `meta` under which `--quiet` is kept.
 _QUIET = "tfrecorder.quiet"
 
 
-def in_shell_words(words: str) -> str:
-    """A message of the library, with options spelled as on the command line."""
-    try:
-        return shell_words(words, flags(), _commands())
-    except (MemoryError, SystemError):  # no memory left to parse it
-        return words
-
-
-def _commands() -> dict[str, click.Command]:
-    """All commands by name, the one that runs first."""
-    root = click.get_current_context().find_root()
-    commands = root.command.commands if isinstance(root.command, click.Group) else {}
-    return dict(sorted(commands.items(), key=lambda item: item[0] != root.invoked_subcommand))
-
-
 def flags() -> dict[str, str]:
-    """How the option of each name is typed, in any command; arguments in capitals."""
+    """How the option of each name is typed, by the command that runs, else by any other.
+
+    Arguments are in capitals.
+    """
+    root = click.get_current_context().find_root()
+    every = root.command.commands if isinstance(root.command, click.Group) else {}
+    names = sorted(every, key=lambda name: name != root.invoked_subcommand)
     typed_as: dict[str, str] = {}
-    for param in (param for command in _commands().values() for param in command.params):
-        name = param.name or ""
-        argument = (param.metavar or name.upper()).strip("[].")
-        typed_as.setdefault(name, param.opts[0] if isinstance(param, click.Option) else argument)
+    for command in [*map(every.__getitem__, names), root.command]:
+        for param in command.params:
+            name = param.name or ""
+            flag = param.opts[0]
+            if isinstance(param, click.Argument):
+                flag = (param.metavar or name.upper()).strip("[].")
+            typed_as.setdefault(name, flag)
     return typed_as
-
-
-def error_in_shell_words(error: TfrecorderError | str) -> str:
-    """An error in one line, or one a fault; options that are wrong, and their values, as typed."""
-    if not isinstance(error, OptionError):
-        return in_shell_words(one_line(str(error)))
-    words, *faults = error.args
-    shown = in_shell_words(one_line(words))
-    if flag := flags().get(error.name or ""):
-        shown = f"{typed(flag, error.value)}: {in_shell_words(one_line(error.remedy))}"
-    return "\n- ".join([shown, *map(error_in_shell_words, faults)])
 
 
 def coloured(words: str) -> str:
@@ -134,7 +114,7 @@ def show(result: Any, as_json: bool = False, is_error: bool = False) -> None:
         values = result if isinstance(result, dict) else result.as_dict()
         click.echo(json.dumps(values, indent=2))
     elif is_error or not is_quiet():
-        click.echo(coloured(in_shell_words(str(result))))
+        click.echo(coloured(str(result)))
 
 
 def refuse_both(as_json: bool, as_csv: bool) -> None:

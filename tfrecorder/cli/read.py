@@ -75,7 +75,7 @@ def benchmark(directory: str, split: str, **options: Any) -> None:
 @click.command(
     help="""Show what the folder of a local cache keeps of each dataset in a bucket.
 
-    FOLDER is the `local_cache` of a reader, or --local-cache of `tfrecorder benchmark`.""",
+    FOLDER is the local cache of a reader, or --local-cache of `tfrecorder benchmark`.""",
     epilog="Example: tfrecorder cache /mnt/ssd/cache",
 )
 @click.argument("folder")

@@ -1,20 +1,14 @@
-"""The library's messages, in the words of the command line.
-
-A message puts what it says of code between backticks, as Python: "give `overwrite=True`".  On a
-command line that is `--overwrite`.
-"""
+"""How the command line spells the options that a message names, and shows a message in one line."""
 
 from __future__ import annotations
 
-import ast
 import shlex
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from tfrecorder.core.wording import Face
 from tfrecorder.display.commands import command
-
-#: How many backticks are looked at for the end of one piece of code, whose texts may hold some.
-_BACKTICKS = 8
 
 #: Options that are typed once for each of their values.
 _REPEATED = ("--column", "--runner-option", "--source-option")
@@ -22,81 +16,28 @@ _REPEATED = ("--column", "--runner-option", "--source-option")
 #: What stands between the values of the other options; of most, a comma.
 _BETWEEN = {"--image-size": "x", "--part": "/"}
 
-#: Commands that do not have the name of their function.
-_COMMANDS = {"infer_schema": "schema"}
 
+@dataclass(frozen=True)
+class Shell(Face):
+    """The command line.
 
-def shell_words(text: str, flags: Mapping[str, str], commands: Container[str] = ()) -> str:
-    """A message of the library, with options and calls as the command line spells them.
-
-    Args:
+    Attributes:
         flags: each option's flag, by its name in Python; for an argument, its name in capitals.
-        commands: the functions of the package that are commands too.
 
-    >>> flags = {"num_shards": "--num-shards", "splits": "--splits", "overwrite": "--overwrite"}
-    >>> shell_words("`splits={'TRAIN': 70.0, 'TEST': 30.0}`: give `overwrite=True`.", flags)
-    '--splits TRAIN=70,TEST=30: give --overwrite.'
-    >>> shell_words("Give `num_shards`, or see `tfrecorder.info('a`b')`.", flags, {"info"})
-    "Give --num-shards, or see `tfrecorder info 'a`b'`."
-    >>> shell_words("Begin with `tfrecorder.parts.stage(SOURCE, 'out')`.", flags, {"stage"})
-    'Begin with `tfrecorder stage SOURCE out`.'
-    >>> flags = {"against": "--against"}
-    >>> shell_words("See `tfrecorder.validate('a.csv', against='out')`.", flags, {"validate"})
-    'See `tfrecorder validate a.csv --against out`.'
+    >>> Shell({"splits": "--splits"}).spelled("splits", {"TRAIN": 70.0, "TEST": 30.0}, "")
+    '--splits TRAIN=70,TEST=30'
+    >>> Shell({}).spelled("map_fn", ..., "")
+    '`map_fn`'
     """
-    shown, *pieces = text.split("`")
-    while pieces:
-        begins_word = not shown[-1:].strip(" (\n")  # not inside of a path
-        for end in range(1, min(len(pieces), _BACKTICKS) if begins_word else 1):
-            typed_code = _typed_code("`".join(pieces[:end]), flags, commands)
-            if typed_code is not None:
-                shown, pieces = shown + typed_code + pieces[end], pieces[end + 1 :]
-                break
-        else:
-            shown, pieces = f"{shown}`{pieces[0]}", pieces[1:]
-    return shown
 
+    flags: Mapping[str, str]
 
-def _typed_code(code: str, flags: Mapping[str, str], commands: Container[str]) -> str | None:
-    """An option or a call as typed; None for what is neither.
+    def spelled(self, name: str, value: Any, python: str) -> str:
+        flag = self.flags.get(name)
+        return super().spelled(name, value, python) if flag is None else typed(flag, value)
 
-    >>> _typed_code("pandas.read_csv('a.csv', sep=';')", {"sep": "--sep"}, ())
-    "--sep ';'"
-    """
-    value: Any = ...
-    try:
-        match ast.parse(code.removesuffix("=…")).body:
-            case [ast.Assign([target], given)]:
-                value = ast.literal_eval(given)
-            case [ast.Expr(target)]:
-                pass
-            case _:
-                return None
-        match target:
-            case ast.Name(name) if name in flags:
-                return typed(flags[name], value)
-            case ast.Attribute(module, name) if (
-                _is_ours(module) and (run := _COMMANDS.get(name, name)) in commands
-            ):
-                return f"`{command(run)}`"
-            case ast.Call(ast.Attribute(module, name), values, named):
-                more = [typed(flags[str(item.arg)], ast.literal_eval(item.value)) for item in named]
-                if not _is_ours(module):  # what Python does by another library is an option here
-                    return " ".join(more) or None
-                if name in commands:
-                    return f"`{' '.join([command(name, *map(_argument, values)), *more])}`"
-    except (KeyError, SyntaxError, ValueError):
-        pass  # some other text between backticks
-    return None
-
-
-def _is_ours(module: ast.expr) -> bool:
-    return ast.unparse(module) in ("tfrecorder", "tfrecorder.parts")
-
-
-def _argument(value: ast.expr) -> str:
-    """An argument of a call: a text, or a name in capitals for one that the user fills in."""
-    return value.id if isinstance(value, ast.Name) else str(ast.literal_eval(value))
+    def called(self, name: str, path: str) -> str:
+        return f"`{command(name, path)}`"
 
 
 def typed(flag: str, value: Any) -> str:
@@ -158,5 +99,6 @@ def one_line(text: str) -> str:
             joined += "; " if in_list else " "
         else:
             joined += " " if joined.endswith((".", ":", ";")) or not in_list else ". "
-        joined, in_list = joined + line.strip(), is_item
+        joined += line.strip()
+        in_list = is_item
     return joined

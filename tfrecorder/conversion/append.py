@@ -11,18 +11,17 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
-from tfrecorder.conversion.existing_rows import Sifted, known_images, pass_over_known
+from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.staged import Planned
-from tfrecorder.conversion.table import look_for_copies, planned_rows
+from tfrecorder.conversion.table import CopySearch, planned_rows
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
 from tfrecorder.options.append import AppendOptions
@@ -141,10 +140,14 @@ class Append(OnDataset):
         if (sifted.known or sifted.removed) and not len(table.frame):
             return _nothing(stored, newest, sifted)
         say("checking the table")
-        compare = partial(sifted.compared, stored.fields, self.adding)
-        look = look_for_copies(table, options, say, partial(known_images, stored))
         checked, report = checked_beside(
-            where, stored.fields, table, options, self.adding, compare=compare, look=look
+            where,
+            stored.fields,
+            table,
+            options,
+            self.adding,
+            compare=sifted.compared,
+            copies=CopySearch(table, options, say, stored),
         )
         counted = checked
         first = next_row_of(where, newest)

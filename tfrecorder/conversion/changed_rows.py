@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,12 +89,29 @@ class StoredRows:
     def statistics(
         self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series[str]
     ) -> Statistics:
-        """Statistics of rows like these, in some splits, as `describe_columns` makes them."""
-        columns, splits = columns_of(rows), splits.reset_index(drop=True)
+        """Statistics of rows like these, in some splits, as `describe_columns` makes them.
+
+        Manifests say how many rows of each split had no value, and so have a default.
+        """
+        columns = columns_of(rows)
+        splits = splits.reset_index(drop=True)
         keys = (feature.key for feature in record_features(fields))
         values = {key: columns[key] for key in keys if key in columns}
         every = commits(self.where, self.newest)
-        missing = _missing(fields, values, splits, every)
+        missing = {}
+        for field in fields:
+            counts = Counter[str]()
+            for commit in every:
+                of_split = commit.plan.rows.statistics.get(field.column, {})
+                counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
+            if counts.total():
+                # Which of the rows with the default they are makes no difference: the first ones.
+                key, default = default_of(field)
+                same = pd.Series([value == default for value in values[key].to_pylist()])
+                number = same.groupby(splits.to_numpy(object)).cumsum()
+                missing[field.column] = (
+                    same & (number <= splits.map(counts).astype(int))
+                ).to_numpy()
         return describe_columns(tuple(fields), values, splits, missing)
 
 
@@ -134,31 +151,6 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
     copies = dict(zip(RECORD_OF, COPY_OF[1:], strict=True))
     table = table.rename_columns([copies.get(name, name) for name in table.column_names])
     return table.append_column(COPY_OF.file, repeated(file, len(table)))
-
-
-def _missing(
-    fields: Sequence[Field],
-    values: Mapping[str, pa.Array],
-    splits: pd.Series[str],
-    every: Sequence[Commit],
-) -> dict[str, Bools]:
-    """Which rows have a default, by column.
-
-    Manifests say how many these are in each split.  Which of the rows with this value they are
-    makes no difference to the statistics: the first ones.
-    """
-    missing = {}
-    for field in fields:
-        counts = Counter[str]()
-        for commit in every:
-            of_split = commit.plan.rows.statistics.get(field.column, {})
-            counts.update({split: of.get("missing", 0) for split, of in of_split.items()})
-        if counts.total():
-            key, default = default_of(field)
-            same = pd.Series([value == default for value in values[key].to_pylist()])
-            number = same.groupby(splits.to_numpy(object)).cumsum()
-            missing[field.column] = (same & (number <= splits.map(counts).astype(int))).to_numpy()
-    return missing
 
 
 @dataclass(frozen=True)
@@ -213,8 +205,10 @@ def changed_plan(
     again = rows.filter(pa.array(is_touched & ~gone))
     of_split = stored.splits[is_touched & ~gone]
     order, new_rows = order_of(added.splits, options)
-    parts, split_rows = [], {}
-    new, start = added.rows.take(order), 0
+    parts = []
+    split_rows = {}
+    new = added.rows.take(order)
+    start = 0
     for split in SPLITS:
         count = new_rows.get(split, 0)
         total = sum(rewritten.get(split, ())) + count
@@ -229,7 +223,6 @@ def changed_plan(
     everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
     digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
     digest.update(repr((kept, rewritten)).encode())
-    positions = stored.newest.dataset.positions
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
     plan = Plan(
@@ -240,7 +233,7 @@ def changed_plan(
             base=base,
             fingerprint=digest.hexdigest(),
             remote=not storage.is_local(base),
-            streams={name: {"to": to} for name, to in positions.items()} or None,
+            streams={n: {"to": to} for n, to in stored.newest.dataset.positions.items()} or None,
         ),
         layout=Layout(
             split_rows=split_rows,

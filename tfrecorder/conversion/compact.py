@@ -24,6 +24,7 @@ from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import Planned
 from tfrecorder.core.arrays import Bools
 from tfrecorder.core.checks import flag
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError
 from tfrecorder.format.losses import lasting
 from tfrecorder.format.plan import Carried, History, PlanKind
@@ -99,7 +100,8 @@ def compact(  # type: ignore[explicit-any]  # overloads would say the same thing
     """
     require(flag, copies=copies)
     if copies and drop is None:
-        raise OptionError.of("copies", copies, "it has no effect without `drop=…`; give that too.")
+        words = f"it has no effect without {spelled('drop')}; give that too."
+        raise OptionError.of("copies", copies, words)
     uris = uri_list("drop", drop)
     compaction = Compaction(directory, output_dir, uris, at, given=options, copies=copies)
     return run_as_asked(compaction, is_staged=stage_only, is_tried=dry_run)
@@ -138,13 +140,11 @@ class Compaction(Operation):
         self.options = dataclasses.replace(options, max_reject_fraction=1.0)
         if output_dir is None:
             if options.name is not None:
-                words = (
-                    "in place, a dataset keeps its name; leave it out, or give an `output_dir` too."
-                )
+                words = "in place, a dataset keeps its name; leave it out, or name a new directory."
                 raise OptionError.of("name", options.name, words)
             self.path = output_path(directory, options, "directory")
             if at is not None:
-                words = "give an `output_dir` too; later records would be lost."
+                words = "name a new directory too; later records would be lost."
                 raise OptionError.of("at", at, words)
             return
         self.path = output_path(output_dir, options)

@@ -13,7 +13,7 @@ from tfrecorder.conversion.job import run
 from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import Planned
-from tfrecorder.conversion.table import check_table, look_for_copies, planned_rows
+from tfrecorder.conversion.table import CopySearch, check_table, planned_rows
 from tfrecorder.core.checks import flag
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError
@@ -155,13 +155,14 @@ class Conversion(Operation):
         stays, _ = (Marks() if is_whole else marks).sift(table)
         table = table.only(stays)
         say("checking the table")
-        look = look_for_copies(table, options, say)
-        checked, report = check_table(table, self.where, options, look=look)
+        copies = CopySearch(table, options, say)
+        checked, report = check_table(table, self.where, options, copies=copies)
         if anew and marks:
             count = counted(max(len(marks.places), len(marks.contents)), "removed row")
-            words = f"begun anew: the marks of {count} are dropped, which may come in again"
-            report.notes += (words,)
-        losses: dict[str, list[str]] = {}
+            report.notes += (
+                f"begun anew: the marks of {count} are dropped, which may come in again",
+            )
+        losses = {}
         if (
             newest is not None
             and Loss.MARKS.is_in(newest.plan.carried.losses)

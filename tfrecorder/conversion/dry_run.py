@@ -12,7 +12,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.conversion.operation import Operation
-from tfrecorder.conversion.staged import Planned, find_or_begin
+from tfrecorder.conversion.staged import find_or_begin
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
     Report,
@@ -27,7 +27,6 @@ from tfrecorder.format.plan import Plan
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.result import ConversionResult
-from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems
@@ -139,45 +138,35 @@ def try_out(operation: Operation) -> DryRun:
         state = operation.look()
         with stage_line(is_shown(operation.options.progress)) as say:
             planned = operation.plan(state, say)
-        if isinstance(planned, ConversionResult):
-            return _nothing(operation, planned)
-        return _of_planned(operation, planned, state)
+        if isinstance(planned, ConversionResult):  # there is nothing to write
+            return DryRun(
+                output_dir=operation.path,
+                splits={},
+                class_names=planned.class_names,
+                pending=0,
+                verb=operation.verb,
+                nothing="" if planned.splits else planned.there,
+                **planned.said,
+            )
+        with storage.failing_as(OutputError, state.where):
+            refuse_foreign(state)
+            staged, plan, pending = find_or_begin(planned, state)
+        sizes = () if planned.options.transforms else planned.sizes
+        planned.check_images()
+        labels = class_field(plan.fields)
+        return DryRun(
+            output_dir=operation.path,
+            splits=_splits(plan, sizes),
+            class_names=labels.class_names if labels else None,
+            pending=None if staged is None else len(pending),
+            verb=operation.verb,
+            report=planned.report,
+            free=_free_bytes(state.where),
+            **plan.summary.said,
+        )
 
 
-def _nothing(operation: Operation, result: ConversionResult) -> DryRun:
-    """For an operation that has nothing to write."""
-    return DryRun(
-        output_dir=operation.path,
-        splits={},
-        class_names=result.class_names,
-        pending=0,
-        verb=operation.verb,
-        nothing="" if result.splits else result.there,
-        **result.said,
-    )
-
-
-def _of_planned(operation: Operation, planned: Planned, state: DatasetState) -> DryRun:
-    where = state.where
-    with storage.failing_as(OutputError, where):
-        refuse_foreign(state)
-        staged, plan, pending = find_or_begin(planned, state)
-    sizes = planned.sizes
-    planned.check_images()
-    labels = class_field(plan.fields)
-    return DryRun(
-        output_dir=operation.path,
-        splits=_splits(plan, () if planned.options.transforms else sizes),
-        class_names=labels.class_names if labels else None,
-        pending=None if staged is None else len(pending),
-        verb=operation.verb,
-        report=planned.report,
-        free=_free_bytes(where),
-        **plan.summary.said,
-    )
-
-
-def _splits(plan: Plan, sizes: Sequence[int]) -> dict[str, PlannedSplit]:
+def _splits(plan: Plan, sizes: Sequence[float]) -> dict[str, PlannedSplit]:
     """What each split of a plan would be, by the file sizes in bytes of some of its images."""
     row_bytes = float(np.mean(sizes)) + RECORD_OVERHEAD if sizes else None
     return {

@@ -57,6 +57,8 @@ class Sifted(NamedTuple):
         table: the others.
         retried: for each row of the table the number that it has as a reject of the dataset, which
             is tried again; -1 for a new row.
+        existing: the columns of the dataset.
+        adding: what an append does with rows that are there.
         known: how many rows were left out because they are there.
         removed: how many because they were removed before.
         marks: of what was removed, once the table is in; None if they stay.
@@ -67,24 +69,20 @@ class Sifted(NamedTuple):
 
     table: Source
     retried: Ints
+    existing: Sequence[Field]
+    adding: AppendOptions
     known: int = 0
     removed: int = 0
     marks: Marks | None = None
     findings: tuple[Finding, ...] = ()
     same: pd.DataFrame | None = None
 
-    def compared(
-        self, existing: Sequence[Field], adding: AppendOptions, checked: Checked
-    ) -> Checked:
-        """The checked table, with what the comparison with the dataset finds.
-
-        Args:
-            existing: the columns of the dataset.
-        """
+    def compared(self, checked: Checked) -> Checked:
+        """The checked table, with what the comparison with the dataset finds."""
         findings = [*self.findings]
         if self.same is not None and SPLIT_COLUMN in checked.frame:
             findings += findings_of(self.same, checked.frame[SPLIT_COLUMN])
-        findings += named_classes(existing, adding, checked)
+        findings += named_classes(self.existing, self.adding, checked)
         return checked.with_findings(findings)
 
 
@@ -130,10 +128,12 @@ def pass_over_known(
     refuse_lost_marks(directory, newest, adding.readmit)
     files = file_fields(fields)
     rows = len(table.frame)
-    is_old, retried, same = np.zeros(rows, bool), np.full(rows, -1), None
+    is_old = np.zeros(rows, bool)
+    retried = np.full(rows, -1)
+    same = None
     findings: list[Finding] = []
     if not rows or not {field.column for field in files} <= {*table.frame}:
-        return Sifted(table, retried)
+        return Sifted(table, retried, fields, adding)
     with before_the_launch():
         if adding.duplicates != "keep":
             is_old, retried, findings = _known(table, directory, newest, fields, adding)
@@ -152,6 +152,8 @@ def pass_over_known(
     return Sifted(
         table.only(~stays_out),
         retried[~stays_out],
+        fields,
+        adding,
         known=int(is_old.sum()),
         removed=int(is_removed.sum()),
         marks=marks,
@@ -168,9 +170,11 @@ def _known(
     Rows without files are known by all their values, if these have no fault.
     """
     files = file_fields(fields)
-    keys, values = [column_places(table, field.column) for field in files], tuple[str, ...]()
+    keys = [column_places(table, field.column) for field in files]
+    values: tuple[str, ...] = ()
     if not files and (checked := _checked(table, fields)) is not None:
-        keys, values = [*checked.values.values()], (*checked.values,)
+        keys = [*checked.values.values()]
+        values = (*checked.values,)
     if not keys:
         return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
     key = joined_texts(keys)
@@ -204,7 +208,8 @@ def _other_values(
     if (checked := _checked(table, fields)) is None:
         return
     names = sorted({*checked.values} & {*rows.column_names})
-    columns, of_table = columns_of(rows), places.take(checked.frame.index.to_numpy())
+    columns = columns_of(rows)
+    of_table = places.take(checked.frame.index.to_numpy())
     keys = joined_texts([of_table, *(checked.values[name] for name in names)])
     stored_keys = joined_texts([columns[name] for name in (KEY, *names)])
     others = checked.frame[~np.asarray(pc.is_in(keys, value_set=stored_keys, skip_nulls=True))]

@@ -16,6 +16,7 @@ from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.staged import Staged, stage
 from tfrecorder.conversion.table import warn_of_source
 from tfrecorder.core.checks import flag
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import ImagesUnreachableError, OptionError, UnreachableError
@@ -23,6 +24,7 @@ from tfrecorder.options.option import require
 from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import claim
 from tfrecorder.output.result import ConversionResult, read_result
+from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus, status
 from tfrecorder.runners.run import run as run_staged
 from tfrecorder.schema.fields import fields_of, validators_of
@@ -59,8 +61,11 @@ def stage_only(operation: Operation) -> ConversionStatus:
     schema = operation.options.schema
     names = validators_of(fields_of(schema)) if schema else {}
     if names:
-        words = f"the validator of {[*names]} cannot reach other processes; leave it out here."
-        raise OptionError.of("schema", schema, words)
+        raise OptionError.of(
+            "schema",
+            schema,
+            f"the validator of {[*names]} cannot reach other processes; leave it out here.",
+        )
     with operation.accessing(), contextlib.ExitStack() as claimed:
         _stage(operation, claimed, only=True)
         return dataclasses.replace(status(operation.where), output_dir=operation.path)
@@ -79,13 +84,14 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
         with operation.accessing(), contextlib.ExitStack() as claimed:
             result = _stage(operation, claimed)
             if isinstance(result, Staged):
-                plan, options, before = result
-                if (handle := run_staged(plan, where, options)) is not None:
+                plan = result.plan
+                handle = run_staged(plan, where, result.options)
+                if handle is not None:
                     return handle
                 result = dataclasses.replace(
                     read_result(where, plan.commit),
-                    shards_before=len(before),
-                    rows_before=sum(map(plan.layout.shard_rows, before)),
+                    shards_before=len(result.before),
+                    rows_before=sum(map(plan.layout.shard_rows, result.before)),
                 )
     except (UnreachableError, KeyboardInterrupt) as error:
         if (explained := how_to_continue(error, where, f"the same {operation.verb}")) is None:
@@ -103,12 +109,32 @@ def _stage(
     Args:
         only: other processes write them.
     """
+    state = operation.look()
+    if not operation.adds:
+        return stage_rows(operation, state, claimed, only)
+    state = complete(claimed.enter_context(claim(operation.where, state)))
+    return stage_rows(operation, state, only=only)
+
+
+def stage_rows(
+    operation: Operation,
+    state: DatasetState,
+    unclaimed: contextlib.ExitStack | None = None,
+    only: bool = False,
+) -> Staged | ConversionResult:
+    """Plan an operation and stage its rows.
+
+    Args:
+        state: of the directory.
+        unclaimed: holds the claim, where the directory is not claimed yet.
+        only: other processes write them.
+
+    Raises:
+        TfrecorderError: as the planning and `stage` raise them.
+    """
     where = operation.where
     shown = is_shown(operation.options.progress)
-    state = operation.look()
-    if operation.adds:
-        state = complete(claimed.enter_context(claim(where, state)))
-        operation.prepare(state)
+    operation.prepare(state)
     with stage_line(shown) as say:
         planned = operation.plan(state, say)
     if isinstance(planned, ConversionResult):
@@ -119,13 +145,12 @@ def _stage(
     if read_here and (only or planned.options.runner not in (None, DIRECT)):
         raise OptionError(
             "signed uris, and images of private hosts, are read on this machine alone: leave out "
-            "`runner`, staging and `private_hosts`, or copy the images to a bucket first."
+            f"{spelled('runner')}, staging and {spelled('private_hosts')}, or copy the images to a "
+            "bucket first."
         )
     warn_of_source(planned, operation.source, where)
-    if not operation.adds:
-        state = complete(claimed.enter_context(claim(where)))
-    elif not storage.is_local(where):
-        state = complete(state.unless_claimed())
+    now = state.unless_claimed() if unclaimed is None else unclaimed.enter_context(claim(where))
+    state = complete(now)
     with stage_line(shown) as say:
         say("planning")
         return stage(planned, state)

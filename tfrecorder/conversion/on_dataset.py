@@ -14,8 +14,9 @@ from typing import ClassVar
 from tfrecorder import storage
 from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.same_schema import refuse_other_schema
-from tfrecorder.conversion.table import check_table
+from tfrecorder.conversion.table import CopySearch, check_table
 from tfrecorder.core.option import idle_options
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.append import NewClasses
 from tfrecorder.options.convert import ConvertOptions
@@ -108,13 +109,13 @@ def checked_beside(
     options: ConvertOptions,
     classes: NewClasses,
     compare: Callable[[Checked], Checked],
-    look: Callable[[Checked], Checked] | None = None,
+    copies: CopySearch | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table that fits a dataset, checked; and the report on it.
 
     Args:
         known: the columns of the dataset.
-        compare, look: as for `check_table`.
+        compare, copies: as for `check_table`.
 
     Raises:
         SourceError: its columns are not the dataset's.
@@ -122,7 +123,7 @@ def checked_beside(
     """
     refuse_other_schema(where, known, table)
     severe = dataclasses.replace(options, warnings=classes.severe(options.warnings))
-    checked, report = check_table(table, where, severe, known, compare, look)
+    checked, report = check_table(table, where, severe, known, compare, copies)
     refuse_other_schema(where, known, table, checked.fields)
     return checked, report
 
@@ -173,5 +174,5 @@ def _refuse_mixture(directory: str, stored: ConvertOptions, now: ConvertOptions)
     for name, reason in reasons.items():
         was, is_now = getattr(stored, name), getattr(now, name)
         if was != is_now:
-            words = f"{directory} was made with `{name}={was!r}`, and {reason}. Leave it out."
+            words = f"{directory} was made with {spelled(name, was)}, and {reason}. Leave it out."
             raise OptionError.of(name, is_now, words)

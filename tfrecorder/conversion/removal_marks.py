@@ -35,6 +35,7 @@ from tfrecorder.conversion.row_keys import (
     total_sizes,
 )
 from tfrecorder.core.arrays import Bools
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -138,9 +139,8 @@ class Marks:
             notes.append(f"copies with the same bytes go too: {same.sum():,}")
         elif same.any():
             uris = stored.rows.column(images[0].uri_key).filter(pa.array(same)).to_pylist()
-            named_ones = class_words(uris, _NAMED)
-            words = f"copies with the same bytes stay, {named_ones}; `copies=True` removes them too"
-            notes.append(words)
+            words = f"copies with the same bytes stay, {class_words(uris, _NAMED)}"
+            notes.append(f"{words}; the option for copies removes them too")
         return taken, tuple(notes)
 
     def matches(
@@ -222,8 +222,8 @@ def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
     if Loss.MARKS.is_in(newest.plan.carried.losses) and not readmit:
         raise DatasetError(
             f"{where}: nobody knows any more which rows were removed from it, because the file "
-            "that told them was lost. Give `readmit=True` to let in every row, also those that "
-            "were removed; leave these out of the source if they must not come back."
+            f"that told them was lost. Give {spelled('readmit', True)} to let in every row, also "
+            "those that were removed; leave these out of the source if they must not come back."
         )
 
 

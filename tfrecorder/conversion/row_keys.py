@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.core.arrays import Bools, Ints
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -60,7 +61,8 @@ def keys_of(
             raise DatasetError(
                 f"{os.path.join(directory, layout.TABLES)} does not say in which folder the images "
                 "were, as after a repair from the records alone. So nobody knows which rows are "
-                "already there. Copy it again; or append only new rows, with `duplicates='keep'`."
+                "already there. Copy it again; or append only new rows, with "
+                f"{spelled('duplicates', 'keep')}."
             )
         of_files.append(of_file)
     return joined_texts([*of_files, *(columns[name] for name in values)])

@@ -27,15 +27,15 @@ def fit_texts(table: Source, known: Sequence[Field]) -> Source:
     """A text file's labels as texts if the dataset has names: "7" alone looks like a number."""
     if table.typed:
         return table
-    names = [_label_column(field) for field in known if field.num_classes and not field.integer]
+    names = [
+        field.kind.label or "" if isinstance(field.kind, Boxes) else field.column
+        for field in known
+        if field.num_classes and not field.integer
+    ]
     frame = table.frame
     digits = [name for name in names if name in frame and frame[name].dtype == np.int64]
     texts = {name: frame[name].astype(str) for name in digits}
     return dataclasses.replace(table, frame=frame.assign(**texts)) if texts else table
-
-
-def _label_column(field: Field) -> str:
-    return field.kind.label or "" if isinstance(field.kind, Boxes) else field.column
 
 
 def refuse_other_schema(
@@ -115,7 +115,8 @@ def _class_fault(stored: Field, given: Field) -> str | None:
     if stored.integer != given.integer:
         words = ("integers", "names") if given.integer else ("names", "integers")
         return f"the classes of {name!r} are {words[0]}, but {words[1]} in the dataset"
-    before, now = stored.names or (), given.names or ()
+    before = stored.names or ()
+    now = given.names or ()
     if now[: len(before)] != before or (given.num_classes or 0) < stored.num_classes:
         shown = list(before[:5]) if before else stored.num_classes
         return (

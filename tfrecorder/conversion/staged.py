@@ -42,7 +42,7 @@ from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.next_commit import as_next_commit
 from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.plan.row_numbers import refuse_taken_numbers
-from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.shard_counts import SMALL_SHARDS, shard_counts
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.open import open_own
 from tfrecorder.reading.row_numbers import next_row_of
@@ -80,7 +80,7 @@ class Planned:
     retried: Ints | None = None
 
     @cached_property
-    def sizes(self) -> list[int]:
+    def sizes(self) -> Sequence[float]:
         """Sizes in bytes of some of the images, from which the number of shards follows.
 
         Raises:
@@ -109,11 +109,18 @@ class Planned:
 
 
 class Staged(NamedTuple):
-    """A plan that is staged, and those of its shards that were done before."""
+    """A plan that is staged.
+
+    Attributes:
+        options: with which it is written.
+        before: those of its shards that were done before.
+        state: what the directory holds since.
+    """
 
     plan: Plan
     options: ConvertOptions
     before: Sequence[Shard]
+    state: DatasetState
 
 
 def checked_next_commit(
@@ -121,7 +128,7 @@ def checked_next_commit(
     planned: pa.Table,
     newest: Commit | None,
     where: str,
-    retried: Ints | None = None,
+    retried: Ints | None,
 ) -> Plan:
     """A plan with its numbers of shards as the commit that follows the newest one.
 
@@ -140,9 +147,7 @@ def checked_next_commit(
         total = plan.layout.starts.get(split, 0) + count
         if total > layout.MOST_SHARDS:
             merge = f"`{command('compact', where)}` merges small shards"
-            remedy = (
-                merge if plan.layout.starts else "give a larger `shard_size`, or fewer `num_shards`"
-            )
+            remedy = merge if plan.layout.starts else "give a larger shard size, or fewer shards"
             raise OutputError(
                 f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
                 f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."
@@ -177,7 +182,10 @@ def begun(planned: Planned, state: DatasetState) -> Plan:
     new = {split: count for split, count in plan.layout.new_rows.items() if count}
     # The user may have given the numbers of shards.
     is_open = None in map(options.shards_of, plan.layout.split_rows)
-    counts = shard_counts(new, planned.sizes if is_open else (), options)
+    sizes = planned.sizes if is_open else ()
+    # There will be many more batches.
+    small_shards = 1 if plan.kind is PlanKind.BATCH else SMALL_SHARDS
+    counts = shard_counts(new, sizes, options, small_shards)
     counts = dict.fromkeys(plan.layout.split_rows, 0) | counts
     plan = dataclasses.replace(plan.laid_out(split_shards=counts), summary=summary)
     return checked_next_commit(plan, planned.rows, newest, state.where, planned.retried)
@@ -230,8 +238,8 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if isinstance(staged, Commit):
         open_own(where, staged)  # whose shards must be there
         _warn_of_other_images(planned, begun_plan(staged), where)
-        said = planned.plan.summary.said
-        return dataclasses.replace(read_result(where), was_finished=True, **said)
+        result = read_result(where)
+        return dataclasses.replace(result, was_finished=True, **planned.plan.summary.said)
     if pending:
         # Before anything is removed: never lose a finished dataset for one that cannot be made.
         planned.check_images()
@@ -245,23 +253,24 @@ def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:
     if staged is None:
         if planned.marks is not None:
             plan = planned.marks.publish(where, plan)
-        stage_next(plan, planned.rows, state)
+        state = stage_next(plan, planned.rows, state)
     else:
         plan = reopen(where, plan, planned.plan.rows.base, pending)
         if pending:
             restage_rows(plan, planned.rows, where)
     _warn_of_escapes(plan)
     left = {*pending}
-    return Staged(
-        plan, planned.options, [shard for shard in plan.layout.shards if shard not in left]
-    )
+    before = [shard for shard in plan.layout.shards if shard not in left]
+    return Staged(plan, planned.options, before, state)
 
 
 def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> Ints:
     """The planned rows of some shards, by their place in the plan."""
-    starts, start = {}, 0
+    starts = {}
+    start = 0
     for split, rows in plan.layout.split_rows.items():
-        starts[split], start = start, start + rows
+        starts[split] = start
+        start += rows
     parts = ((starts[shard.split], *plan.layout.part_of(shard)) for shard in shards)
     numbers = [np.arange(start + first, start + stop) for start, first, stop in parts]
     return np.concatenate([np.arange(0), *numbers])
@@ -274,12 +283,13 @@ def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
     if image is None or plan.kind is PlanKind.COMPACTION or finished.rows.base == plan.rows.base:
         return
     columns = columns_of(planned.rows)
-    uris, files = columns[image.uri_key], columns.get(image.spool_key)
+    uris = columns[image.uri_key]
+    files = columns.get(image.spool_key)
     if not places(uris, plan.rows.base, files).equals(places(uris, finished.rows.base, files)):
         warn(
             f"{where} is a finished dataset of the images in {finished.rows.base}, and nothing of "
             f"{plan.rows.base} was written, because all names and values are the same. If the "
-            "folder was only moved, all is well; otherwise `tfrecorder.append` adds these images."
+            "folder was only moved, all is well; otherwise `append` adds these images."
         )
 
 

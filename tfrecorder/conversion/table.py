@@ -6,10 +6,13 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tfrecorder import storage
+from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.staged import Planned
+from tfrecorder.core.wording import speaker, spelled
 from tfrecorder.display.tables import counted, counts_in_words
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import OptionError, ValidationError
@@ -18,9 +21,10 @@ from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import make_plan
 from tfrecorder.plan.preflight import before_the_launch, in_files
+from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field
 from tfrecorder.sources.table import Source
-from tfrecorder.validation.images import KnownImages, look_at_files
+from tfrecorder.validation.images import look_at_files
 from tfrecorder.validation.report import (
     COMPARISON,
     ValidationReport,
@@ -49,8 +53,11 @@ def planned_rows(
     plan, rows = make_plan(checked, table.base, options, kind)
     deep = [field.column for field in plan.fields if field.depth == 16]
     if deep and options.image_format in ("jpeg", "raw"):
-        words = f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out."
-        raise OptionError.of("image_format", options.image_format, words)
+        raise OptionError.of(
+            "image_format",
+            options.image_format,
+            f"it holds 8 bits a channel, the schema declares 16 of {deep}; leave it out.",
+        )
     remote = plan.rows.remote or (plan.rows.spooled > 0 and not storage.is_local(folder))
     plan = plan.with_rows(remote=remote)
     return Planned(
@@ -78,22 +85,22 @@ def check_table(
     options: ConvertOptions,
     known: Sequence[Field] = (),
     compare: Callable[[Checked], Checked] = lambda checked: checked,
-    look: Callable[[Checked], Checked] | None = None,
+    copies: CopySearch | None = None,
 ) -> tuple[Checked, ValidationReport]:
     """A table without errors as it goes into a plan, and the report on it.
 
     Args:
         known: the columns of the dataset to which the table is added.
         compare: adds what the table is beside that dataset.
-        look: looks at the files of a table without errors.
+        copies: looks for near copies, if these are to share a split; None if they need not.
 
     Raises:
         ValidationError: the table has faults.
     """
     checked = compare(check_source(table, options.division, known))
     report = _sound_report(checked, table, options)
-    if look is not None:
-        checked = look(checked)
+    if copies is not None and options.group_copies:
+        checked = copies.look(checked)
         report = _sound_report(checked, table, options)
     if options.runner == "DataflowRunner":
         from tfrecorder.runners.dataflow import checks
@@ -110,29 +117,29 @@ def _sound_report(checked: Checked, table: Source, options: ConvertOptions) -> V
     return report
 
 
-def look_for_copies(
-    table: Source,
-    options: ConvertOptions,
-    say: Say,
-    known: Callable[[], KnownImages] | None = None,
-) -> Callable[[Checked], Checked] | None:
-    """The look of `check_table` that gives near copies one split; None if they need not have one.
+@dataclass(frozen=True)
+class CopySearch:
+    """Gives the near copies in a table one split.
 
     What would be rejects still become these, and copies in one split are as they were wanted.
 
-    Args:
-        known: gives the images of the dataset to which the table is added.
+    Attributes:
+        stored: the dataset to which the table is added; None without one.
     """
 
-    def look(checked: Checked) -> Checked:
-        say("looking for near copies")
+    table: Source
+    options: ConvertOptions
+    say: Say
+    stored: StoredDataset | None = None
+
+    def look(self, checked: Checked) -> Checked:
+        """A table without errors, after a look at its images."""
+        self.say("looking for near copies")
         with before_the_launch():
-            there = known and known()
-            seen = look_at_files(table, checked, options, lambda count: None, there)
+            known = None if self.stored is None else known_images(self.stored)
+            seen = look_at_files(self.table, checked, self.options, lambda count: None, known)
         findings = tuple(of for of in seen.findings if not of.is_error and of.code != "near_copy")
         return dataclasses.replace(seen, findings=findings)
-
-    return look if options.group_copies else None
 
 
 def warn_of_source(planned: Planned, source: object, where: str) -> None:
@@ -144,12 +151,12 @@ def warn_of_source(planned: Planned, source: object, where: str) -> None:
     every = planned.plan.summary.warnings
     warnings = {code: count for code, count in every.items() if code not in COMPARISON}
     if warnings:
-        total, told = counted(sum(warnings.values()), "warning"), counts_in_words(warnings)
+        total = counted(sum(warnings.values()), "warning")
+        told = counts_in_words(warnings)
         if report is not None and [*warnings.values()] == [1]:
             (message,) = report.loc[report["code"].isin(warnings), "message"]
             told = f"{message} ({next(iter(warnings))})"
-        named = repr(str(source)) if isinstance(source, (str, os.PathLike)) else "SOURCE"
-        call = f"`tfrecorder.validate({named})`"
-        if planned.plan.is_added:
-            call = f"`tfrecorder.validate({named}, against={where!r})`"
-        warn(f"{total}: {told}; see {call} with the same options")
+        is_path = isinstance(source, (str, os.PathLike))
+        call = speaker().called("validate", str(source)) if is_path else "`validate`"
+        against = f"{spelled('against', where)} and " if planned.plan.is_added else ""
+        warn(f"{total}: {told}; see {call} with {against}the same options")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tfrecorder import storage
 from tfrecorder.core.checks import flag
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.documents import JsonValue
@@ -147,15 +148,15 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
 
 def _committed(where: str) -> DatasetError:
     return DatasetError(
-        f"{where}: it was committed; nothing is pending any more. Call `tfrecorder.undo` again to "
-        "take back what was added."
+        f"{where}: it was committed; nothing is pending any more. Call `undo` again to take "
+        "back what was added."
     )
 
 
 def _not_kept(where: str, commit: Commit, why: str) -> DatasetError:
     return DatasetError(
         f"{where}: generation {commit.number}, an update, is not taken back: {why}. Correct what "
-        "is wrong with `tfrecorder.update` and the table as it should be."
+        "is wrong with `update` and the table as it should be."
     )
 
 
@@ -186,9 +187,8 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
         if kind is PlanKind.UNDO:  # of an update: it holds all that came before
             since = f"generation {commit.number} took an update back; what was added before that"
         raise DatasetError(
-            f"{where}: {since} is not taken back. `tfrecorder.update` corrects and adds rows, and "
-            "`tfrecorder.remove` removes records; `overwrite` of `tfrecorder.convert` replaces all "
-            "of them."
+            f"{where}: {since} is not taken back. `update` corrects and adds rows, and `remove` "
+            f"removes records; `convert` with {spelled('overwrite', True)} replaces all of them."
         )
     return commit, read_commit(where, before[-1])
 

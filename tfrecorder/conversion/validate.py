@@ -11,6 +11,7 @@ from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.on_dataset import own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import schema_faults
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.summary import left_out_words
@@ -72,7 +73,7 @@ def validate(
     chosen = ConvertOptions.of(options, NOT_VALIDATED)
     for name in OF_IMAGES:
         if not check_images and (value := getattr(chosen, name)) != getattr(ConvertOptions, name):
-            words = "no image is opened without `check_images=True`; give it too."
+            words = f"no image is opened without {spelled('check_images', True)}; give it too."
             raise OptionError.of(name, value, words)
     with storage.acting_as(None, chosen.private_hosts):
         with stage_line(is_shown(chosen.progress)) as begin:
@@ -99,7 +100,8 @@ def validate(
                 advance = stage("checking", len(checked.frame))
                 checked = look_at_files(table, checked, chosen, advance, known)
         elif checked.files:
-            notes += ("images: not opened; `check_images=True` opens and checks each",)
+            opens = spelled("check_images", True)
+            notes += (f"images: not opened; {opens} opens and checks each",)
         return checked.report(table, chosen.warnings, notes)
 
 
@@ -117,4 +119,4 @@ def _beside(appending: Append, say: Say) -> tuple[Source, Checked, tuple[str, ..
         faults = schema_faults(stored.fields, sifted.table, checked.fields)
     others = Finding("other_columns", [None] * len(faults), "", [None] * len(faults), faults)
     checked = checked.with_findings([others])
-    return table, sifted.compared(stored.fields, appending.adding, checked), notes
+    return table, sifted.compared(checked), notes

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfrecorder.core.checks import Check, Whole, flag, is_number, is_whole
+from tfrecorder.core.wording import spelled
 
 #: The name of an option whose value is wrong, and the remedy: what to give instead, in words.
 Fault = tuple[str, str]
@@ -83,11 +84,13 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
     for name in sorted(changed.intersection(given)):
         metadata = {**_DEFAULTS, **fields[name].metadata}
         if metadata["needs"] and changed.isdisjoint(metadata["needs"]):
-            others = " or ".join(f"`{other}=…`" for other in metadata["needs"])
+            others = " or ".join(map(spelled, metadata["needs"]))
             yield name, f"it has no effect without {others}; give that too."
         for other, is_idle in metadata["idle_with"].items():
-            if is_idle(of_other := getattr(options, other)):
-                yield name, f"it has no effect with `{other}={of_other!r}`; change one of the two."
+            of_other = getattr(options, other)
+            if is_idle(of_other):
+                words = f"it has no effect with {spelled(other, of_other)}; change one of the two."
+                yield name, words
 
 
 def _is_changed(value: Any, default: Any) -> bool:

@@ -45,7 +45,9 @@ def _markdown_table(table: Table) -> str:
     cells = [[in_markdown(cell) for cell in row] for row in table.rows]
     cells.insert(1, ["---", *(["---:"] * (len(cells[0]) - 1))])
     lines = [f"| {' | '.join(row)} |" for row in cells]
-    return "\n".join([*lines, *([f"\n{in_markdown(table.below)}"] if table.below else [])])
+    if table.below:
+        lines.append(f"\n{in_markdown(table.below)}")
+    return "\n".join(lines)
 
 
 def in_markdown(text: str) -> str:

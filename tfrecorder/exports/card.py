@@ -1,34 +1,340 @@
-"""`card`: the files that say what a dataset is, for registries, reviews and people."""
+"""`card`: the files that say what a dataset is, for registries, reviews and people.
+
+`croissant.json` is Croissant 1.1, `README.md` what the Hugging Face Hub shows, with pictures, and
+`records.parquet` has a row for each record; `card.yaml` states what only people know.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.resources
+import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tfrecorder import storage
+from tfrecorder.core.checks import text
+from tfrecorder.core.option import option
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
-from tfrecorder.display.tables import Report, counted
-from tfrecorder.errors import DatasetError, OutputError
-from tfrecorder.exports.card_fields import CardFields, read_card_fields
-from tfrecorder.exports.croissant import croissant, made_by
-from tfrecorder.exports.readme import readme, sheet
-from tfrecorder.exports.record_table import as_parquet, record_table
+from tfrecorder.display.tables import Report, counted, in_markdown
+from tfrecorder.errors import DatasetError, OptionError, OutputError
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
-from tfrecorder.inspection.gather import gather
+from tfrecorder.inspection.gather import Gathered, gather
+from tfrecorder.inspection.pictures import SMALL_SIDE, to_jpeg
 from tfrecorder.options.keywords import CardKeywords, Path, Unpack
-from tfrecorder.options.option import takes
+from tfrecorder.options.option import Options, refuse_unknown, takes
 from tfrecorder.options.preview import PreviewOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.reading.commits import all_done, commits, newest_commit
-from tfrecorder.reading.info import info
+from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.frame import table_of
+from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.stored_card import StoredCard, stored_card
 from tfrecorder.reading.stored_records import open_stored
+from tfrecorder.schema.fields import of_kind
+from tfrecorder.schema.kinds import Bytes
+from tfrecorder.version import __version__
 from tfrecorder.writing.tfds import DATASET_NAME
+
+#: The types of values in Arrow that are not texts.
+_TYPES = {"int64": "cr:Int64", "float": "cr:Float32", "double": "cr:Float64", "bool": "sc:Boolean"}
+
+
+def croissant(
+    info: DatasetInfo,
+    fields: CardFields,
+    name: str,
+    schema: pa.Schema,
+    files: Mapping[str, tuple[int, str]],
+    stated: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The values of `croissant.json`.
+
+    Args:
+        info: of the dataset.
+        fields: what people state.
+        name: of the dataset.
+        schema: of the table of records.
+        files: the size and the SHA-256 of each file, by name.
+        stated: the properties of the dataset that follow from its commit.
+    """
+    context = importlib.resources.files("tfrecorder.exports").joinpath("context.json")
+    splits = {split.lower(): of.records for split, of in info.splits.items()}
+    classes = summed(
+        [dict.fromkeys(info.class_names or (), 0), *(info.class_counts or {}).values()]
+    )
+    sets = [_counts("splits", ["sc:Enumeration", "cr:Split"], splits)]
+    if classes and info.class_counts is not None:
+        sets.append(_counts("classes", ["sc:Enumeration"], classes))
+    return {
+        "@context": json.loads(context.read_text()),
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "name": name,
+        "description": fields.description or f"{info.records:,} records, as TFRecord files.",
+        **fields.for_croissant,
+        **stated,
+        "variableMeasured": _measured(info),
+        "distribution": [_file(file, *sums) for file, sums in files.items()],
+        "recordSet": [*sets, _records(info, schema)],
+    }
+
+
+def made_by(commit: int, kind: str, digest: str) -> dict[str, Any]:
+    """The provenance of a dataset: the operation that made it what it is, and its software."""
+    agent = {"@type": "prov:SoftwareAgent", "prov:label": f"tfrecorder {__version__}"}
+    label = f"commit {commit}, {kind}, plan {digest}"
+    return {"@type": "prov:Activity", "prov:label": label, "prov:wasAssociatedWith": agent}
+
+
+def _node(kind: str, name: str, **properties: Any) -> dict[str, Any]:
+    return {"@type": f"cr:{kind}", "@id": name, "name": name, **properties}
+
+
+def _file(name: str, size: int, sha256: str) -> dict[str, Any]:
+    form = "application/x-" + ("parquet" if name == layout.RECORDS else "tfrecord")
+    sums = {"contentSize": f"{size} B", "sha256": sha256}
+    return _node("FileObject", name, contentUrl=name, encodingFormat=form, **sums)
+
+
+def _measured(info: DatasetInfo) -> list[dict[str, Any]]:
+    """The statistics of numbers in each split."""
+    return [
+        {
+            "@type": "PropertyValue",
+            "name": f"{column}, {split.lower()}",
+            "minValue": stats["min"],
+            "maxValue": stats["max"],
+            "description": f"mean {stats['mean']:.6g}, standard deviation {stats['std']:.6g}",
+        }
+        for column, of_splits in info.statistics.items()
+        for split, stats in of_splits.items()
+        if "mean" in stats
+    ]
+
+
+def _counts(name: str, kinds: list[str], counts: Mapping[str, int | None]) -> dict[str, Any]:
+    """A record set of names, and of how many records each has."""
+    named = f"{name}/name"
+    records = f"{name}/records"
+    types = {named: "sc:Text", records: "cr:Int64"}
+    fields = [_node("Field", field, dataType=kind) for field, kind in types.items()]
+    rows = [{named: row, records: count} for row, count in counts.items()]
+    key = {"@id": named}
+    return _node("RecordSet", name, dataType=kinds, key=key, field=fields, data=rows)
+
+
+def _records(info: DatasetInfo, schema: pa.Schema) -> dict[str, Any]:
+    words = "A row for each record: where it is, and its values but for the pixels."
+    fields = [_field(info, column) for column in schema]
+    fields[0]["references"] = {"field": {"@id": "splits/name"}}
+    key = [{"@id": "records/split"}, {"@id": "records/record"}]
+    return _node("RecordSet", "records", description=words, key=key, field=fields)
+
+
+def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
+    is_list = pa.types.is_list(column.type)
+    stated = info.columns.get(column.name)
+    sides = stated.shape if is_list and stated else (None,)
+    shape = ",".join(str(-1 if side is None else side) for side in sides)
+    array = {"isArray": True, "arrayShape": shape} if is_list else {}
+    kind = _TYPES.get(str(column.type.value_type if is_list else column.type), "sc:Text")
+    source = {"fileObject": {"@id": layout.RECORDS}, "extract": {"column": column.name}}
+    return _node("Field", f"records/{column.name}", dataType=kind, source=source, **array)
+
+
+#: The responsible-AI fields of Croissant RAI 1.0, and what NeurIPS asks for besides.
+RAI = (
+    "annotationsPerItem",
+    "annotatorDemographics",
+    "dataAnnotationAnalysis",
+    "dataAnnotationPlatform",
+    "dataAnnotationProtocol",
+    "dataBiases",
+    "dataCollection",
+    "dataCollectionMissingData",
+    "dataCollectionRawData",
+    "dataCollectionTimeframe",
+    "dataCollectionType",
+    "dataImputationProtocol",
+    "dataLimitations",
+    "dataSocialImpact",
+    "dataManipulationProtocol",
+    "dataPreprocessingProtocol",
+    "dataReleaseMaintenancePlan",
+    "dataUseCases",
+    "hasSyntheticData",
+    "machineAnnotationTools",
+    "personalSensitiveInformation",
+)
+
+
+def _by_name(value: Any) -> str | None:
+    return None if isinstance(value, Mapping) else "give names with values, one a line."
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFields(Options):
+    """What `card.yaml` may state; `croissant` is any further properties of `croissant.json`.
+
+    Raises:
+        OptionError: a value has the wrong type.
+    """
+
+    name: str | None = option(None, text)
+    description: str | None = option(None, text)
+    license: str | None = option(None, text)
+    citation: str | None = option(None, text)
+    homepage: str | None = option(None, text)
+    rai: Mapping[str, Any] | None = option(None, _by_name)
+    croissant: Mapping[str, Any] | None = option(None, _by_name)
+
+    @property
+    def for_tfds(self) -> dict[str, Any]:
+        """Those that `dataset_info.json` has a field for, as it has them."""
+        made = {
+            "description": self.description,
+            "citation": self.citation,
+            "location": self.homepage and {"urls": [self.homepage]},
+            "redistributionInfo": self.license and {"license": self.license},
+        }
+        return {name: value for name, value in made.items() if value}
+
+    @property
+    def for_croissant(self) -> dict[str, Any]:
+        """Those that Croissant has a property for, as it has them."""
+        made = {"license": self.license, "citeAs": self.citation, "url": self.homepage}
+        made |= {f"rai:{name}": said for name, said in (self.rai or {}).items()}
+        return {name: v for name, v in made.items() if v is not None} | dict(self.croissant or {})
+
+
+def read_card_fields(directory: str) -> CardFields:
+    """What the `card.yaml` of a dataset states; nothing if there is none.
+
+    Raises:
+        OptionError: it is not such a file; the message names the field and the remedy.
+    """
+    import yaml
+
+    path = os.path.join(directory, layout.CARD_YAML)
+    try:
+        values = yaml.safe_load(storage.read_bytes(path)) or {}
+        if fault := _by_name(values):
+            raise OptionError(fault)
+        fields = CardFields.of(values)
+        refuse_unknown(fields.rai or {}, RAI)
+        return fields
+    except storage.UnreadableError as error:
+        if error.code == "not_found":
+            return CardFields()
+        raise OptionError(f"{path} cannot be read: {error}.") from error
+    except (OptionError, yaml.YAMLError) as error:
+        raise OptionError(f"{path}: {' '.join(str(error).split())}") from error
+
+
+#: Where a record is: its split, its number in it, the file of its shard.
+PLACES = ("split", "record", "shard")
+
+
+def record_table(stored: StoredDataset) -> pa.Table:
+    """`PLACES`, and the columns of the schema by their names; arrays are flat.
+
+    Raises:
+        DatasetError: as `table_of`.
+    """
+    without = {field.column for field in of_kind(stored.fields, Bytes)}
+    frames = []
+    for split, shards in stored.splits.items():
+        frame = table_of(stored, split)
+        names = [os.path.basename(shard.path) for shard in shards]
+        of_shards = np.repeat(np.array(names, object), [shard.records or 0 for shard in shards])
+        others = frame.drop(columns=[name for name in frame if name in {*PLACES, *without}])
+        numbers = np.arange(len(frame))
+        frames.append(others.assign(split=split.lower(), record=numbers, shard=of_shards))
+    whole = pd.concat(frames, ignore_index=True)
+    for name, column in whole.items():
+        if len(column) and isinstance(column.iloc[0], np.ndarray):
+            whole[name] = column.map(np.ravel)
+    order = [*PLACES, *(name for name in whole if name not in PLACES)]
+    return pa.Table.from_pandas(whole[order], preserve_index=False).replace_schema_metadata()
+
+
+def as_parquet(rows: pa.Table) -> bytes:
+    """A table as a file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return sink.getvalue().to_pybytes()
+
+
+#: Pictures in a row of the sheet.
+_ACROSS = 8
+
+
+def readme(
+    gathered: Gathered, fields: CardFields, name: str, findings: Sequence[str], pictures: bool
+) -> str:
+    """The page, with the values at its head that the Hub reads.
+
+    Args:
+        gathered: what is known of the dataset.
+        fields: what people state.
+        name: of the dataset.
+        findings: what deserves a look.
+        pictures: whether there is a sheet of them.
+    """
+    import yaml
+
+    license = {"license": fields.license} if fields.license else {}
+    rows = [{"config_name": "records", "data_files": layout.RECORDS}]
+    head = {"pretty_name": name, **license, "tags": ["tfrecord", "croissant"], "configs": rows}
+    stated = {"Licence": fields.license, "Homepage": fields.homepage, **(fields.rai or {})}
+    stated["Cite"] = fields.citation
+    texts = {
+        name: "; ".join(text) if isinstance(text, list) else text for name, text in stated.items()
+    }
+    said = [f"{name}: {text}" for name, text in texts.items() if text is not None]
+    parts = [
+        f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---",
+        f"# {in_markdown(name)}",
+    ]
+    if fields.description:
+        parts.append(in_markdown(fields.description))
+    if pictures:
+        parts.append(f"![Random records of each split]({layout.PICTURES})")
+    parts += [
+        "\n".join(f"- {in_markdown(remark)}" for remark in (*said, *findings)),
+        gathered.info.as_markdown(),
+        f"[A row a record]({layout.RECORDS}), and [the sum of each file]({layout.CROISSANT}).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def sheet(gathered: Gathered) -> bytes:
+    """Random pictures of each split in rows, as one JPEG; empty if there are none."""
+    from PIL import Image, ImageOps
+
+    views = [view for of_split in gathered.sheet.values() for view in of_split if view.jpeg]
+    if not views:
+        return b""
+    side = SMALL_SIDE
+    across = min(_ACROSS, len(views))
+    made = Image.new("RGB", (across * side, -(-len(views) // across) * side), "white")
+    for place, view in enumerate(views):
+        with Image.open(io.BytesIO(view.jpeg)) as picture:
+            row, column = divmod(place, across)
+            made.paste(ImageOps.fit(picture, (side, side)), (column * side, row * side))
+    return to_jpeg(made)
+
 
 #: Options of `preview` that a card does not have.
 NOT_OF_A_CARD = dict.fromkeys(

@@ -105,11 +105,11 @@ def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list
         for name in {name for of_split in labels.values() for name in of_split.unique()}:
             if "/" in name or not _SAFE.fullmatch(name):
                 raise OptionError.of("to", to, f"{name!r} is no name of a folder; give 'csv'.")
-        return {
-            split: [f"/{label}/".join(path.split("/")) for path, label in pairs]
-            for split, names in labels.items()
-            for pairs in [zip(numbers[split], names, strict=True)]
-        }
+        made = {}
+        for split, of_split in labels.items():
+            pairs = zip(numbers[split], of_split, strict=True)
+            made[split] = [path.replace("/", f"/{name}/") for path, name in pairs]
+        return made
     if image is None or any(image.column not in table for table in tables.values()):
         return numbers
     uris = {split: table[image.column].tolist() for split, table in tables.items()}

@@ -8,9 +8,10 @@ back that of the addition, as "log_undone".
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+
+from tfrecorder.format.documents import Document
 
 #: The kind of a batch of a stream, as `PlanKind` calls it.
 _BATCH = "stream"
@@ -46,18 +47,22 @@ class LogEntry:
     undoes: int = -1
     undone: str = ""
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values, without those that are as in most entries."""
         usual = {item.name: item.default for item in dataclasses.fields(self)}
         return {name: value for name, value in vars(self).items() if value != usual[name]}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> LogEntry:
+    def of(cls, values: Document) -> LogEntry:
         """The entry with these JSON values."""
         return cls(**values)
 
 
-def merged_batches(entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
+#: Entries, oldest first.
+Log = tuple[LogEntry, ...]
+
+
+def merged_batches(entries: Iterable[LogEntry]) -> Log:
     """Entries, with batches of a stream that follow one another told together."""
     merged: list[LogEntry] = []
     for entry in entries:

@@ -13,7 +13,8 @@ from typing import BinaryIO, cast
 
 from tfrecorder.format.tfrecord import HEADER_BYTES, is_header, read_records
 
-GZIP, ZLIB = "GZIP", "ZLIB"
+GZIP = "GZIP"
+ZLIB = "ZLIB"
 
 #: Bytes that show how a file is compressed; a record's header is recognised by its checksum.
 HEAD_BYTES = HEADER_BYTES
@@ -56,7 +57,8 @@ class _ZLib(io.RawIOBase):
     """The contents of a file in the form of RFC 1950, as a stream."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._inflate = file, zlib.decompressobj()
+        self._file = file
+        self._inflate = zlib.decompressobj()
 
     def readable(self) -> bool:
         return True

@@ -21,6 +21,8 @@ JsonValue: TypeAlias = (
     "str | int | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 )
 JsonObject = dict[str, JsonValue]
+#: A JSON object whose values nobody has checked yet.
+Document = Mapping[str, Any]
 
 _NOTE = re.compile(r"commit ([0-9]{1,15}), plan ([0-9a-f]{64})")
 
@@ -57,7 +59,7 @@ def parse(data: bytes) -> Any:
         raise ValueError("its lists or objects are nested too deeply") from None
 
 
-def seal(values: Mapping[str, Any], name: str = "crc32c") -> bytes:
+def seal(values: Document, name: str = "crc32c") -> bytes:
     """A JSON object that ends with the CRC32C of all bytes before it.
 
     Args:

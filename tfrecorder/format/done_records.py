@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.documents import Document, seal, unseal
+from tfrecorder.format.layout import Shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Counts:
     reduced: dict[str, int] = field(default_factory=dict)
     retries: int = 0
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """The values as a commit keeps them; of those below, only what is not empty."""
         optional = ("reduced", "beside_bytes")
         return {name: value for name, value in vars(self).items() if value or name not in optional}
@@ -94,6 +94,9 @@ class DoneRecord(Counts):
         except TypeError:
             raise ValueError("it is another document than a done-record") from None
 
+
+#: The done-records of some shards.
+DoneRecords = Mapping[Shard, DoneRecord]
 
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
 

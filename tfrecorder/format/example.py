@@ -28,9 +28,14 @@ import numpy as np
 Values = list[bytes] | np.ndarray
 
 # Tags, which are field << 3 | wire type: of fields with a length, and of a single unpacked number.
-ONE, TWO, THREE = 0x0A, 0x12, 0x1A
-_ONE_VARINT, _ONE_FLOAT = 0x08, 0x0D
-_BYTES, _FLOAT, _INT64 = bytes((ONE,)), bytes((TWO,)), bytes((THREE,))
+ONE = 0x0A
+TWO = 0x12
+THREE = 0x1A
+_ONE_VARINT = 0x08
+_ONE_FLOAT = 0x0D
+_BYTES = bytes((ONE,))
+_FLOAT = bytes((TWO,))
+_INT64 = bytes((THREE,))
 
 
 #: Values of at least this many bytes are passed on rather than copied.
@@ -69,7 +74,7 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
     {'image/height': array([375])}
     """
     parts: list[bytes] = []
-    small: list[bytes] = []
+    small = []
     keys = _sorted(tuple(features))
     try:
         for key in keys:
@@ -100,7 +105,8 @@ def encode_parts(features: Mapping[str, Any]) -> list[bytes]:
 
 def _entry_head(key: str, size: int) -> bytes:
     """All of an entry that comes before its Feature of `size` bytes."""
-    name, size_field = _key_field(key), varint(size)
+    name = _key_field(key)
+    size_field = varint(size)
     return b"\x0a" + varint(len(name) + 1 + len(size_field) + size) + name + b"\x12" + size_field
 
 
@@ -138,7 +144,13 @@ def _key_field(key: str) -> bytes:
 
 def _feature(value: Any) -> bytes:
     if isinstance(value, np.ndarray):
-        return _array_feature(value)
+        kind = value.dtype.kind
+        if kind == "f":
+            return _float_feature(value)
+        if kind in "iu":
+            return _int64_feature(value.ravel().tolist())
+        if kind == "S":
+            return _bytes_feature(value.tolist())
     if isinstance(value, float):
         return _float_feature(np.array([value]))
     if isinstance(value, int):  # or a bool, as 0 or 1
@@ -146,17 +158,6 @@ def _feature(value: Any) -> bytes:
     if isinstance(value, list):
         return _bytes_feature(value)
     raise _refusal(value)
-
-
-def _array_feature(array: np.ndarray) -> bytes:
-    kind = array.dtype.kind
-    if kind == "f":
-        return _float_feature(array)
-    if kind in "iu":
-        return _int64_feature(array.ravel().tolist())
-    if kind == "S":
-        return _bytes_feature(array.tolist())
-    raise _refusal(array)
 
 
 def _bytes_feature(values: Sequence[bytes | str]) -> bytes:
@@ -223,7 +224,7 @@ def parse_features(
         take: turns a value of a bytes list into what is wanted, such as `bytes`; a view is not
             copied.
     """
-    features: dict[str, Any] = {}
+    features = {}
     try:
         for message in _fields(memoryview(data), ONE):
             for entry in _fields(message, ONE):
@@ -269,9 +270,11 @@ def _fields(message: memoryview, *tags: int) -> Iterator[Any]:
 
 def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
     """(tag, content) of each field of a message: an int for a varint, else its bytes."""
-    at, end = 0, len(message)
+    at = 0
+    end = len(message)
     while at < end:
-        tag, at = message[at], at + 1  # for most fields one byte, and so is the size
+        tag = message[at]  # for most fields one byte, and so is the size
+        at += 1
         if tag >= 0x80:
             tag, at = read_varint(message, at - 1)
         wire = tag & 7
@@ -280,7 +283,8 @@ def _tagged(message: memoryview) -> Iterator[tuple[int, Any]]:
             yield tag, content
             continue
         if wire == 2:
-            size, at = message[at], at + 1
+            size = message[at]
+            at += 1
             if size >= 0x80:
                 size, at = read_varint(message, at - 1)
         elif wire in (1, 5):

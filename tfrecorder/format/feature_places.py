@@ -26,20 +26,25 @@ def find_features(
         Where the Feature of each key begins and ends, for those that are there; None for another
         form, which only `parse_features` can take.
     """
-    places: Places = {}
+    places = {}
     try:
         at, size = _enter(data, at)
         if at + size != end:
             return None
         while at < end:
-            tag, size, at = data[at], data[at + 1], at + 2
+            tag = data[at]
+            size = data[at + 1]
+            at += 2
             if size >= 0x80:
                 size, at = read_varint(data, at - 1)
-            stop, name, value = at + size, at + 2, at + 2 + data[at + 1]
+            stop = at + size
+            name = at + 2
+            value = at + 2 + data[at + 1]
             if tag != ONE or data[at] != ONE or value - name >= 0x80 or data[value] != TWO:
                 return None
             key = keys.get(data[name:value])
-            size, value = data[value + 1], value + 2
+            size = data[value + 1]
+            value += 2
             if size >= 0x80:
                 size, value = read_varint(data, value - 1)
             if value + size != stop:
@@ -104,7 +109,8 @@ def _enter(message: bytes, at: int, tag: int = ONE) -> tuple[int, int]:
     """Where the content of the field at `at` begins, and its length; it may end beyond."""
     if message[at] != tag:
         raise ValueError(f"field {message[at]}")
-    size, at = message[at + 1], at + 2
+    size = message[at + 1]
+    at += 2
     if size >= 0x80:
         size, at = read_varint(message, at - 1)
     return at, size

@@ -72,7 +72,10 @@ CARD = f"{PRIVATE}/card.json"
 CARD_YAML = "card.yaml"
 
 #: Public files of a card: metadata, the page, its pictures, and a row for each record.
-CROISSANT, README, PICTURES, RECORDS = "croissant.json", "README.md", "card.jpg", "records.parquet"
+CROISSANT = "croissant.json"
+README = "README.md"
+PICTURES = "card.jpg"
+RECORDS = "records.parquet"
 CARD_FILES = (CROISSANT, README, PICTURES, RECORDS)
 
 PRIVATE_FOLDERS = (TMP, COMMITS, TABLES, INDEX, DONE, WAITING, PROGRESS, SPOOL, REMOVED, BEFORE)
@@ -90,6 +93,10 @@ _SHARD = re.compile(r"(train|validation|test)-(?:r([1-9][0-9]*)-)?([0-9]{5})\.tf
 
 
 _MANIFEST = re.compile(r"([0-9]{5}|[1-9][0-9]{5,})\.json")
+
+
+#: Files to be written, by their names below the directory of a dataset.
+NewFiles = dict[str, bytes]
 
 
 @dataclass(frozen=True, order=True)
@@ -179,7 +186,11 @@ class ShardRange(NamedTuple):
     shards: int
 
 
-def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:
+#: Some numbers for each split: of its shards, or of the rows in them.
+ShardNumbers = Mapping[str, Sequence[int]]
+
+
+def shards_of(ranges: ShardNumbers) -> list[Shard]:
     """Shards by split: [revision, shards], or [revision, first shard, shards].
 
     >>> [shard.name for shard in shards_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})]
@@ -193,19 +204,18 @@ def shards_of(ranges: Mapping[str, Sequence[int]]) -> list[Shard]:
     ]
 
 
-def files_of(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+def files_of(ranges: ShardNumbers) -> list[str]:
     """The names of the shards that `shards_of` gives: fast, for a split of 99,999 of them.
 
     >>> files_of({"TRAIN": (1, 7, 1), "TEST": (2, 2)})
     ['train-00007.tfrecord', 'test-r2-00000.tfrecord', 'test-r2-00001.tfrecord']
     """
-    return [
-        f"{stem}{index:05d}.tfrecord"
-        for split, (revision, *starts, count) in ranges.items()
-        for stem in (Shard(split, 0, revision).name[:-5],)
-        for first in (starts or [0])
-        for index in range(first, first + count)
-    ]
+    files = []
+    for split, (revision, *starts, count) in ranges.items():
+        stem = Shard(split, 0, revision).name[:-5]
+        first = starts[0] if starts else 0
+        files += [f"{stem}{index:05d}.tfrecord" for index in range(first, first + count)]
+    return files
 
 
 def manifest(commit: int) -> str:

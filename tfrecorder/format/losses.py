@@ -46,7 +46,7 @@ WORDS = {
     Loss.SUMS: "sizes, checksums and times of the images' files",
     Loss.REJECTS: "the values of rejected rows",
     Loss.POSITIONS: "how far streams were read: none can be continued in this directory",
-    Loss.MARKS: "which rows were removed: they may come in again, so appends ask for `readmit`",
+    Loss.MARKS: "which rows were removed: they may come in again, so appends ask first",
     Loss.OPTIONS: "the source, its own options, and how often images were read again",
     Loss.HISTORY: "what was done before, such as whether rows were appended",
     Loss.KEPT: "what the newest update replaced: it cannot be taken back",

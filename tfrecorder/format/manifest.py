@@ -18,10 +18,10 @@ import google_crc32c
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.commit_log import LogEntry
-from tfrecorder.format.documents import seal, unseal
+from tfrecorder.format.commit_log import Log, LogEntry
+from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.done_records import Counts, DoneRecord
-from tfrecorder.format.layout import Shard, ShardRange, SplitState
+from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, SplitState
 from tfrecorder.format.plan import History, Plan, PlanKind, Shape, shapes_of, sides_of
 
 #: The number of the form that is written; another number is another form.
@@ -77,10 +77,10 @@ class CommitRecord:
     plan: Plan
     digest: str
     own: Mapping[str, ShardRange]
-    done_values: Sequence[Mapping[str, Any]]
+    done_values: Sequence[Document]
     totals: Counts
     log: LogEntry | None = None
-    log_before: tuple[LogEntry, ...] = ()
+    log_before: Log = ()
     log_undone: LogEntry | None = None
     replaced: Mapping[str, SplitState] | None = None
 
@@ -151,13 +151,13 @@ class DatasetRecord:
     skips: tuple[int, ...] = ()
     image_shapes: Mapping[str, Shape] = field(default_factory=dict)
     image_sides: Sequence[tuple[int, int]] = ()
-    positions: Mapping[str, Any] = field(default_factory=dict)
+    positions: Document = field(default_factory=dict)
     lists: Mapping[str, FileSums] = field(default_factory=dict)
     contents: Mapping[str, int] = field(default_factory=dict)
     abandoned: Mapping[str, ShardRange] = field(default_factory=dict)
     ends_undo: bool = False
     earlier: Mapping[int, Generation] = field(default_factory=dict)
-    stated_by_card: Mapping[str, Any] = field(default_factory=dict)
+    stated_by_card: Document = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,13 @@ class Manifest:
     def plan(self) -> Plan:
         return self.commit.plan
 
-    @property
-    def kind(self) -> PlanKind:
-        return self.commit.plan.kind
-
     def carrying(self, **changes: Any) -> Manifest:
         """It with other values of what goes with the dataset; see `Carried`."""
-        commit = dataclasses.replace(self.commit, plan=self.plan.carrying(**changes))
-        return dataclasses.replace(self, commit=commit)
+        return self.with_commit(plan=self.plan.carrying(**changes))
+
+    def with_commit(self, **changes: Any) -> Manifest:
+        """It with other values of its commit."""
+        return dataclasses.replace(self, commit=dataclasses.replace(self.commit, **changes))
 
     def with_dataset(self, **changes: Any) -> Manifest:
         """It with other values of the whole dataset."""
@@ -194,15 +193,16 @@ class Manifest:
     def to_json(self) -> bytes:
         return seal(self.values())
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values."""
-        commit, dataset = self.commit, self.dataset
+        commit = self.commit
+        dataset = self.dataset
         values = {
             "version": self.form,
             "plan": commit.digest,
             **self.plan.values(),
             "commit": self.plan.commit,
-            "kind": self.kind.value,
+            "kind": self.plan.kind.value,
             "stated": dataset.stated,
         }
         if commit.log is not None:
@@ -257,7 +257,7 @@ class Manifest:
             raise ValueError("it is another document than a manifest") from None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Manifest:
+    def of(cls, values: Document) -> Manifest:
         """The manifest whose `values` these are."""
         log_of = LogEntry.of
         commit = CommitRecord(
@@ -309,9 +309,9 @@ class Manifest:
         ]
 
 
-def _ranges(values: Mapping[str, Sequence[int]]) -> dict[str, ShardRange]:
+def _ranges(values: ShardNumbers) -> dict[str, ShardRange]:
     return {split: ShardRange(*of_split) for split, of_split in values.items()}
 
 
-def _states(values: Mapping[str, Sequence[int]]) -> dict[str, SplitState]:
+def _states(values: ShardNumbers) -> dict[str, SplitState]:
     return {split: SplitState(*of_split) for split, of_split in values.items()}

@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.format.documents import PLAN_VERSION, JsonValue, seal, unseal
-from tfrecorder.format.layout import Shard, ShardRange
+from tfrecorder.format.documents import PLAN_VERSION, Document, JsonValue, seal, unseal
+from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
-    Field,
+    Fields,
     from_json as fields_from_json,
     image_of,
     record_features,
@@ -63,6 +63,9 @@ class PlanKind(str, enum.Enum):
             return "a batch of a stream"
         return f"{'an' if self.value[0] in 'aeiou' else 'a'} {self.value}"
 
+
+#: Kinds of plans whose rows all come from the source of which their `base` and options are.
+OF_A_SOURCE = (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
 
 #: The keys of values in JSON that have another name there.
 _KEYS = {"count": "rows", "in_source": "source_rows", "marks": "removed", "history": "carried"}
@@ -126,7 +129,7 @@ class TakesBack(Adds):
     undoes: int = -1
 
 
-def _follows_of(values: Mapping[str, Any]) -> Begins | Rewrites | Adds:
+def _follows_of(values: Document) -> Begins | Rewrites | Adds:
     """What a plan follows, from its JSON values."""
     previous = values.get("previous", "")
     if (state := values.get("follows")) is not None:
@@ -159,9 +162,9 @@ class History:
 
     origins: Mapping[str, int] = field(default_factory=dict)
     updates: int = 0
-    begun_by: Mapping[str, Any] = field(default_factory=dict)
+    begun_by: Document = field(default_factory=dict)
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values; what goes on elsewhere takes over the origins alone."""
         return dict(vars(self)) if self.begun_by else {"origins": self.origins}
 
@@ -214,8 +217,8 @@ class Layout:
     split_rows: Mapping[str, int]
     split_shards: Mapping[str, int]
     starts: Mapping[str, int] = field(default_factory=dict)
-    kept: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    rewritten: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    kept: ShardNumbers = field(default_factory=dict)
+    rewritten: ShardNumbers = field(default_factory=dict)
     revisions: dict[str, int] = field(default_factory=dict)
 
     @cached_property
@@ -229,19 +232,18 @@ class Layout:
 
     @cached_property
     def _parts_of(self) -> dict[str, dict[int, tuple[int, int]]]:
-        return {split: self._parts(split) for split in self.split_shards}
-
-    def _parts(self, split: str) -> dict[int, tuple[int, int]]:
-        """The rows (start, stop) of each shard of a split to write, by its number."""
-        again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
-        ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
-        parts = dict(zip(again, itertools.pairwise(ends), strict=True))
-        count = self.split_shards[split]
-        first = self.starts.get(split, 0)
-        for number in range(count):
-            start, stop = balanced_part(self.new_rows[split], number, count)
-            parts[first + number] = ends[-1] + start, ends[-1] + stop
-        return parts
+        """The rows (start, stop) of each shard to write, by its split and its number."""
+        parts_of = {}
+        for split, count in self.split_shards.items():
+            again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
+            ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
+            parts = dict(zip(again, itertools.pairwise(ends), strict=True))
+            first = self.starts.get(split, 0)
+            for number in range(count):
+                start, stop = balanced_part(self.new_rows[split], number, count)
+                parts[first + number] = ends[-1] + start, ends[-1] + stop
+            parts_of[split] = parts
+        return parts_of
 
     @property
     def new_rows(self) -> dict[str, int]:
@@ -270,6 +272,10 @@ class Layout:
         """How many rows a shard was given."""
         start, stop = self.part_of(shard)
         return stop - start
+
+    def is_new(self, shard: Shard) -> bool:
+        """True for a shard beyond those that are kept or written again."""
+        return shard.index >= len(self.kept.get(shard.split, ()))
 
     def part_of(self, shard: Shard) -> tuple[int, int]:
         """The rows (start, stop) of a shard, counted from the first one of its split."""
@@ -315,7 +321,7 @@ class Plan:
 
     rows: PlannedRows
     layout: Layout
-    fields: tuple[Field, ...]
+    fields: Fields
     options: dict[str, Any]
     kind: PlanKind = PlanKind.CONVERSION
     commit: int = 0
@@ -349,6 +355,11 @@ class Plan:
     def is_added(self) -> bool:
         """True if its shards are added to those of a dataset, or can be its first."""
         return self.kind in (PlanKind.APPEND, PlanKind.BATCH)
+
+    @property
+    def reads_a_table(self) -> bool:
+        """True if its rows are read from a table that the user gave."""
+        return self.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
 
     @property
     def changes(self) -> bool:
@@ -410,7 +421,7 @@ class Plan:
     def to_json(self) -> bytes:
         return seal({"version": PLAN_VERSION, **self.values()})
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Document:
         """It as JSON values in one object, without those that are as in most plans."""
         values = _unusual(self)
         follows = values.pop("follows", None)
@@ -445,7 +456,7 @@ class Plan:
         return cls.of(values)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Plan:
+    def of(cls, values: Document) -> Plan:
         """The plan whose `values` are among these, as in a manifest.
 
         Raises:
@@ -484,7 +495,7 @@ def _unusual(value: Any) -> dict[str, Any]:
     return unusual
 
 
-def _read(kind: Any, values: Mapping[str, Any]) -> Any:
+def _read(kind: Any, values: Document) -> Any:
     """A value of a type with the fields that are among JSON values."""
     given = {}
     for item in dataclasses.fields(kind):

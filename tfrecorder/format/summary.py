@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, counts_in_words, readable_bytes
+from tfrecorder.format.documents import Document
 
 #: Kinds of a change that are named.
 _NAMED = 3
@@ -101,12 +102,12 @@ class Summary:
     notes: tuple[str, ...] = ()
 
     @property
-    def said(self) -> dict[str, Any]:
+    def said(self) -> Document:
         """These values by name, without those that a class derived from this one adds."""
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(Summary)}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Summary:
+    def of(cls, values: Document) -> Summary:
         """The summary that these JSON values are of."""
         changes = values["changes"] and Changes(**values["changes"])
         return cls(**{**values, "changes": changes, "notes": tuple(values["notes"])})
@@ -122,12 +123,12 @@ def left_out_words(there: int, removed: int) -> list[str]:
     >>> left_out_words(2, 1)[0]
     'skipped: 2 rows that are already there'
     >>> left_out_words(2, 1)[1]
-    'removed before: 1 row, which stays out; `tfrecorder.append` with `readmit=True` lets it in'
+    'removed before: 1 row, which stays out; an append with `readmit=True` lets it in'
     """
     words = [f"skipped: {counted(there, 'row')} that are already there"] if there else []
     if removed:
         stay, them = ("stays", "it") if removed == 1 else ("stay", "them")
         rows = f"{counted(removed, 'row')}, which {stay} out"
-        lets_in = "`tfrecorder.append` with `readmit=True` lets"
-        words.append(f"removed before: {rows}; {lets_in} {them} in")
+        lets_in = f"an append with {spelled('readmit', True)} lets {them} in"
+        words.append(f"removed before: {rows}; {lets_in}")
     return words

@@ -72,7 +72,8 @@ def frame(parts: Sequence[bytes]) -> list[bytes]:
     >>> b"".join(frame([b"ab", b"c"])) == b"".join(frame([b"abc"]))
     True
     """
-    crc, size = 0, 0
+    crc = 0
+    size = 0
     for part in parts:
         crc = google_crc32c.extend(crc, part)
         size += len(part)
@@ -125,7 +126,8 @@ def walk(
             return
         met = _record_after(header, file, number, at, end, lengths)
         yield met
-        number, at = number + 1, at + met.size
+        number += 1
+        at += met.size
         if not met.size:
             number = bisect.bisect_right(places, at, key=lambda place: place[0])
             if number == len(places):

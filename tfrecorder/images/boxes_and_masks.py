@@ -40,7 +40,8 @@ def as_segmentation(cell: Any) -> str | None:
                 return json.dumps(rle_of(np.asarray(opened).astype(bool)))
         value = json.loads(cell) if isinstance(cell, str) else cell
         if isinstance(value, Mapping):
-            (height, width), runs = value["size"], value["counts"]
+            height, width = value["size"]
+            runs = value["counts"]
             runs = _runs(runs) if isinstance(runs, (str, bytes)) else [*map(int, runs)]
             sound = min(runs) >= 0 and sum(runs) == height * width
             value = {"size": [int(height), int(width)], "counts": runs}

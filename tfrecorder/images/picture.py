@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+#: The smallest and the largest of the shorter sides of some images, and of their longer sides.
+Sides = tuple[tuple[int, int], tuple[int, int]]
+
 #: The scales at which a JPEG can be decoded without its finest detail.
 RATIOS = (1, 2, 4, 8)
 
@@ -35,7 +38,7 @@ class Picture:
 
     channels: int
     stored_size: tuple[int | None, int | None]
-    sides: tuple[tuple[int, int], tuple[int, int]] | None
+    sides: Sides | None
     size: tuple[int, int] | None
     resize: str
     antialias: bool

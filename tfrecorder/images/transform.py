@@ -200,7 +200,8 @@ def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling)
     if (width, height) != pixels.size or part != (0, 0, *pixels.size):
         pixels = pixels.resize((width, height), resample, box=part)
     if geometry.where.outer != geometry.where.inner:
-        (y, x), (rows, columns) = _pair(geometry.where.offset), geometry.where.outer
+        y, x = _pair(geometry.where.offset)
+        rows, columns = geometry.where.outer
         pixels = ImageOps.expand(pixels, (x, y, columns - width - x, rows - height - y))
     return pixels
 

@@ -1,19 +1,94 @@
-"""What deserves a look: the few sentences at the top of a page, drawn from everything below."""
+"""What deserves a look: the few sentences at the top of a page, drawn from everything below.
+
+Among them where two parts of a dataset differ the most, if it is more than chance.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, cut, one_line
 from tfrecorder.images.reduced import reduced_in_words
-from tfrecorder.inspection.differences import class_gap, value_gap
 from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import Gathered
 from tfrecorder.inspection.record_values import RecordView
 from tfrecorder.inspection.rendering import source_row
 from tfrecorder.reading.info import summed
+
+#: The least difference between two shares that counts: of one class, and of the images up to some
+#: value.
+_OF_CLASS = 0.05
+_OF_VALUE = 0.2
+
+#: It must be so many standard deviations of what chance does.
+_SIGMAS = 4
+
+
+class Gap(NamedTuple):
+    """The largest difference between two shares (L∞; of values, that of Kolmogorov and Smirnov).
+
+    Attributes:
+        of: the class, or the value, as text, that the shares are at most.
+        share, other: from 0 to 1.
+    """
+
+    of: str
+    share: float
+    other: float
+
+
+def class_gap(counts: Mapping[str, int], others: Mapping[str, int]) -> Gap | None:
+    """The class whose shares of two parts differ the most; None if they hardly do.
+
+    Args:
+        counts, others: records by class.
+
+    >>> class_gap({"cat": 90, "dog": 10}, {"cat": 500, "dog": 500})
+    Gap(of='cat', share=0.9, other=0.5)
+    """
+    names = [*dict.fromkeys([*counts, *others])]
+    parts = [np.array([part.get(name, 0) for name in names]) for part in (counts, others)]
+    sizes = [int(part.sum()) for part in parts]
+    return _largest(parts, sizes, _OF_CLASS, names.__getitem__)
+
+
+def value_gap(values: np.ndarray, others: np.ndarray) -> Gap | None:
+    """The value up to which the shares of two parts differ the most; None if they hardly do."""
+    edges = np.unique(np.concatenate([values, others]))
+    parts = [np.searchsorted(np.sort(part), edges, "right") for part in (values, others)]
+    sizes = [len(values), len(others)]
+    return _largest(parts, sizes, _OF_VALUE, lambda at: f"{edges[at]:,.0f}")
+
+
+def _largest(
+    parts: Sequence[np.ndarray], sizes: Sequence[int], least: float, name: Callable[[int], str]
+) -> Gap | None:
+    """The largest difference between the shares of two parts; None if chance may have made it.
+
+    Args:
+        parts: how many there are in each, by class or up to each value.
+        sizes: of the parts.
+        least: the least difference that counts.
+        name: of a place in the parts.
+    """
+    if not all(sizes):
+        return None
+    shares, others = (part / size for part, size in zip(parts, sizes, strict=True))
+    at = int(np.abs(shares - others).argmax())
+    share = float(shares[at])
+    other = float(others[at])
+    both = (share * sizes[0] + other * sizes[1]) / sum(sizes)
+    chance = math.sqrt(both * (1 - both) * (1 / sizes[0] + 1 / sizes[1]))
+    is_large = abs(share - other) > max(least, _SIGMAS * chance)
+    return Gap(name(at), share, other) if is_large else None
+
 
 #: A class this many times smaller than the largest is reported.
 IMBALANCE = 10
@@ -151,10 +226,8 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         yield Remark(f"{images} with a decoder's warning.", "rejects")
     if info.oriented:
         images = counted(info.oriented, "image carries", "images carry")
-        yield Remark(
-            f"{images} an EXIF orientation, which training does not apply: `apply_exif=True` does.",
-            "images",
-        )
+        words = "an EXIF orientation, which training does not apply"
+        yield Remark(f"{images} {words}: {spelled('apply_exif', True)} does.", "images")
     for words in reduced_in_words(info.reduced).values():
         yield Remark(f"{words}.", "images")
 
@@ -192,7 +265,8 @@ def _labels(gathered: Gathered) -> Iterator[Remark]:
             classes = counted(len(absent), "class has", "classes have")
             yield Remark(
                 f"{classes} no {split} record: {_first_few(absent)}. "
-                "A conversion with `stratify=True` gives each split its share of every class.",
+                f"A conversion with {spelled('stratify', True)} gives each split its share of "
+                "every class.",
                 "labels",
             )
     train = {name: count for name, count in gathered.class_counts.get("TRAIN", {}).items() if count}
@@ -232,7 +306,8 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
         parts |= {newest: (added, images[is_new]), _EARLIER: (earlier, images[~is_new])}
         pairs.append((newest, _EARLIER))
     for part, other in pairs:
-        (of_one, rows), (of_other, other_rows) = parts[part], parts[other]
+        of_one, rows = parts[part]
+        of_other, other_rows = parts[other]
         if gap := class_gap(of_one, of_other):
             yield Remark(
                 f"Class {_quoted(gap.of)} has {_percent(gap.share)} of the labels of {part} and "

@@ -82,12 +82,10 @@ def inspect(
     name = stored.split(split)
     if target is not None:
         if os.path.lexists(target) and not os.path.isdir(target):
-            raise OutputError(f"{target} is a file; give a folder, new or empty, as `output_dir`.")
+            raise OutputError(f"{target} is a file; give a new or empty folder.")
         others = sorted(set(storage.names(target)) - set(layout.DESKTOP_FILES))
         if others:
-            raise OutputError(
-                f"{target} holds {others[0]!r}; choose a new or empty folder as `output_dir`."
-            )
+            raise OutputError(f"{target} holds {others[0]!r}; choose a new or empty folder.")
         with storage.failing_writes(target):
             os.makedirs(target, exist_ok=True)
     numbers = range(min(num_records, stored.records(name) or 0))

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import Stage, is_shown, record_bar
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import counted
@@ -173,10 +174,10 @@ def find_near_copies(
         notes.append(
             f"what {counted(unknown, 'image looks', 'images look')} like was not noted when "
             "converted, so near copies of these are not found; convert again with "
-            "`fingerprints=True`."
+            f"{spelled('fingerprints', True)}."
         )
     if time.monotonic() > deadline:
-        notes.append("time was up before all were compared; give more `seconds`.")
+        notes.append("time was up before all were compared; give more seconds.")
     groups = groups_of(pairs if near is None else np.concatenate([pairs, near]), looks)
     copies = looks[[*_COPIES]].join(groups, how="right")
     return NearCopies(copies.reset_index(drop=True), notes, [*damaged])

@@ -137,7 +137,8 @@ def mask_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
 def _filename_of(features: Mapping[str, Values], stored: StoredDataset) -> str:
     """The image's uri as the source gave it; empty if it is not known."""
     keys = (f"{stored.image_key.removesuffix('/encoded')}/filename", *_FILENAMES)
-    return next((text_of(name) for key in keys if (name := _first(features, key))), "")
+    names = (_first(features, key) for key in keys)
+    return text_of(next(filter(None, names), b""))
 
 
 def _labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[str, ...]:

@@ -8,10 +8,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrecorder.format.example import parse_example
+from tfrecorder.format.tfrecord import FRAMING_BYTES
+from tfrecorder.images.check import check_image
 from tfrecorder.images.picture import Picture
+from tfrecorder.images.rejects import Reject
 from tfrecorder.loading.decoding import decode, decode_mask, decode_raw, shape_of
-from tfrecorder.loading.faults import refused_in_words
 from tfrecorder.reading.dataset import StoredDataset
+from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.element_spec import (
     NUMBERS,
     ElementSpec,
@@ -20,9 +24,56 @@ from tfrecorder.reading.element_spec import (
     needed_keys,
     stated_shape,
 )
+from tfrecorder.reading.record_bytes import damaged_record
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import Image, Mask
+
+#: How a JPEG and a PNG begin and, within so many bytes of their end, end; how others begin.
+_WHOLE = ((b"\xff\xd8", b"\xff\xd9"), (b"\x89P", b"IEND"))
+_TAIL = 1024
+_OTHERS = (b"GI", b"BM", b"RI")
+
+#: What TensorFlow does not decode either.
+_CODES = ("empty", "not_an_image", "truncated", "damaged")
+
+
+def refused_in_words(encoded: tf.Tensor, stored: StoredDataset, key: str) -> tf.Tensor:
+    """An encoded image; with an error that names its file, if it cannot be decoded.
+
+    What `convert` wrote always decodes.  Images of other tools may not, and TensorFlow's own error
+    does not say in which file they are.  TensorFlow has no `try` in its graph, so only what has no
+    usual beginning or no end is checked, in Python.
+    """
+
+    def words_of(data: bytes) -> str:
+        try:
+            check_image(data, max_pixels=2**62)
+        except Reject as fault:
+            return _words(stored, key, data, fault) if fault.code in _CODES else ""
+        return ""
+
+    def checked() -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(words_of, [encoded], tf.string), [])
+
+    head = tf.strings.substr(encoded, 0, 2)
+    tail = tf.strings.substr(encoded, tf.maximum(tf.strings.length(encoded) - _TAIL, 0), _TAIL)
+    whole = [(head == a) & (tf.size(tf.strings.split(tail, b)) > 1) for a, b in _WHOLE]
+    whole += [head == other for other in _OTHERS]
+    words = tf.cond(tf.reduce_any(whole), lambda: "", checked)
+    with tf.control_dependencies([tf.debugging.Assert(words == "", [words])]):
+        return tf.identity(encoded)
+
+
+def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
+    """The error for an image, which is looked for in all files."""
+    for shard in (shard for shards in stored.splits.values() for shard in shards):
+        offset = 0
+        for data in records_in(shard):
+            if image in parse_example(data).get(key, ()):
+                return str(damaged_record(shard, offset, fault, stored.form))
+            offset += len(data) + FRAMING_BYTES
+    return f"{stored.directory}: {key}: {fault}"
 
 
 def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..., Any]:
@@ -101,40 +152,49 @@ def _decoded(spec: ElementSpec, stored: StoredDataset, field: Field, values: Val
     return decode(encoded, stated_shape(field, values, tf), picture, drawn)
 
 
-def _multi_hot(labels: Any, classes: int) -> tf.Tensor:
-    """Works on a batch too."""
-    if isinstance(labels, tf.RaggedTensor):
-        labels = labels.to_tensor(-1)
-    return tf.minimum(tf.reduce_sum(tf.one_hot(labels, classes), axis=-2), 1.0)
+class GraphEngine(Engine):
+    """Tensors of a TensorFlow graph."""
+
+    xp = tf
+
+    def multi_hot(self, labels: Any, classes: int) -> tf.Tensor:
+        """Works on a batch too."""
+        if isinstance(labels, tf.RaggedTensor):
+            labels = labels.to_tensor(-1)
+        return tf.minimum(tf.reduce_sum(tf.one_hot(labels, classes), axis=-2), 1.0)
+
+    def padded(self, values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
+        values = values[:count]
+        after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
+        padded = tf.pad(values, after, constant_values=filler)
+        padded.set_shape((count, *values.shape[1:]))
+        return padded
+
+    def shape_of(self, encoded: tf.Tensor) -> tf.Tensor:
+        return shape_of(encoded)
+
+    def decode_masks(
+        self, encoded: tf.Tensor, shape: tf.Tensor, picture: Picture, drawn: tf.Tensor | None
+    ) -> tf.Tensor:
+        height, width = picture.shape[:2]
+        pixels = tf.TensorSpec((height, width), tf.uint8)
+
+        def all_of_them() -> tf.Tensor:
+            return tf.map_fn(
+                lambda mask: decode_mask(mask, picture, drawn)[:, :, 0],
+                encoded,
+                fn_output_signature=pixels,
+                parallel_iterations=1,
+            )
+
+        sides = shape if picture.size is None else picture.size
+        none = tf.zeros(tf.concat([[0], sides], 0), tf.uint8)
+        masks = tf.cond(tf.size(encoded) > 0, all_of_them, lambda: none)
+        masks.set_shape((None, height, width))
+        return masks
+
+    def take(self, values: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, places)
 
 
-def _padded(values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
-    values = values[:count]
-    after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
-    padded = tf.pad(values, after, constant_values=filler)
-    padded.set_shape((count, *values.shape[1:]))
-    return padded
-
-
-def _decode_masks(
-    encoded: tf.Tensor, shape: tf.Tensor, picture: Picture, drawn: tf.Tensor | None
-) -> tf.Tensor:
-    height, width = picture.shape[:2]
-    pixels = tf.TensorSpec((height, width), tf.uint8)
-
-    def all_of_them() -> tf.Tensor:
-        return tf.map_fn(
-            lambda mask: decode_mask(mask, picture, drawn)[:, :, 0],
-            encoded,
-            fn_output_signature=pixels,
-            parallel_iterations=1,
-        )
-
-    sides = shape if picture.size is None else picture.size
-    none = tf.zeros(tf.concat([[0], sides], 0), tf.uint8)
-    masks = tf.cond(tf.size(encoded) > 0, all_of_them, lambda: none)
-    masks.set_shape((None, height, width))
-    return masks
-
-
-GRAPH = Engine(tf, _multi_hot, _padded, shape_of, _decode_masks, tf.gather)
+GRAPH = GraphEngine()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
+import secrets
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfrecorder import storage
@@ -14,25 +18,163 @@ from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.changes import OpenedShards
 from tfrecorder.loading.exact import numbers, read, records_of, share_of
-from tfrecorder.loading.follow import read_followed
-from tfrecorder.loading.memory_use import decoding_bytes, element_bytes, image_bytes, record_bytes
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
+    cycle_of,
     random_draws,
     read_records,
+    read_slices,
     shuffle,
     shuffle_records,
     slices,
 )
 from tfrecorder.loading.parsing import parser
-from tfrecorder.loading.remote import refuse_unread
 from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.memory import parallel_calls, prefetched
-from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.element_spec import ElementSpec, refuse_sizes, spec_of
+from tfrecorder.reading.dataset import ShardFile, StoredDataset
+from tfrecorder.reading.element_spec import ElementSpec, picture_of, refuse_sizes, spec_of
 from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.order import derive_seed
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
+
+#: Paths, the commit's note, files read at a time, records in the shuffle buffer, a seed.
+_FORM = (
+    tf.TensorSpec([None], tf.string),
+    tf.TensorSpec([], tf.string),
+    tf.TensorSpec([], tf.int64),
+    tf.TensorSpec([], tf.int64),
+    tf.TensorSpec([], tf.int64),
+)
+
+#: What TensorFlow combines a shuffle's seed with if no global seed is set.
+_GRAPH_SEED = 87654321
+
+
+def read_followed(
+    growing: GrowingDataset, split: str, shuffled: bool, options: LoadOptions
+) -> tf.data.Dataset:
+    """The serialized records of a split: everything committed when an iteration begins.
+
+    A Python generator yields one list of files per epoch; the rest is the same graph as for any
+    other dataset.
+    """
+    epochs = itertools.count()
+    opened = OpenedShards(growing.directory, ())
+
+    def look() -> Iterator[tuple[Any, ...]]:
+        stored = growing.look()
+        shards = stored.splits[split]
+        opened.by_path |= {shard.path: shard for shard in shards}
+        paths, *more = _files(shards, shuffled, next(epochs), options)
+        yield paths, stored.note, *more
+
+    def read(
+        paths: tf.Tensor, note: tf.Tensor, cycle: tf.Tensor, held: tf.Tensor, seed: tf.Tensor
+    ) -> Any:
+        files = tf.data.Dataset.from_tensor_slices((paths,))
+        records = read_slices(files, cycle if shuffled else None, options, opened, note)
+        if not shuffled:
+            return records
+        # Only for this function's graph.  With a global seed of 0, TensorFlow compares our seed
+        # with 0 before it is known, and fails.
+        tf.compat.v1.set_random_seed(_GRAPH_SEED)
+        return records.shuffle(held, seed=seed, reshuffle_each_iteration=False)
+
+    return tf.data.Dataset.from_generator(look, output_signature=_FORM).flat_map(read)
+
+
+def _files(
+    shards: Sequence[ShardFile], shuffled: bool, epoch: int, options: LoadOptions
+) -> tuple[Any, ...]:
+    """The files of an epoch in the form of `_FORM`, without the note; shuffled if asked for."""
+    paths = [run.path for run in slices(shards, None)]
+    cycle = cycle_of(len(paths))
+    if not shuffled:
+        return paths, cycle, 0, 0
+    seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+    random = np.random.default_rng(derive_seed(seed, epoch, "shards"))
+    paths = [paths[place] for place in random.permutation(len(paths))]
+    return paths, cycle, _held(shards, options), derive_seed(seed, epoch, "records")
+
+
+def _held(shards: Sequence[ShardFile], options: LoadOptions) -> int:
+    """How many records the shuffle buffer holds.
+
+    It follows from the shards of this epoch alone, so that an epoch has the same order whenever the
+    dataset was opened.
+    """
+    records = sum(shard.records or 0 for shard in shards)
+    mean_bytes = sum(shard.bytes for shard in shards) / max(records, 1)
+    return shuffle_records(mean_bytes, records, options)
+
+
+def refuse_unread(path: str) -> None:
+    """Refuse a dataset that TensorFlow cannot read, before anything is read.
+
+    Raises:
+        DatasetError: TensorFlow has no file system for the path's scheme, or is not told whom to
+            bill.
+    """
+    scheme = storage.scheme(path)
+    readable = sorted(name for name in tf.io.gfile.get_registered_schemes() if name)
+    if scheme and scheme not in readable:
+        raise DatasetError(
+            f"{path}: TensorFlow has no reader of {scheme}://, only of {', '.join(readable)}. "
+            "Read with Records or batches, copy the directory to a local disk or to gs://, mount "
+            "the bucket as a folder, or install and import tensorflow-io, which adds s3 and az."
+        )
+    project = storage.access().user_project
+    if scheme == "gs" and project is not None:
+        try:
+            tf.io.gfile.exists(path)
+        except tf.errors.OpError as error:
+            # In this it differs from all other readers.  Source:
+            # https://cloud.google.com/storage/docs/xml-api/reference-headers#xgooguserproject
+            if "no user project" in error.message:
+                raise DatasetError(
+                    f"{path} cannot be read: the reader of this bucket pays for it. Before Python "
+                    f"starts, set {storage.USER_PROJECT}={project}, the Google Cloud project to "
+                    "bill, and for TensorFlow "
+                    f"GCS_ADDITIONAL_REQUEST_HEADER=x-goog-user-project:{project} too."
+                ) from error
+            raise DatasetError(f"{path} cannot be read by TensorFlow: {error.message}") from error
+
+
+#: Used if nothing better is known.
+_DECODED_TO_ENCODED = 8
+_USUAL_RECORD_BYTES = 100_000
+
+
+def record_bytes(stored: StoredDataset, split: str) -> float:
+    """The mean size of a record."""
+    records = stored.records(split)
+    return stored.bytes(split) / records if records else _USUAL_RECORD_BYTES
+
+
+def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """The approximate size of a record's images as `load` gives them."""
+    if not options.decode:
+        return record_bytes(stored, split)
+    height, width = options.size or stored.image_shape[:2]
+    if height is None or width is None:
+        return record_bytes(stored, split) * _DECODED_TO_ENCODED
+    dtype = picture_of(stored.image_shape, options, depth=stored.depth).dtype
+    return height * width * stored.image_shape[2] * tf.as_dtype(dtype).size
+
+
+def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """About how much the largest image takes while it is decoded and resized."""
+    if not options.decode or stored.sides is None:
+        return image_bytes(stored, split, options)
+    (_, shorter), (_, longer) = stored.sides
+    return shorter * longer * stored.image_shape[2] * stored.depth // 8
+
+
+def element_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+    """The approximate size of an element of the dataset: a batch, or one record's images."""
+    return image_bytes(stored, split, options) * (options.batch_size or 1)
+
 
 #: Records up to this mean size are parsed and decoded a batch at a time: below it, tf.data's
 #: overhead per element costs more than the parallelism gains.

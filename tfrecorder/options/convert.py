@@ -18,6 +18,7 @@ from tfrecorder.core.checks import (
     text,
 )
 from tfrecorder.core.option import Fault, content_option, option
+from tfrecorder.core.wording import spelled
 from tfrecorder.images.limits import CHECKS, DEFAULT_MAX_PIXELS, FORMATS, RESIZES
 from tfrecorder.options import convert_values as values
 from tfrecorder.options.image_size import check_image_size, sides
@@ -91,7 +92,7 @@ class ConvertOptions(Options):
         None,
         values.check_num_shards,
         "Shards of each split: one number, or one per split, at least 1. A split never has more "
-        "shards than rows. Default: by `shard_size`.",
+        "shards than rows. Default: by the shard size.",
         metavar="N|SPLIT=N,...",
         normal=values.counts,
     )
@@ -193,7 +194,7 @@ class ConvertOptions(Options):
     fingerprints: bool = content_option(
         False,
         help="Also decode images that the check does not decode, so that near copies of them are "
-        "found. These are PNG, and all with `check='header'`.",
+        "found. These are PNG, and with the check 'header' all.",
     )
     strip_metadata: bool = content_option(
         False,
@@ -203,8 +204,8 @@ class ConvertOptions(Options):
     name: str | None = content_option(
         None,
         values.check_name,
-        "Write into the folder NAME/VERSION of `output_dir`, where tfds.load(NAME, data_dir=…) "
-        "finds it. The version is 1.0.0, unless it is given, as in flowers:1.0.1.",
+        "Write into the folder NAME/VERSION of the output directory, where tfds.load(NAME, "
+        "data_dir=…) finds it. The version is 1.0.0, unless it is given, as in flowers:1.0.1.",
         metavar="NAME[:VERSION]",
         normal=values.with_version,
     )
@@ -291,17 +292,13 @@ class ConvertOptions(Options):
         if self.schema is not None and self.columns:
             yield "columns", "a schema names the source's own columns; leave this option out."
         if self.image_size is not None and self.short_side is not None:
-            yield (
-                "short_side",
-                "`image_size` gives all images one size, whatever their short side; give one.",
-            )
+            both = f"{spelled('image_size')} gives all images one size, whatever their short side"
+            yield "short_side", f"{both}; give one."
         if self.image_format == "raw" and (self.image_size is None or self.resize == "fit"):
             yield (
                 "image_format",
-                (
-                    "raw pixels can be read back only if all images have one size; give it, such "
-                    "as `image_size=(128, 128)`, and a `resize` other than 'fit'."
-                ),
+                "raw pixels can be read back only if all images have one size; give it, such as "
+                f"{spelled('image_size', (128, 128))}, and a {spelled('resize')} other than 'fit'.",
             )
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 
 from tfrecorder.core.checks import Whole, did_you_mean, fraction, is_number, is_text
 from tfrecorder.core.option import plain
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError
 from tfrecorder.options.report_codes import CODES, ERROR
 from tfrecorder.options.runner import plain_name
@@ -64,9 +65,8 @@ def _split_word(word: Any) -> str:
 
 def check_columns(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not all(map(is_text, value)):
-        return (
-            "give a dict from the source's names to ours, such as `columns={'path': 'image_uri'}`."
-        )
+        example = spelled("columns", {"path": "image_uri"})
+        return f"give a dict from the source's names to ours, such as {example}."
     wrong = [ours for ours in value.values() if ours not in keys.COLUMNS]
     if wrong:
         return f"{wrong[0]!r} is not one of our columns: {', '.join(keys.COLUMNS)}."
@@ -140,7 +140,8 @@ def _check_split_words(words: Collection[Any]) -> str | None:
 
 def check_splits(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not value:
-        return "give the share of each split, such as `splits={'TRAIN': 0.7, 'VALIDATION': 0.3}`."
+        example = spelled("splits", {"TRAIN": 0.7, "VALIDATION": 0.3})
+        return f"give the share of each split, such as {example}."
     if fault := _check_split_words(value):
         return fault
     for word, share in value.items():
@@ -176,7 +177,8 @@ def check_warnings(value: Any) -> str | None:
     if isinstance(value, str) and value in ("show", "error"):
         return None
     if isinstance(value, str) or not isinstance(value, Collection) or not value:
-        return "give 'show', 'error', or a list of codes such as `warnings=['leakage']`."
+        example = spelled("warnings", ["leakage"])
+        return f"give 'show', 'error', or a list of codes such as {example}."
     for code in value:
         if code not in WARNINGS:
             return f"there is no warning {code!r}; {did_you_mean(str(code), WARNINGS)}"

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 
 from tfrecorder.core.checks import Check, nearest
 from tfrecorder.core.option import Fault, faults_of, idle_options
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError
 
 Self = TypeVar("Self", bound="Options")
@@ -91,7 +92,7 @@ def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
     """Raise an OptionError, with the nearest name, if an option is none of these names."""
     for name in given:
         if name not in names:
-            near = nearest(name, names, "`{}`".format)
+            near = nearest(name, names, spelled)
             hint = f"did you mean {near}?" if near else f"the options are {', '.join(names)}."
             raise OptionError(f"there is no option {name!r}; {hint}")
 

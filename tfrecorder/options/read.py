@@ -161,7 +161,7 @@ class ReadOptions(RecordOptions):
     resize: str = option(
         "stretch",
         OneOf(*RESIZES),
-        "How to fit an image with other proportions to `image_size`. stretch: distort it; crop: "
+        "How to fit an image with other proportions to the image size. stretch: distort it; crop: "
         "cut the longer side, centred; pad: add black; fit: shrink it to stay within, never "
         "enlarge it, so that images differ in size.",
         needs=("image_size",),
@@ -247,7 +247,7 @@ class ReadOptions(RecordOptions):
     cache_bytes: int | str | None = option(
         None,
         Size((2**20, "1 MiB"), "500GiB"),
-        "The most that `local_cache` may hold, in bytes or as text such as '500GiB'. Once it is "
+        "The most that the local cache may hold, in bytes or as text such as '500GiB'. Once it is "
         "full, everything else is read without being kept. Default: nine tenths of what its disk "
         "has left.",
         metavar="SIZE",

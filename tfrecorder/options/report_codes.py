@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from tfrecorder.core.wording import spelled
+
 ERROR = "error"
 WARNING = "warning"
 #: Good to know, and possibly intended.
@@ -9,12 +14,12 @@ NOTE = "note"
 
 SEVERITIES = (ERROR, WARNING, NOTE)
 
-#: The remedy for each reason code, by severity.
+#: The remedy for each reason code, by severity; `remedy_of` words it.
 REMEDIES = {
     ERROR: {
-        "missing_column": "Rename the column: `frame.rename(columns={{'{value}': '{column}'}})`. "
+        "missing_column": "Rename the column: {rename}. "
         "Or give a schema, which names the source's own columns and may do without an image "
-        "(`tfrecorder.infer_schema` suggests one). If it is something else, drop it.",
+        "(`tfrecorder schema` suggests one). If it is something else, drop it.",
         "empty_frame": "Give at least one row.",
         "null_uri": "Drop the row or give its image.",
         "null_label": "Label the row or drop it. For a dataset without labels, leave out the "
@@ -26,7 +31,7 @@ REMEDIES = {
         "unsupported_scheme": "Copy the images to a disk or a bucket, and give their paths there.",
         "mixed_label_types": "Make all labels text or all integers.",
         "unsupported_label": "Make the labels text or integers.",
-        "negative_label": "Number the classes from 0. If {value} means no label, drop the row; "
+        "negative_label": "Number the classes from 0. If the number means no label, drop the row; "
         "or leave the cell empty, with `Labels(columns=['{column}'])` in a schema.",
         "reserved_label": "Number the classes from 1, or rename the class. If the box is around "
         "nothing, drop it.",
@@ -37,10 +42,11 @@ REMEDIES = {
         "bad_box": "Correct the box or drop its row.",
         "conflicting_rows": "Rows with boxes of one image must agree in every other column: "
         "correct or drop one.",
-        "no_strata": "Leave `stratify=True` out, or give each row one label.",
+        "no_strata": "Leave {stratify} out, or give each row one label.",
         "other_columns": "Give the columns of the dataset, of the same kinds.",
         "unusable_image": "Fix or drop the image; a conversion lists it as a reject, or stops if "
-        "most cannot be read. Relative paths start at `base=…`.",
+        "most cannot be read. Relative paths start at {base}; {private_hosts} allows "
+        "private addresses.",
         "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
         "bad_annotation": "Correct the file of annotations, or drop the object from it.",
     },
@@ -52,7 +58,7 @@ REMEDIES = {
         "empty_split": "Give it a larger share, try another seed, or assign rows to it.",
         "splits_ignored": "Leave that out, or drop the split column to divide all rows.",
         "leakage": "Keep each image in one split; otherwise the evaluation looks too good.",
-        "near_leakage": "Keep near copies in one split, as `group_copies=True` does for rows "
+        "near_leakage": "Keep near copies in one split, as {group_copies} does for rows "
         "without one; otherwise the evaluation looks too good.",
         "near_copy": "Drop one of them, or it counts nearly twice.",
         "duplicate_row": "Drop it, or it counts twice.",
@@ -61,26 +67,25 @@ REMEDIES = {
         "label_gaps": "Number the classes from 0 without gaps, or make them text.",
         "label_not_in_train": "Add training images of it, or drop the label.",
         "column_left_out": "If you do not need it, do nothing: it does not become a feature. To "
-        "keep it, give `schema=…`.",
+        "keep it, give a schema.",
         "empty_box": "It is left out. Correct the box, if there is an object.",
         "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
-        "`new_classes='allow'`.",
+        "{new_classes}.",
         "same_bytes_leakage": "Put it into the split of the other, or drop it; `append` does with "
-        "`duplicates='content'`.",
-        "same_bytes": "Drop it, or it counts twice; `append` does with `duplicates='content'`. If "
-        "the files only moved, give the folder where they were as `base`.",
-        "near_there_leakage": "Put it into the split of the other, as `group_copies=True` does for "
+        "{by_content}.",
+        "same_bytes": "Drop it, or it counts twice; `append` does with {by_content}. If "
+        "the files only moved, give the folder where they were as {base}.",
+        "near_there_leakage": "Put it into the split of the other, as {group_copies} does for "
         "rows without one.",
         "near_there": "Leave it out, or it counts nearly twice.",
-        "other_values": "`tfrecorder.update` corrects the dataset; `duplicates='keep'` adds a "
-        "further record.",
+        "other_values": "`update` corrects the dataset; {kept} adds a further record.",
     },
     NOTE: {
         "too_alike": "Fine for drawings and digits. Near copies of such images are not found.",
         "image_again": "Fine if both are right. Otherwise keep one of these rows.",
         "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
         "label.",
-        "same_bytes_skipped": "`duplicates='name'` adds it all the same.",
+        "same_bytes_skipped": "{by_name} adds it all the same.",
     },
 }
 
@@ -90,3 +95,20 @@ CODES = {
     for severity, remedies in REMEDIES.items()
     for code, remedy in remedies.items()
 }
+
+
+def remedy_of(code: str, column: str, values: Sequence[Any]) -> str:
+    """What to do about the findings of a code in a column, which are the same for each value."""
+    names = {str(value): column for value in values[:1]}  # a missing column has one, what it is now
+    return CODES[code][1].format(
+        column=column,
+        rename=spelled("columns", names, f"frame.rename(columns={names})"),
+        base=spelled("base"),
+        by_content=spelled("duplicates", "content"),
+        by_name=spelled("duplicates", "name"),
+        group_copies=spelled("group_copies", True),
+        kept=spelled("duplicates", "keep"),
+        new_classes=spelled("new_classes", "allow"),
+        private_hosts=spelled("private_hosts", True),
+        stratify=spelled("stratify", True),
+    )

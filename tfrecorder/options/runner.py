@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecorder.core.checks import is_whole
+from tfrecorder.core.wording import spelled
 
 #: The runner if none is named; where Beam is not installed, it is this process.
 DIRECT = "DirectRunner"
@@ -23,7 +24,7 @@ RUNNERS = {
 
 #: Options of Beam that a conversion refuses, and why.
 REFUSED = {
-    "runner": "give it as `runner=…`.",
+    "runner": "give it by its own option.",
     "streaming": "a conversion is not a streaming pipeline; leave it out.",
     "save_main_session": "the pipeline needs nothing from your session, which may hold a whole "
     "frame; leave it out.",
@@ -38,7 +39,7 @@ REFUSED = {
 #: Options that only the DirectRunner refuses.
 REFUSED_LOCALLY = dict.fromkeys(
     ("direct_num_workers", "direct_running_mode", "num_workers"),
-    "the DirectRunner's worker processes are set by `num_workers=…`.",
+    "the DirectRunner's worker processes are set by the conversion's own number of workers.",
 )
 
 
@@ -75,7 +76,7 @@ def check_form(value: Any) -> str | None:
     if not isinstance(value, Mapping):
         return (
             "give a dict of Beam's options, such as "
-            "`runner_options={'machine_type': 'n1-standard-4'}`."
+            f"{spelled('runner_options', {'machine_type': 'n1-standard-4'})}."
         )
     plain = set()
     for name, given in value.items():

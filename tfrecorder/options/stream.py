@@ -28,8 +28,8 @@ class StreamOptions(Readmission):
     spool_size: int | str = option(
         "1GiB",
         Size((1, "1 byte"), "1GiB"),
-        "Write a batch once its images take this much space in `output_dir` (only for sources "
-        "whose rows contain images).",
+        "Write a batch once its images take this much space in the output directory (only for "
+        "sources whose rows contain images).",
         metavar="SIZE",
     )
     until_idle: float | None = option(

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
@@ -68,7 +69,7 @@ def locked(output_dir: str) -> Iterator[None]:
             if not is_ours:
                 raise OutputError(
                     f"{output_dir}: another conversion is writing this directory; wait until it "
-                    "ends, or choose another `output_dir`."
+                    "ends, or choose another one."
                 )
             yield
 
@@ -80,7 +81,7 @@ def refuse_links(output_dir: str) -> None:
             folders.refuse_links(output_dir, layout.PRIVATE_FOLDERS)
 
 
-_ELSEWHERE = "choose a new or empty directory as `output_dir`"
+_ELSEWHERE = "choose a new or empty directory"
 
 #: Names that any directory may have.
 _ALLOWED = {layout.PRIVATE, *layout.DESKTOP_FILES}
@@ -93,7 +94,7 @@ def refuse_not_ours(output_dir: str) -> set[str]:
         The names in it.
     """
     if storage.is_local(output_dir) and os.path.exists(output_dir) != os.path.isdir(output_dir):
-        words = "is a file; give a directory, new or empty, as `output_dir`."
+        words = "is a file; give a new or empty directory."
         raise OutputError(f"{output_dir} {words}")
     names = {*storage.names(output_dir)}
     foreign = names - _ALLOWED
@@ -157,8 +158,8 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         is_dataset = committed or read_plan(above) is not None
     if is_dataset:
         raise OutputError(
-            f"{above} is itself a dataset, and `name={options.name!r}` would put another one "
-            "inside it. Give another folder as `output_dir`."
+            f"{above} is itself a dataset, and {spelled('name', options.name)} would put another "
+            "one inside it. Give another output directory."
         )
 
 
@@ -197,7 +198,7 @@ def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | C
     output_dir = state.where
     begins = is_whole(wanted, output_dir)
     newest = state.newest
-    overwrite = "`overwrite=True`"
+    overwrite = spelled("overwrite", True)
     pending = None if state.is_committed else state.pending
     differences: list[str] = []
     if newest is not None and begins:
@@ -207,26 +208,30 @@ def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | C
             return newest
     is_lost = newest is not None and Loss.HISTORY.is_in(newest.plan.carried.losses)
     if newest is not None and (is_lost or grown(newest.dataset.history.origins)):
+        every = spelled("overwrite", "all")
         if begins and options.overwrite is True:
             lost = ", and nobody knows any more whether rows were appended" if is_lost else ""
             raise OutputError(
                 f"{output_dir}: {overwrite} would replace {described(newest)}{lost}. "
-                f"{_remedies(wanted, ())}, or `overwrite='all'` to replace these too."
+                f"{_remedies(wanted, ())}, or {every} to replace these too."
             )
-        overwrite = "`overwrite='all'`"
+        overwrite = every
     if pending is not None:
         differences = describe_difference(pending, wanted)
         if pending.rewrites and pending.kind is PlanKind.CONVERSION and not options.overwrite:
             differences.append(f"it replaces the dataset, but {overwrite} is not given")
         if not differences:
             return pending
-        if pending.kind is PlanKind.UNDO:
+        if wanted.kind is PlanKind.BATCH:  # of a stream, which completes its own before
             raise OutputError(
-                f"{output_dir} holds an unfinished undo, which `tfrecorder.undo` completes."
+                f"{output_dir} is being written by another stream or append. Let only one write "
+                "there at a time; to continue this stream, start it again."
             )
+        if pending.kind is PlanKind.UNDO:
+            raise OutputError(f"{output_dir} holds an unfinished undo, which `undo` completes.")
         if options.overwrite and wanted.kind is PlanKind.CONVERSION:
             return None
-        undo = "`tfrecorder.undo` abandons it"
+        undo = "`undo` abandons it"
         if pending.kind is not PlanKind.CONVERSION or wanted.kind is not PlanKind.CONVERSION:
             words = f"an unfinished {pending.kind.value}: run the same {pending.kind.value} again"
             raise OutputError(
@@ -236,12 +241,12 @@ def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | C
         raise OutputError(
             f"{output_dir} holds an unfinished conversion of another kind: "
             f"{'; '.join(differences)}. Give the same source and options to continue it, or "
-            f"another `output_dir`; {undo}, and {overwrite} starts again."
+            f"another output directory; {undo}, and {overwrite} starts again."
         )
     if newest is None or options.overwrite or not begins:
         return None
     if wanted.kind is PlanKind.CONVERSION and begun_plan(newest).kind is PlanKind.COMPACTION:
-        differences = ["it is a copy that `tfrecorder.compact` made"]
+        differences = ["it is a copy that `compact` made"]
     raise OutputError(
         f"{'; '.join(differences)}; {output_dir} is a finished dataset of {described(newest)}. "
         f"{_remedies(wanted, differences)}, or {overwrite} to replace it."
@@ -256,12 +261,12 @@ def described(newest: Commit) -> str:
 def _remedies(wanted: Plan, differences: Sequence[str]) -> str:
     """What to do instead of replacing a dataset."""
     if wanted.kind is not PlanKind.CONVERSION:
-        return "Give another `output_dir`"
+        return "Give another output directory"
     if differences and all(isinstance(differs, OptionDiffers) for differs in differences):
-        return "Give these as they were to get its result, another `output_dir` for another dataset"
+        return "Give these as they were to get its result, another directory for another dataset"
     return (
-        "`tfrecorder.update` corrects it after this table, and `tfrecorder.append` adds rows that "
-        "are new. Give another `output_dir` for another dataset"
+        "`update` corrects it after this table, and `append` adds rows that are new. Give another "
+        "output directory for another dataset"
     )
 
 
@@ -324,7 +329,8 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
     shards = set() if pending is None else {*layout.shards_of(pending.own)}
     if newest is not None:
         shards |= {*layout.shards_of(newest.dataset.abandoned)}
-        shards -= {*newest.shards}
+        if shards:
+            shards -= {*newest.shards}
     names = {file for shard in shards for file in shard.files}
     if pending is not None and newest is None:
         names |= {*_public_names(pending), layout.manifest(pending.commit)}

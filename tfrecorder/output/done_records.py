@@ -62,8 +62,7 @@ def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
         # After a power failure a file may lack its bytes.
         if beside is None or (done.records and not beside.size):
             return f"{path} is missing"
-        size = done.beside_bytes.get(name, beside.size)
-        if not beside.is_of(size, done.beside[name]):
+        if not beside.is_of(done.beside_bytes.get(name, beside.size), done.beside[name]):
             return f"{path} is not as it was written with the shard"
     return None
 

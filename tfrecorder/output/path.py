@@ -33,8 +33,11 @@ def output_path(
     path = given_directory(argument, output_dir)
     refusal = storage.refusal(storage.scheme(path))
     if refusal is not None:
-        words = f"a dataset cannot be written to {storage.scheme(path)}://: {refusal}."
-        raise OptionError.of(argument, storage.unsigned(path), words)
+        raise OptionError.of(
+            argument,
+            storage.unsigned(path),
+            f"a dataset cannot be written to {storage.scheme(path)}://: {refusal}.",
+        )
     storage.check_locale(path)
     if not path.isprintable():  # a NUL, or bytes that are not Unicode
         raise OptionError.of(argument, path, "give a path of printable characters.")

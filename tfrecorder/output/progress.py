@@ -7,8 +7,10 @@ cannot carry a bar.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator
 
 from tfrecorder import storage
@@ -22,9 +24,40 @@ POLL_SECONDS = 0.25
 REMOTE_POLL_SECONDS = 5
 
 
-def note_progress(output_dir: str, shard: Shard, rows: int) -> None:
-    """Note in the directory how many rows of a shard are through and what its worker waits for."""
-    storage.overwrite(output_dir, shard.progress, f"{rows} {_waiting()}".strip())
+#: Seconds between two notes of a shard's progress: on a disk, and on a bucket, which refuses to
+#: replace an object more often than once a second.
+NOTE_SECONDS = 0.2
+REMOTE_NOTE_SECONDS = 5
+
+
+class ShardProgress:
+    """How many rows of a shard are through, noted in the directory every so often.
+
+    Args:
+        is_shown: somebody looks at the notes; otherwise there are none.
+
+    Attributes:
+        rows: how many.
+        is_noted: there is a note.
+    """
+
+    def __init__(self, output_dir: str, shard: Shard, is_shown: bool) -> None:
+        self._output_dir = output_dir
+        self._shard = shard
+        pause = NOTE_SECONDS if storage.is_local(output_dir) else REMOTE_NOTE_SECONDS
+        self._pause = pause if is_shown else math.inf
+        self._looked = time.monotonic()
+        self.rows = 0
+        self.is_noted = False
+
+    def note(self) -> None:
+        """Note it, and what its worker waits for, unless that was done a moment ago."""
+        now = time.monotonic()
+        if now - self._looked >= self._pause:
+            self._looked = now
+            self.is_noted = True
+            note = f"{self.rows} {_waiting()}".strip()
+            storage.overwrite(self._output_dir, self._shard.progress, note)
 
 
 def _waiting() -> str:
@@ -33,7 +66,7 @@ def _waiting() -> str:
 
 
 def read_notes(output_dir: str, shards: Iterable[Shard]) -> dict[Shard, tuple[int, str]]:
-    """What `note_progress` left for shards: rows, and what is waited for, "" if nothing is.
+    """What `ShardProgress` left for shards: rows, and what is waited for, "" if nothing is.
 
     If a note is half written, or gone because its shard ended, no row counts as through.
     """
@@ -78,7 +111,8 @@ def progress_bar(
         return
     pause = POLL_SECONDS if storage.is_local(output_dir) else REMOTE_POLL_SECONDS
     shards = plan.layout.shards if shards is None else shards
-    total, start = sum(map(plan.layout.shard_rows, shards)), _look(output_dir, plan, shards)[0]
+    total = sum(map(plan.layout.shard_rows, shards))
+    start = _look(output_dir, plan, shards)[0]
     bar = bar_class()(
         total=total,
         initial=start,
@@ -92,7 +126,8 @@ def progress_bar(
             with storage.impatient():
                 rows, waiting = _look(output_dir, plan, shards)
         except (storage.UnreadableError, UnreachableError) as error:
-            rows, waiting = 0, _waiting() or str(error)
+            rows = 0
+            waiting = _waiting() or str(error)
         bar.set_postfix_str(waiting, refresh=False)
         if rows > start:
             bar.bar_format = None

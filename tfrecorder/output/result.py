@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import (
     Report,
@@ -17,9 +18,7 @@ from tfrecorder.display.tables import (
     readable_bytes,
 )
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import DoneRecord, add_up
-from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan import PlanKind
+from tfrecorder.format.done_records import DoneRecords, add_up
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
@@ -150,7 +149,8 @@ class ConversionResult(Summary, SplitSums, Report):
     def _headline(self) -> str:
         if not self.splits:
             return f"{self.output_dir}: {self.there}"
-        what, every = counted(self.records, "record"), sum(self.origins.values())
+        what = counted(self.records, "record")
+        every = sum(self.origins.values())
         if self.records < every and not self.was_finished:
             what += f" added to {self.output_dir}, which has {every:,} now"
         else:
@@ -190,7 +190,8 @@ class ConversionResult(Summary, SplitSums, Report):
         if self.tfds_call and self.splits:
             notes.append(f"TFDS: {self.tfds_call}")
         if self.shards_before and not self.was_finished:
-            shards, rows = counted(self.shards, "shard"), counted(self.rows_before, "row")
+            shards = counted(self.shards, "shard")
+            rows = counted(self.rows_before, "row")
             notes.append(
                 f"continued: {self.shards_before:,} of {shards} ({rows}) were there before"
             )
@@ -204,7 +205,7 @@ class ConversionResult(Summary, SplitSums, Report):
             reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
             notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
-                notes.append("`tfrecorder.append` with `retry_rejects=True` tries those again")
+                notes.append(f"`append` with {spelled('retry_rejects', True)} tries those again")
         if self.suspects:
             where = os.path.join(self.output_dir, layout.SUSPECTS)
             images = counted(self.suspects, "image decodes", "images decode")
@@ -216,7 +217,7 @@ class ConversionResult(Summary, SplitSums, Report):
             notes.append(
                 f"orientation: {counted(self.oriented, 'image carries', 'images carry')} an EXIF "
                 f"orientation ({share:.1%}), which TensorFlow does not apply: training sees the "
-                "pixels as they are stored; `apply_exif=True` turns them"
+                f"pixels as they are stored; {spelled('apply_exif', True)} turns them"
             )
         where = command("duplicates", self.output_dir)
         if self.copies:
@@ -233,7 +234,7 @@ class ConversionResult(Summary, SplitSums, Report):
         return notes
 
 
-def _splits(done: Mapping[Shard, DoneRecord]) -> dict[str, SplitResult]:
+def _splits(done: DoneRecords) -> dict[str, SplitResult]:
     """The splits of what some commits added or wrote."""
     splits = {}
     for name in SPLITS:
@@ -258,14 +259,16 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         every = commits(output_dir, newest)
     else:
         every = [newest := read_commit(output_dir, commit)]
-    done, plan = all_done(every), newest.plan
-    totals, labels = add_up(done.values()), class_field(plan.fields)
+    done = all_done(every)
+    plan = newest.plan
+    totals = add_up(done.values())
+    labels = class_field(plan.fields)
     history = newest.dataset.history
     summary = Summary() if commit is None else plan.summary
     image = primary_image(plan.fields)
     copies = LikelyCopies(0, 0, 0)
     # A stream's batch that read what is known of all records would cost more each time.
-    adds_a_table = commit is not None and plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
+    adds_a_table = commit is not None and plan.reads_a_table
     if adds_a_table and image is not None:
         copies = LikelyCopies(None, None, None)
         first = plan.first_row

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.format import layout
+from tfrecorder.format.layout import NewFiles
 from tfrecorder.format.plan_columns import spool_columns
 from tfrecorder.sources.contents import Contents
 
@@ -35,7 +36,7 @@ class Spool:
     def __init__(self, output_dir: str) -> None:
         self._directory = output_dir
         self._sizes: dict[str, int | None] = {}
-        self._waiting: dict[str, bytes] = {}
+        self._waiting: NewFiles = {}
         self._waiting_bytes = 0
         self.bytes = 0
 
@@ -69,7 +70,8 @@ class Spool:
     def flush(self) -> None:
         """Write what is still held in memory."""
         storage.publish_all(self._directory, self._waiting)
-        self._waiting, self._waiting_bytes = {}, 0
+        self._waiting = {}
+        self._waiting_bytes = 0
 
 
 def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:

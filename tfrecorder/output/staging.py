@@ -60,7 +60,7 @@ def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
     if not storage.publish_new(output_dir, layout.PLAN, plan.to_json()):
         raise OutputError(
             f"{output_dir}: another conversion started there at the same moment. Wait until it "
-            "ends, or choose another `output_dir`."
+            "ends, or choose another directory."
         )
 
 
@@ -121,7 +121,7 @@ def read_plan(output_dir: str) -> Plan | None:
     except (KeyError, TypeError, ValueError) as error:
         raise OutputError(
             f"{path} is not a plan that this version of tfrecorder can read ({error}); choose a "
-            "new or empty directory as `output_dir`."
+            "new or empty directory."
         ) from error
 
 
@@ -144,11 +144,12 @@ def required_plan(output_dir: str, plan: Plan | None, digest: str) -> Plan:
     if plan.digest != digest:
         raise OutputError(
             f"{output_dir} was planned again in the meantime by another conversion, so this one "
-            "stops. Let only one write there at a time, or give another `output_dir`."
+            "stops. Let only one write there at a time, or give another directory."
         )
     return plan
 
 
+@dataclasses.dataclass
 class StagedPlan:
     """The plan of a launch, for a worker that needs it for hours; threads may share it.
 
@@ -156,18 +157,18 @@ class StagedPlan:
     file was replaced.
     """
 
-    def __init__(self, output_dir: str, digest: str) -> None:
-        self._output_dir, self._digest = output_dir, digest
-        self._latest: tuple[str | None, Plan] | None = None
+    output_dir: str
+    digest: str
+    _latest: tuple[str | None, Plan] | None = None
 
     def read(self) -> Plan:
         """The plan as `staged_plan` gives it; raises the same errors if it has been replaced."""
-        path = os.path.join(self._output_dir, layout.PLAN)
+        path = os.path.join(self.output_dir, layout.PLAN)
         with storage.failing_as(OutputError, path):
             version = storage.version(path)  # taken before reading: what is read is this or newer
         latest = self._latest
         if latest is None or version is None or version != latest[0]:
-            self._latest = latest = version, staged_plan(self._output_dir, self._digest)
+            self._latest = latest = version, staged_plan(self.output_dir, self.digest)
         return latest[1]
 
 

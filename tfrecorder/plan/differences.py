@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
@@ -19,7 +20,8 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     """What keeps a staged plan from being continued, in words; empty if nothing does."""
     # An option without an effect is not recorded.
     usual = {**vars(ConvertOptions()), "version": DEFAULT_VERSION}
-    then, given = usual | staged.options, usual | now.options
+    then = usual | staged.options
+    given = usual | now.options
     changed = [name for name in sorted(then) if then[name] != given.get(name)]
     faults = []
     if staged.rows.count != now.rows.count:
@@ -30,7 +32,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
         faults.append("the values in the source's rows have changed")
     for name in changed:
         was, now_is = (_shown(options.get(name)) for options in (then, given))
-        faults.append(OptionDiffers(f"`{name}` was {was} and now is {now_is}"))
+        faults.append(OptionDiffers(f"{spelled(name)} was {was} and now is {now_is}"))
     if staged.kind is not now.kind and (staged.changes or now.changes):
         faults.append(f"it is for {staged.kind.words}, not for {now.kind.words}")
     if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from tfrecorder.display.tables import counted
 from tfrecorder.format.manifest import Manifest
-from tfrecorder.format.plan import History, Plan, PlanKind
+from tfrecorder.format.plan import OF_A_SOURCE, History, Plan, PlanKind
 
 #: What a history counts beside streams, under their names: records that a conversion wrote, that
 #: appends added, and, below 0, those that are gone.
-CONVERTED, APPENDED, GONE = "conversion", "append", "removed"
+CONVERTED = "conversion"
+APPENDED = "append"
+GONE = "removed"
 
-#: What reads streams, or was made again by `repair` from the records of one.
-_FROM_SOURCES = (PlanKind.BATCH, PlanKind.APPEND, PlanKind.CONVERSION)
 
 _OF_BEGINNING = ("rows", "source_rows", "fingerprint", "options", "base")
 
@@ -28,17 +28,17 @@ def history_after(plan: Plan, records: int) -> History:
     Args:
         records: that this commit added or wrote.
     """
-    before, kind = plan.carried.history, plan.kind
+    before = plan.carried.history
+    kind = plan.kind
     origins = dict(before.origins)
     added = records - (0 if plan.adds else sum(origins.values()))
     if added < 0:
         name = GONE
-    elif plan.rows.streams and kind in _FROM_SOURCES:
+    elif plan.rows.streams and kind in OF_A_SOURCE:  # or `repair` made it again from one's records
         name = ", ".join(plan.rows.streams)
     else:
         name = APPENDED if origins else CONVERTED
-    values = plan.values()
-    own = {name: values[name] for name in _OF_BEGINNING}
+    own = {name: value for name, value in plan.values().items() if name in _OF_BEGINNING}
     own |= {"kind": kind.value, "streams": dict.fromkeys(plan.rows.streams or ())}
     if added:
         origins[name] = origins.get(name, 0) + added

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.arrays import Ints
-from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, Streams
+from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows
 from tfrecorder.format.plan_columns import REJECT_OF, is_of_place, spool_columns
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.shard_counts import shard_counts
@@ -46,7 +46,8 @@ def shuffled(rows: Ints, split: str, seed: int) -> Ints:
 
 def order_of(splits: pd.Series[str], options: ConvertOptions) -> tuple[Ints, dict[str, int]]:
     """The places of rows in the order of their plan, and how many each split has that has any."""
-    order, split_rows = [np.arange(0)], {}
+    order = [np.arange(0)]
+    split_rows = {}
     for split in SPLITS:
         rows = np.flatnonzero((splits == split).to_numpy())
         if len(rows):
@@ -65,7 +66,6 @@ def make_plan(
     base: str,
     options: ConvertOptions,
     kind: PlanKind = PlanKind.CONVERSION,
-    streams: Streams | None = None,
 ) -> tuple[Plan, pa.Table]:
     """Decide a conversion.
 
@@ -74,7 +74,6 @@ def make_plan(
         base: the folder that relative uris start from.
         options: what the user asked for.
         kind: as in `Plan`.
-        streams: as in `PlannedRows`.
 
     Returns:
         The plan, whose numbers of shards are not decided yet unless the options state them; and its
@@ -91,7 +90,6 @@ def make_plan(
             base=base,
             fingerprint=fingerprint(splits, checked.values),
             remote=not storage.is_local(base) or any(map(_any_remote, checked.files)),
-            streams=streams,
             spooled=spooled_images(checked.values),
         ),
         layout=Layout(split_rows, shard_counts(split_rows, (), options)),
@@ -108,7 +106,9 @@ def make_plan(
 
 def described(checked: Checked) -> Statistics:
     """Statistics of all rows' values, without those known to be rejects, which have no values."""
-    values, missing, splits = checked.values, checked.missing, checked.frame[SPLIT_COLUMN]
+    values = checked.values
+    missing = checked.missing
+    splits = checked.frame[SPLIT_COLUMN]
     if REJECT_OF.reason in values:
         sound = pc.equal(values[REJECT_OF.reason], "")
         values = {name: column.filter(sound) for name, column in values.items()}

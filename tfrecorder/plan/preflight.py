@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
@@ -63,7 +64,7 @@ def _remedy(uris: Sequence[str], base: str) -> str:
     if any(storage.is_local(storage.resolve(uri, base)) for uri in plain):
         words += " Is a disk not mounted?"
     if any(storage.resolve(uri, "/") != storage.resolve(uri, "") for uri in plain):
-        words += f" Relative paths are taken from {base!r}; `base=…` names another folder."
+        words += f" Relative paths are taken from {base!r}; {spelled('base')} names another folder."
     return words
 
 
@@ -86,7 +87,9 @@ def _fault(path: str) -> str | None:
     try:
         storage.read_source(path, storage.FoldersRead())
     except storage.UnreadableError as error:
-        return f"{path}: {error.detail}{storage.backslash_hint(path)}"
+        is_private = error.code == "private_host"
+        hint = f"; {spelled('private_hosts', True)} allows it" if is_private else ""
+        return f"{path}: {error.detail}{hint}{storage.backslash_hint(path)}"
     return None
 
 
@@ -125,18 +128,14 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
         raise ImagesUnreachableError(
             f"the sizes of {share}, on which the number of shards depends, cannot be read:"
             f"{_examples(faults)}\n"
-            "Nothing was written. Try again, or give `num_shards`."
+            f"Nothing was written. Try again, or give {spelled('num_shards')}."
         )
-    return [size for size in sizes if isinstance(size, int)] + _known_sizes(column, checked)
-
-
-def _known_sizes(column: pd.Series[str], checked: Checked) -> list[int]:
-    """The sizes of those images of a column that came as bytes."""
-    contents = checked.contents.get(str(column.name))
-    if contents is None:
-        return []
-    sizes = contents.sizes[column.index.to_numpy()]
-    return list(map(int, sizes[sizes >= 0]))
+    known = [size for size in sizes if isinstance(size, int)]
+    contents = checked.contents.get(image.column)
+    if contents is not None:  # some images came as bytes
+        of_bytes = contents.sizes[column.index.to_numpy()]
+        known += map(int, of_bytes[of_bytes >= 0])
+    return known
 
 
 def _size(path: str) -> int | str | None:

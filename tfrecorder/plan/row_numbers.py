@@ -29,8 +29,7 @@ def refuse_taken_numbers(
     numbers = planned.column(SOURCE_ID).to_numpy()
     is_copy = _is_text(planned, COPY_OF.file)
     # Each attempt at a reject is kept, under the one number of its row.
-    old_rejects = is_copy & _is_text(planned, REJECT_OF.reason)
-    refuse_doubles(where, numbers[~old_rejects])
+    refuse_doubles(where, numbers[~(is_copy & _is_text(planned, REJECT_OF.reason))])
     new = numbers[~is_copy]
     if retried is not None:
         new = new[~np.isin(new, retried)]

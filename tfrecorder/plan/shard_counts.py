@@ -56,8 +56,9 @@ def shard_counts(
         options: what the user asked for.
     """
     row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
-    size, asked = options.shard_bytes, options.shards_of
     return {
-        split: shard_count(rows, row_bytes, size, asked(split), small_shards)
+        split: shard_count(
+            rows, row_bytes, options.shard_bytes, options.shards_of(split), small_shards
+        )
         for split, rows in split_rows.items()
     }

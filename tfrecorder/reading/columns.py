@@ -8,15 +8,13 @@ from tfrecorder.core.checks import did_you_mean
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.schema.fields import Field, of_kind
+from tfrecorder.schema.fields import Field, Fields, of_kind
 from tfrecorder.schema.kinds import Boxes, File, Image, Label, Labels, Mask, Number, ValueKind
 
 _CLASSES = (Label, Labels, Boxes, Mask)
 
 
-def chosen_columns(
-    stored: StoredDataset, options: ReadOptions
-) -> tuple[tuple[Field, ...], tuple[Field, ...]]:
+def chosen_columns(stored: StoredDataset, options: ReadOptions) -> tuple[Fields, Fields]:
     """The input columns and the target columns.
 
     By default, inputs are the images; if there are none, the files; without these, all numbers,

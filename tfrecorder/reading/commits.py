@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
 from tfrecorder.core.checks import Whole
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
@@ -117,6 +118,12 @@ def newest_versioned(
     return Commit(number, commit.manifest, info), version
 
 
+def commit_numbers(directory: str) -> list[int]:
+    """The numbers of the commits whose manifests are there, in their order."""
+    numbers = map(layout.commit_of, storage.names(os.path.join(directory, layout.COMMITS)))
+    return sorted(number for number in numbers if number is not None)
+
+
 def read_commit(directory: str, number: int) -> Commit:
     """A commit by its number, from its manifest.
 
@@ -170,11 +177,11 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         first = numbers[0]
         last = newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
-        why = f" Generation {at} was taken back by `tfrecorder.undo`." if first < at < last else ""
+        why = f" Generation {at} was taken back by `undo`." if first < at < last else ""
         if at < first:
             kind = f" ({read_commit(directory, first).plan.kind.value})" if first == chain else ""
             why = f" Generation {first} replaced what was there before it{kind}."
-        raise DatasetError(f"`at={at}`: {directory} has {has}.{why}")
+        raise DatasetError(f"{spelled('at', at)}: {directory} has {has}.{why}")
     return read_commit(directory, at) if at >= chain else _earlier(directory, chain, at)
 
 

@@ -15,7 +15,8 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.format.plan import Shape
-from tfrecorder.schema.fields import Field, class_field, primary_image
+from tfrecorder.images.picture import Sides
+from tfrecorder.schema.fields import Fields, class_field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import split_meant
 
@@ -94,11 +95,11 @@ class StoredDataset:
     directory: str
     form: str
     splits: Mapping[str, Sequence[ShardFile]]
-    fields: tuple[Field, ...]
+    fields: Fields
     record: tuple[Feature, ...]
     unread: Mapping[str, str] = dataclass_field(default_factory=dict)
     shapes: Mapping[str, Shape] = dataclass_field(default_factory=dict)
-    sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    sides: Sides | None = None
     raw: bool = False
     commit: int | None = None
     note: str = ""

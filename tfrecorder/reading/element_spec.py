@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import as_whole, place_boxes
@@ -16,7 +18,7 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.columns import chosen_columns, refuse_empty
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.schema.fields import Field, image_of, primary_image
+from tfrecorder.schema.fields import Field, Fields, image_of, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import FILES, Boxes, Image, Label, Labels, Mask, Number
 
@@ -30,26 +32,40 @@ NO_BOX = -1
 Values = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(ABC):
     """What NumPy and TensorFlow do each in its own way.
 
     Attributes:
         xp: the module of the arrays.
-        multi_hot: classes, and how many there are -> 1 for each class that is present, float32.
-        padded: values, how many are wanted, and a filler -> this many values.
-        shape_of: an encoded image -> its height and width.
-        decode_masks: encoded masks of an image's objects, the image's shape, what it becomes, and
-            what is drawn for it -> uint8 of [n, height, width], placed as the image is.
-        take: values, and places among them -> the values there.
     """
 
     xp: Any
-    multi_hot: Callable[[Any, int], Any]
-    padded: Callable[[Any, int, Any], Any]
-    shape_of: Callable[[Any], Any]
-    decode_masks: Callable[[Any, Any, Picture, Any], Any]
-    take: Callable[[Any, Any], Any]
+
+    @abstractmethod
+    def multi_hot(self, labels: Any, classes: int) -> Any:
+        """1 for each of so many classes that is present, float32."""
+
+    @abstractmethod
+    def padded(self, values: Any, count: int, filler: Any) -> Any:
+        """This many values; the filler where there are fewer."""
+
+    @abstractmethod
+    def shape_of(self, encoded: Any) -> Any:
+        """The height and width of an encoded image."""
+
+    @abstractmethod
+    def decode_masks(self, encoded: Any, shape: Any, picture: Picture, drawn: Any) -> Any:
+        """The masks of an image's objects, uint8 of [n, height, width], placed as the image is.
+
+        Args:
+            shape: of the stored image.
+            picture: what it becomes.
+            drawn: what is drawn for it.
+        """
+
+    @abstractmethod
+    def take(self, values: Any, places: Any) -> Any:
+        """The values at some places among them."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +86,10 @@ class ElementSpec:
         options: with `inputs="all"`, an element is a dict of every stored feature, without halves.
     """
 
-    inputs: tuple[Field, ...]
-    targets: tuple[Field, ...]
+    inputs: Fields
+    targets: Fields
     parsed: tuple[Feature, ...]
-    decoded: tuple[Field, ...]
+    decoded: Fields
     pictures: Mapping[str, Picture]
     image: Field | None
     boxes: Field | None
@@ -82,7 +98,7 @@ class ElementSpec:
     options: ReadOptions
 
     @property
-    def columns(self) -> tuple[Field, ...]:
+    def columns(self) -> Fields:
         """The columns of both halves."""
         return (*self.inputs, *self.targets)
 
@@ -150,7 +166,14 @@ class ElementSpec:
         if isinstance(kind, FILES):  # not decoded
             return values[field.encoded_key]
         if field.of_boxes:
-            return self._beside_boxes(field, values, drawn, engine)
+            # Only of the boxes that are on the picture.
+            assert self.boxes is not None
+            stays = self._boxes_on_picture(self.boxes, values, drawn, engine)[1]
+            of_boxes = values[field.key][stays]
+            if self.options.max_boxes is None:
+                return of_boxes
+            filler = 0 if isinstance(kind, Number) else b""
+            return engine.padded(of_boxes, self.options.max_boxes, filler)
         if field.label_key is None:
             return values[field.key]
         labels = values[field.label_key]
@@ -159,9 +182,11 @@ class ElementSpec:
         )
 
     def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
-        picture, most = self.pictures[field.key], self.options.max_boxes
+        picture = self.pictures[field.key]
+        most = self.options.max_boxes
         boxes, stays, shape = self._boxes_on_picture(field, values, drawn, engine)
-        made, fillers = {"boxes": boxes}, {"boxes": 0, "labels": NO_BOX, "masks": b""}
+        made = {"boxes": boxes}
+        fillers = {"boxes": 0, "labels": NO_BOX, "masks": b""}
         if field.label_key is not None:
             made["labels"] = values[field.label_key][stays]
         if field.masks_key is not None:
@@ -176,21 +201,13 @@ class ElementSpec:
     def _boxes_on_picture(self, boxes: Field, values: Values, drawn: Any, engine: Engine) -> Any:
         """The boxes on the picture, which of the stored ones these are, and the stored shape."""
         assert self.image is not None
-        picture, xp = self.pictures[boxes.key], engine.xp
+        picture = self.pictures[boxes.key]
+        xp = engine.xp
         shape = stated_shape(self.image, values, xp)
         if shape is None and needs_size(boxes, picture):
             shape = engine.shape_of(values[self.image.encoded_key])
         corners = corners_of(boxes, values, shape, xp)
         return *place_boxes(corners, shape, picture, drawn, xp), shape
-
-    def _beside_boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Any:
-        """Other values of the boxes that are on the picture."""
-        assert self.boxes is not None
-        of_boxes = values[field.key][self._boxes_on_picture(self.boxes, values, drawn, engine)[1]]
-        if self.options.max_boxes is None:
-            return of_boxes
-        filler = 0 if isinstance(field.kind, Number) else b""
-        return engine.padded(of_boxes, self.options.max_boxes, filler)
 
 
 def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
@@ -200,9 +217,11 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
         OptionError: a column is named that is not there, or an option has no effect on these.
         DatasetError: as `chosen_columns`.
     """
-    inputs: tuple[Field, ...] = ()
-    targets: tuple[Field, ...] = ()
-    columns, parsed, image = stored.fields, stored.record, primary_image(stored.fields)
+    inputs: Fields = ()
+    targets: Fields = ()
+    columns = stored.fields
+    parsed = stored.record
+    image = primary_image(stored.fields)
     boxes = next((field for field in stored.fields if isinstance(field.kind, Boxes)), None)
     pictures = {field.key: _picture_for(stored, field, options) for field in stored.fields}
     if options.is_whole:
@@ -230,8 +249,11 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
         ("augment", "images", spec.has_boxes or bool(decoded)),
     ):
         if (value := getattr(options, name)) and not is_there:
-            words = f"no column that is read from {stored.directory} holds {what}; leave it out."
-            raise OptionError.of(name, value, words)
+            raise OptionError.of(
+                name,
+                value,
+                f"no column that is read from {stored.directory} holds {what}; leave it out.",
+            )
     return spec
 
 
@@ -289,11 +311,12 @@ def refuse_sizes(
     spec = spec_of(stored, options)
     differ = any(None in spec.pictures[field.key].stored_size for field in spec.decoded)
     if differ and batch_size and not options.map_fn and options.image_size is None:
-        words = (
+        raise OptionError.of(
+            "batch_size",
+            batch_size,
             f"the images of {stored.directory} differ in size and cannot share a batch; give a "
-            "size, such as `image_size=(224, 224)`."
+            f"size, such as {spelled('image_size', (224, 224))}.",
         )
-        raise OptionError.of("batch_size", batch_size, words)
     return spec
 
 
@@ -308,15 +331,16 @@ def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[st
     labels = () if field.label_key is None else (field.label_key,)
     if isinstance(field.kind, (Label, Labels)):
         return labels
+    sizes: tuple[str, ...] = ()
     if isinstance(field.kind, Boxes):
         masks = () if field.masks_key is None else (field.masks_key,)
-        sizes: tuple[str, ...] = ()
         if image is not None and needs_size(field, picture):
             sizes = image.size_keys[:2] or (image.encoded_key,)
         edges = field.edges if field.box_key is None else (field.box_key,)
         return (*edges, *labels, *masks, *sizes)
     if isinstance(field.kind, FILES):
-        return (field.encoded_key, *(field.size_keys[:2] if picture.size is not None else ()))
+        sizes = field.size_keys[:2] if picture.size is not None else ()
+        return (field.encoded_key, *sizes)
     return tuple(feature.key for feature in field.features)
 
 

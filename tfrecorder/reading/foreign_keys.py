@@ -34,10 +34,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tfrecorder.core.checks import did_you_mean
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import DatasetError
 from tfrecorder.options.read import NO_KEYS, NamedKeys
 from tfrecorder.reading.first_records import Sample, box_unit, encoded_keys, mask_fault, unequal
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, Fields
 from tfrecorder.schema.keys import (
     ENCODED,
     LABEL,
@@ -137,7 +138,7 @@ class Meaning(NamedTuple):
         unread: keys of labels, boxes and masks that we do not understand, with a sentence on each.
     """
 
-    fields: tuple[Field, ...]
+    fields: Fields
     record: tuple[Feature, ...]
     unread: Mapping[str, str]
 
@@ -151,7 +152,7 @@ def meaning_of(keys: RecordKeys) -> Meaning:
     for option, key in keys.named._asdict().items():
         if key not in (None, *keys.features):
             hint = did_you_mean(str(key), keys.features)
-            raise DatasetError(f"{keys.where} has no key {key!r} for `{option}`; {hint}")
+            raise DatasetError(f"{keys.where} has no key {key!r} for {spelled(option)}; {hint}")
     unread: Unread = dict(keys.faults)
     image = _image(keys, unread)
     made = labels = list(_labels(keys, unread))
@@ -178,13 +179,15 @@ def _image(keys: RecordKeys, unread: Unread) -> Field | None:
     stated = [name for name in (keys.supervised or ())[:1] if name in images]
     named = [keys.named.image] if keys.named.image else stated
     usual = [key for key in (ENCODED, "image") if key in keys.features]
-    key = next(iter([*named, *usual, *(images if len(images) == 1 else [])]), None)
+    only = images if len(images) == 1 else []
+    key = next(iter([*named, *usual, *only]), None)
     fault = "" if key is None else keys.faults.get(key) or _image_fault(keys, key)
     if key is None or fault:
         unread.update({key: fault} if key else {})
         for other in images or encoded_keys(keys.samples):
             if other not in (key, *_MASKS, _OBJECT_MASK):
-                unread[other] = f"holds images; if it is the image to read, give `image={other!r}`"
+                words = "holds images; if it is the image to read, give"
+                unread[other] = f"{words} {spelled('image', other)}"
         return None
     if not named:  # otherwise the metadata or the user say what an element is
         words = "is a further image, whose use is not known"
@@ -228,7 +231,7 @@ def _labels(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
         unread[TEXT] = f"has the classes as text, without the integers of {LABEL}"
     for key in keys.features:
         if key.startswith(_CLASS) and keys.is_a(key, ("int64", "label"), ()):
-            unread[key] = f"may be the class; if it is, give `label={key!r}`"
+            unread[key] = f"may be the class; if it is, give {spelled('label', key)}"
 
 
 def _label_fault(keys: RecordKeys, key: str) -> str:

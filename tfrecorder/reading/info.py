@@ -1,4 +1,4 @@
-"""`info`: what a dataset directory holds, to print or to show in a notebook."""
+"""`info`: what a dataset and its columns hold, to print or to show in a notebook."""
 
 from __future__ import annotations
 
@@ -9,23 +9,134 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
-from tfrecorder.display.tables import Report, Table, class_words, counted, one_line, readable_bytes
+from tfrecorder.display.tables import (
+    Report,
+    Table,
+    class_words,
+    counted,
+    cut,
+    one_line,
+    readable_bytes,
+)
 from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
 from tfrecorder.format.plan import Shape
+from tfrecorder.images.picture import Sides
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
-from tfrecorder.reading.column_info import ColumnInfo, column_tables, columns_of
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
+from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.stored_card import stored_card
-from tfrecorder.schema.fields import Field, class_field
+from tfrecorder.schema.fields import Field, class_field, image_of
+from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Labels, Mask, Number, Text
 from tfrecorder.schema.statistics import merged
+
+#: How many of the most frequent values the printed table shows; programs get ten.
+SHOWN_VALUES = 3
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """One column of a dataset.
+
+    Attributes:
+        kind: its word in a schema file, such as "image" or "number".
+        dtype: "uint8" or "uint16" for pixels, "int64" for classes, "float32" for boxes, "string"
+            for texts, bytes and files; for numbers as in the schema.
+        shape: () is one value, (None,) a list of any length; for images and masks height, width
+            and channels, None where they differ.
+        num_classes: of labels and of boxes with labels; None for others.
+        class_names: by integer; None if there are none.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    num_classes: int | None = None
+    class_names: tuple[str, ...] | None = None
+
+
+def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
+    """The columns that make features, by name."""
+    return {field.column: _column(field, stored) for field in stored.fields}
+
+
+def _column(field: Field, stored: StoredDataset) -> ColumnInfo:
+    kind = field.kind
+    dtype = "int64"
+    shape = tuple[int | None, ...]()
+    if isinstance(kind, Image):
+        dtype = f"uint{field.depth}"
+        shape = _pixels(field, stored)
+    elif isinstance(kind, Mask):
+        dtype = "uint8"
+        shape = (*_pixels(image_of(field, stored.fields), stored)[:2], 1)
+    elif isinstance(kind, Boxes):
+        dtype = "float32"
+        shape = (None, 4)
+    elif isinstance(kind, Labels):
+        shape = (None,)
+    elif isinstance(kind, Number):
+        dtype = kind.dtype
+        shape = kind.shape
+    elif isinstance(kind, File):
+        dtype = "string"
+    elif isinstance(kind, (Text, Bytes)):
+        dtype = "string"
+        shape = kind.shape
+    count = None if field.label_key is None else field.num_classes
+    return ColumnInfo(kind.word, dtype, shape, count, field.names)
+
+
+def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
+    return stored.shape_of(image.encoded_key)
+
+
+def column_tables(
+    columns: Mapping[str, ColumnInfo], statistics: Mapping[str, Any]
+) -> list[list[list[str]]]:
+    """Tables to print: the columns, the statistics of numbers, and the most frequent values."""
+    kinds = [["column", "kind", "type", "classes", "shape"]]
+    for name, column in columns.items():
+        classes = "" if column.num_classes is None else f"{column.num_classes:,}"
+        kinds.append([one_line(name), column.kind, column.dtype, classes, str(column.shape)])
+    described = [
+        (name, split, stats)
+        for name, of_splits in statistics.items()
+        for split, stats in of_splits.items()
+    ]
+    absent = ["missing"] if any("missing" in stats for _, _, stats in described) else []
+    numbers = [["numbers", "split", "count", *absent, "min", "max", "mean", "std"]]
+    values = [["values", "split", "count", *absent, "distinct", "most frequent"]]
+    for name, split, stats in described:
+        counts = [f"{stats.get(what, 0):,}" for what in ("count", *absent)]
+        cells = [one_line(name), split, *counts]
+        if "top" in stats:
+            values.append([*cells, f"{stats['distinct']:,}", _most_frequent(stats)])
+        else:
+            wanted = (stats.get(what) for what in ("min", "max", "mean", "std"))
+            numbers.append([*cells, *map(_number, wanted)])
+    return [table for table in (kinds, numbers, values) if len(table) > 1]
+
+
+def _most_frequent(stats: Mapping[str, Any]) -> str:
+    shown = [f"{count:,} {cut(value, 20)!r}" for value, count in stats["top"][:SHOWN_VALUES]]
+    return ", ".join(shown) + (", …" if stats["distinct"] > len(shown) else "")
+
+
+def _number(value: float | int | bool | None) -> str:
+    """A statistic as a cell; empty if no value is finite."""
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
 
 #: How many of the newest generations the printed table shows; `as_dict` has all.
 SHOWN_GENERATIONS = 10
@@ -98,7 +209,7 @@ class DatasetInfo(Report):
     splits: Mapping[str, SplitInfo]
     class_names: tuple[str, ...] | None
     num_classes: int | None
-    image_shape: tuple[int | None, int | None, int]
+    image_shape: Shape
     features: Mapping[str, str]
     formats: Mapping[str, int] = field(default_factory=dict)
     rejects: Mapping[str, int] = field(default_factory=dict)
@@ -107,7 +218,7 @@ class DatasetInfo(Report):
     reduced: Mapping[str, int] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     class_counts: Mapping[str, Mapping[str, int]] | None = None
-    image_sides: tuple[tuple[int, int], tuple[int, int]] | None = None
+    image_sides: Sides | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
     generations: Mapping[int, SplitInfo] = field(default_factory=dict)
@@ -209,10 +320,11 @@ class DatasetInfo(Report):
             notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
         if self.formats:
             notes.append(("formats", _counts(self.formats)))
+        labels = [key for key, kind in self.features.items() if kind == "label"]
         if self.class_names is not None:
             notes.append(("classes", class_words(self.class_names)))
-        elif len(several := [k for k, kind in self.features.items() if kind == "label"]) > 1:
-            notes.append(("classes", "of several columns: " + ", ".join(several)))
+        elif len(labels) > 1:
+            notes.append(("classes", "of several columns: " + ", ".join(labels)))
         elif self.num_classes is not None:
             number = f"{self.num_classes} without names" if self.num_classes else "no labels"
             notes.append(("classes", number))
@@ -227,9 +339,8 @@ class DatasetInfo(Report):
             many = "images decode with a warning"
             notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
         if self.oriented:
-            words = (
-                "carry an EXIF orientation, which training does not apply: `apply_exif=True` does"
-            )
+            applies = spelled("apply_exif", True)
+            words = f"carry an EXIF orientation, which training does not apply: {applies} does"
             single = words.replace("carry", "image carries")
             notes.append(("orientation", counted(self.oriented, single, f"images {words}")))
         notes += reduced_in_words(self.reduced).items()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
@@ -60,7 +61,7 @@ def open_dataset(
         stored = _open_foreign(where, files, named)
     if at:
         raise DatasetError(
-            f"`at={at}`: {where} has no generations; only `tfrecorder.append` makes them."
+            f"{spelled('at', at)}: {where} has no generations; only `append` makes them."
         )
     return stored
 
@@ -114,11 +115,11 @@ def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDat
             lengths = ["0"] * count if info is None else info["shardLengths"]
             size_of_split = 0 if info is None else int(info["numBytes"])
             names = layout.files_of({split: (revision, count)})
-            shards = [
-                (folder + name, int(records), file[0] if file else -1, "", file)
-                for name, records in zip(names, lengths, strict=True)
-                for file in (files.data.get(name),)
-            ]
+            shards = []
+            for name, records in zip(names, lengths, strict=True):
+                file = files.data.get(name)
+                size = file[0] if file else -1
+                shards.append((folder + name, int(records), size, "", file))
             is_whole = is_whole and sum(shard[2] for shard in shards) == size_of_split
             if split in then.splits:
                 splits[split] = Shards(shards[: then.splits[split].shards])

@@ -19,6 +19,8 @@ from tfrecorder.images.picture import Picture
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.collate import BatchMemory
 from tfrecorder.reading.decoding import (
+    Encoded,
+    Shape,
     decode,
     decode_mask,
     decode_raw,
@@ -221,24 +223,33 @@ class Elements:
         return slot
 
 
-def _multi_hot(labels: np.ndarray, classes: int) -> np.ndarray:
-    hot = np.zeros(classes, np.float32)
-    hot[labels[(labels >= 0) & (labels < classes)]] = 1
-    return hot
+class NumPyEngine(Engine):
+    """Arrays of NumPy."""
+
+    xp = np
+
+    def multi_hot(self, labels: np.ndarray, classes: int) -> np.ndarray:
+        hot = np.zeros(classes, np.float32)
+        hot[labels[(labels >= 0) & (labels < classes)]] = 1
+        return hot
+
+    def padded(self, values: np.ndarray, count: int, filler: Any) -> np.ndarray:
+        padded = np.full((count, *values.shape[1:]), filler, values.dtype)
+        padded[: len(values)] = values[:count]
+        return padded
+
+    def shape_of(self, encoded: Encoded) -> Shape:
+        return shape_of(encoded)
+
+    def decode_masks(
+        self, encoded: np.ndarray, shape: np.ndarray, picture: Picture, drawn: np.ndarray | None
+    ) -> np.ndarray:
+        if not len(encoded):
+            return np.zeros((0, *(picture.size or map(int, shape))), np.uint8)
+        return np.stack([decode_mask(mask, picture, drawn)[:, :, 0] for mask in encoded])
+
+    def take(self, values: np.ndarray, places: Any) -> Any:
+        return np.take(values, places)
 
 
-def _padded(values: np.ndarray, count: int, filler: Any) -> np.ndarray:
-    padded = np.full((count, *values.shape[1:]), filler, values.dtype)
-    padded[: len(values)] = values[:count]
-    return padded
-
-
-def _decode_masks(
-    encoded: np.ndarray, shape: np.ndarray, picture: Picture, drawn: np.ndarray | None
-) -> np.ndarray:
-    if not len(encoded):
-        return np.zeros((0, *(picture.size or map(int, shape))), np.uint8)
-    return np.stack([decode_mask(mask, picture, drawn)[:, :, 0] for mask in encoded])
-
-
-NUMPY = Engine(np, _multi_hot, _padded, shape_of, _decode_masks, np.take)
+NUMPY = NumPyEngine()

@@ -116,7 +116,8 @@ _REMEDIES = {
 
 def _what_differs(saved: str, here: str) -> str | None:
     """What to give again, if both runs read the same datasets, but choose from them otherwise."""
-    (data, *choice), (own, *own_choice) = saved.split(" "), here.split(" ")
+    data, *choice = saved.split(" ")
+    own, *own_choice = here.split(" ")
     differ = {*choice} ^ {*own_choice}
     if data != own or not differ:
         return None

@@ -275,7 +275,9 @@ def record_set(
             records, chosen=numbers, fingerprint=f"{fingerprint} where:{_digest(numbers.data)}"
         )
         # Texts of a million records are tens of megabytes: only what is weighed by goes on.
-        needed = {*(_needed(None, balance) or ()), *([label.column] if label else ())}
+        needed = _needed(None, balance) or set()
+        if label:
+            needed.add(label.column)
         if needed <= {*frame.columns}:
             frame = frame[[name for name in frame if name in needed]]
         frame = frame.iloc[numbers]
@@ -286,7 +288,10 @@ def _needed(where: Any, balance: Any) -> set[str] | None:
     """The columns that are looked at beside that of the classes; None if a function may look."""
     if callable(where):
         return None
-    return {*(where or ()), *([balance] if isinstance(balance, str) else ())}
+    columns = {*(where or ())}
+    if isinstance(balance, str):
+        columns.add(balance)
+    return columns
 
 
 def fingerprint_of(stored: StoredDataset, split: str) -> str:

@@ -34,7 +34,7 @@ def position_of(newest: Commit | None, source: str) -> Any:
 def _lost(source: str) -> DatasetError:
     return DatasetError(
         f"source {source}: how far it was read was lost with a damaged file, so rows would come "
-        "again. Stream it into another directory, or add its new rows with `tfrecorder.append`."
+        "again. Stream it into another directory, or add its new rows with `append`."
     )
 
 

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError, install, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import DIRECT, RUNNERS, plain_name, refusal
@@ -71,7 +72,7 @@ def check_runner(options: ConvertOptions) -> None:
         raise OptionError.of(
             "num_workers",
             options.num_workers,
-            "these processes run without Beam, and so without `runner_options`; give one.",
+            "these processes run without Beam, and so without its options; give one.",
         )
     if name == DIRECT and not options.runner_options:
         return  # no need to ask Beam, whose import takes a second
@@ -95,7 +96,7 @@ def check_runner(options: ConvertOptions) -> None:
     if name == "PortableRunner" and "job_endpoint" not in given:
         faults.append(
             "the address of the job service is missing: give it, such as "
-            "`runner_options={'job_endpoint': 'localhost:8099'}`."
+            f"{spelled('runner_options', {'job_endpoint': 'localhost:8099'})}."
         )
     servers = [_unreachable(name, given[name]) for name in _ENDPOINTS if name in given]
     faults += filter(None, servers)
@@ -134,7 +135,7 @@ def beam_flags(options: ConvertOptions) -> list[str]:
             faults.append(OptionError.of("runner_options", {name: value}, reason))
         flags += written
     if faults[1:]:
-        raise OptionError("`runner_options` cannot be used:", *faults)
+        raise OptionError(f"{spelled('runner_options')} cannot be used:", *faults)
     if faults:
         raise faults[0]
     try:

@@ -21,7 +21,7 @@ from tfrecorder.core.threads import cores, map_at_once
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.progress import progress_bar
 from tfrecorder.schema.fields import validators_of
@@ -34,12 +34,6 @@ CORES = 5
 #: Rows from which processes pay.  They start in about a second, which is what the lock holds up
 #: so many rows of one process.
 ROWS = 50_000
-
-#: The program of a process; its arguments are where this process finds its modules.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from tfrecorder.runners.local_workers import main; main()"
-)
 
 
 def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> None:
@@ -109,7 +103,7 @@ def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
         return 1
     if asked is None:
         is_here = storage.is_local(output_dir) and not plan.rows.remote and bool(sys.executable)
-        loads = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
+        loads = plan.reads_a_table
         chosen = options.num_threads or options.runner_options
         asked = worker_count(cores(), plan.rows.count) if is_here and loads and not chosen else 1
     return max(1, min(asked, len(plan.layout.shards)))
@@ -140,8 +134,10 @@ def _write_by(task: Task, numbers: Sequence[int], workers: int) -> list[DoneReco
 @contextlib.contextmanager
 def _started(task: Task, numbers: Sequence[int]) -> Iterator[subprocess.Popen[bytes]]:
     """A process that works on these shards; ended with the block."""
+    # Its arguments are where this process finds its modules.
+    program = f"import sys; sys.path[:] = sys.argv[1:]; import {main.__module__} as workers"
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *sys.path],
+        [sys.executable, "-c", f"{program}; workers.{main.__name__}()", *sys.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C, which a terminal sends to all, ends it through us

@@ -154,7 +154,7 @@ class Field:
         is_value_of = isinstance(self.kind, kinds.ValueKind) and self.kind.of is not None
         return is_value_of or isinstance(self.kind, kinds.Boxes)
 
-    @property
+    @cached_property
     def uri_key(self) -> str:
         """For an image, a mask or a file, the key of its uri."""
         return f"{self.key}/filename"
@@ -188,7 +188,11 @@ class Field:
         return isinstance(self.kind, kinds.Label) and self.num_classes == 0
 
 
-def fields_of(schema: kinds.Schema) -> tuple[Field, ...]:
+#: The columns of a table or of a dataset.
+Fields = tuple[Field, ...]
+
+
+def fields_of(schema: kinds.Schema) -> Fields:
     """The columns of a schema that make features, with their keys; vocabularies not known yet.
 
     Raises:
@@ -257,7 +261,7 @@ def file_fields(fields: Iterable[Field]) -> list[Field]:
 
 def with_validators(
     fields: Sequence[Field], validators: Mapping[str, Callable[[bytes], Any]] | None = None
-) -> tuple[Field, ...]:
+) -> Fields:
     """Columns with the functions that check their files, of which JSON has only the names.
 
     Args:
@@ -300,7 +304,7 @@ def to_json(fields: Sequence[Field]) -> list[dict[str, Any]]:
     ]
 
 
-def from_json(fields: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
+def from_json(fields: Sequence[dict[str, Any]]) -> Fields:
     """The fields that `to_json` wrote.
 
     Raises:

@@ -313,7 +313,8 @@ def _faults(schema: Schema) -> Iterator[str]:
             kinds = ", ".join(kind.__name__ for kind in KINDS.values())
             yield f"{name!r}={kind!r}: give one of the kinds {kinds}."
     for cls in (Split, Boxes):
-        if len(several := schema.of(cls)) > 1:
+        several = schema.of(cls)
+        if len(several) > 1:
             yield f"{several} are all {cls.__name__}(); there can be only one."
     if not schema.of(*FILES, Label, Labels, Boxes, Number, Text, Bytes):
         yield "no column makes a feature; name at least one, such as Image()."

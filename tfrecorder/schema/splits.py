@@ -138,12 +138,6 @@ def assign_splits(
 def _hashes(keys: Sequence[str] | pa.Array, seed: int) -> np.ndarray:
     """A hash of 64 bits for each key; a lone surrogate is taken for a question mark."""
     salted = hashlib.blake2b(digest_size=8, key=seed.to_bytes(8, "little"))
-
-    def digest(key: bytes) -> bytes:
-        hashed = salted.copy()
-        hashed.update(key)
-        return hashed.digest()
-
     hashes = np.empty(len(keys), np.uint64)
     for start in range(0, len(keys), _TOGETHER):
         some = keys[start : start + _TOGETHER]
@@ -151,5 +145,10 @@ def _hashes(keys: Sequence[str] | pa.Array, seed: int) -> np.ndarray:
             encoded = some.cast(pa.large_binary()).to_pylist()
         else:
             encoded = [key.encode(errors="replace") for key in some]
-        hashes[start : start + _TOGETHER] = np.frombuffer(b"".join(map(digest, encoded)), ">u8")
+        digests = []
+        for key in encoded:
+            hashed = salted.copy()
+            hashed.update(key)
+            digests.append(hashed.digest())
+        hashes[start : start + _TOGETHER] = np.frombuffer(b"".join(digests), ">u8")
     return hashes

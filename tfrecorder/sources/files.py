@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.text_form import TextForm
@@ -85,7 +86,8 @@ def _joined(files: Sequence[str], options: ConvertOptions) -> RawTable:
             )
         if table.base != first.base and options.base is None:
             raise SourceError(
-                f"{file} and {files[0]} are in two folders; `base` says where relative uris start."
+                f"{file} and {files[0]} are in two folders; {spelled('base')} says where relative "
+                "uris start."
             )
     frame = pd.concat([table.frame for table in tables], ignore_index=True)
     frame = with_named_splits(frame, files, [len(table.frame) for table in tables])
@@ -263,9 +265,10 @@ def _refuse_other_separator(path: str, first: list[str], names: set[str]) -> Non
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
         cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
         if len(cells) > 1 and (names.intersection(cells) or cells[0].lower() in SPELLINGS):
+            by_pandas = f"pandas.read_csv({path!r}, sep={separator!r})"
             raise SourceError(
                 f"{path}: its values are separated by {name}; read it with "
-                f"`pandas.read_csv({path!r}, sep={separator!r})`, or save it with commas."
+                f"{spelled('sep', separator, by_pandas)}, or save it with commas."
             )
 
 
@@ -275,11 +278,8 @@ _ZIP = b"PK\3\4"
 
 def _not_decoded(path: str, copy: str, form: TextForm) -> str:
     if form.encoding:
-        return (
-            f"{path}: "
-            "it cannot be read with "
-            f"`encoding={form.encoding!r}`; give the file's own encoding."
-        )
+        words = f"it cannot be read with {spelled('encoding', form.encoding)}"
+        return f"{path}: {words}; give the file's own encoding."
     data = Path(copy).read_bytes()
     line = 1
     if data.startswith(_ZIP):
@@ -292,9 +292,10 @@ def _not_decoded(path: str, copy: str, form: TextForm) -> str:
         data.decode()
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
+    by_pandas = f"pandas.read_csv({path!r}, encoding={own!r})"
     return (
         f"{path}: line {line} is not UTF-8; read it in its own encoding, as with "
-        f"`pandas.read_csv({path!r}, encoding={own!r})`, or save the file as UTF-8."
+        f"{spelled('encoding', own, by_pandas)}, or save the file as UTF-8."
     )
 
 

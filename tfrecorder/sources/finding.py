@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.display.tables import cut, escaped
-from tfrecorder.options.report_codes import CODES, ERROR
+from tfrecorder.options.report_codes import CODES, ERROR, remedy_of
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,8 @@ class Finding:
     def cells(self) -> dict[str, Sequence[Any]]:
         """The columns of a report, as long as the number of rows."""
         size = len(self.rows)
-        severity, remedy = CODES[self.code]
+        severity = CODES[self.code][0]
         values = [_short(value) for value in self.values]
-        remedies = [remedy] * size
-        if "{" in remedy:
-            remedies = [remedy.format(value=value, column=self.column) for value in values]
         messages = [self.messages] * size if isinstance(self.messages, str) else self.messages
         return {
             "severity": [severity] * size,
@@ -53,7 +50,7 @@ class Finding:
             "column": [self.column] * size,
             "value": values,
             "message": messages,
-            "remedy": remedies,
+            "remedy": [remedy_of(self.code, self.column, values)] * size,
             "other_row": self.others or [None] * size,
         }
 

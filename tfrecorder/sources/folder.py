@@ -1,9 +1,12 @@
-"""A folder of images as a frame."""
+"""A folder of images as a frame, with what stands in its table or in files beside the images."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +18,118 @@ from tfrecorder.display.commands import command
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import Kind, Schema, Text
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
 from tfrecorder.sources.finding import Finding
-from tfrecorder.sources.metadata import TABLES, read_metadata
+from tfrecorder.sources.objects import texts_of
 from tfrecorder.sources.parquet import read_parquet
-from tfrecorder.sources.path_source import PathSource, refuse_table_options
-from tfrecorder.sources.sidecar_files import with_sidecar_files
+from tfrecorder.sources.path_source import PathSource, refuse_table_options, uri_below
 from tfrecorder.sources.table import RawTable
+
+#: The names of such tables.
+TABLES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+
+
+def read_metadata(
+    folder: str,
+    tables: Sequence[str],
+    images: Collection[str],
+    passed_over: Mapping[str, int],
+    options: ConvertOptions,
+) -> RawTable | None:
+    """The tables of a folder as one; None if none of them has a column `file_name`.
+
+    Args:
+        tables, images: their paths in the folder.
+        passed_over: the other files.
+    """
+    raw_tables = []
+    for name in tables:
+        path = f"{folder}/{name}"
+        raw = _read(PathSource(path, (path,)), options)
+        if raw is not None:
+            start = name.removesuffix(name.rpartition("/")[2])
+            files = raw.frame[FILE_NAME].map(partial(uri_below, start), na_action="ignore")
+            raw_tables.append(replace(raw, frame=raw.frame.assign(**{FILE_NAME: files})))
+    if not raw_tables:
+        return None
+    frame = pd.concat([raw.frame for raw in raw_tables], ignore_index=True)
+    without = len({*images}.difference(frame[FILE_NAME]))
+    if SPLIT_COLUMN not in frame:
+        tops = [str(file).partition("/")[0].lower() for file in frame[FILE_NAME]]
+        if not {*tops}.isdisjoint(SPELLINGS):
+            frame = frame.assign(**{SPLIT_COLUMN: [SPELLINGS.get(top, "") for top in tops]})
+    return replace(
+        raw_tables[0],
+        frame=frame,
+        base=folder,
+        text=raw_tables[0].text if len(raw_tables) == 1 else None,
+        typed=all(raw.typed for raw in raw_tables),
+        passed_over={**passed_over, "images without a row": without},
+    )
+
+
+def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
+    """A table; None if another tool's, of which nothing is read."""
+    (path,) = table.files
+    if not path.endswith(".parquet"):
+        with storage.open_seekable(path) as file:
+            if FILE_NAME.encode() not in file.read(2**16).partition(b"\n")[0]:
+                return None
+    raw = read_parquet(table, options) or read_files(table, options)
+    return raw if raw is not None and FILE_NAME in raw.frame else None
+
+
+def with_sidecar_files(
+    frame: pd.DataFrame, folder: str, schema: Schema
+) -> tuple[pd.DataFrame, int, list[Finding]]:
+    """A folder's images with the columns of the schema that its paths do not give.
+
+    A JSON file has them by name.  A text file gives the only column of texts that no JSON file has:
+    its text, or of a column of lists its lines.
+
+    Returns:
+        The frame, how many of these files were read, and those that are not understood.
+    """
+    wanted = [name for name in schema.source_columns() if name not in frame]
+    if not wanted:
+        return frame, 0, []
+    stems = [os.path.join(folder, os.path.splitext(uri)[0]) for uri in frame[URI_COLUMN]]
+    files = texts_of([f"{stem}.json" for stem in stems])
+    documents = []
+    findings = []
+    for row, text in enumerate(files):
+        documents.append(_document(text))
+        if text is not None and not documents[-1]:
+            message = f"{stems[row]}.json is not a JSON object with values"
+            uri = frame[URI_COLUMN][row]
+            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [uri], message))
+    values = {name: [of.get(name) for of in documents] for name in wanted}
+    values = {name: cells for name, cells in values.items() if any(c is not None for c in cells)}
+    texts = [n for n in wanted if n not in values and isinstance(schema.columns.get(n), Text)]
+    if len(texts) == 1:
+        text_files = texts_of([f"{stem}.txt" for stem in stems])
+        files += text_files
+        if any(text is not None for text in text_files):
+            values[texts[0]] = [_cell(schema.columns[texts[0]], text) for text in text_files]
+    columns = {name: pd.Series(cells, frame.index, object) for name, cells in values.items()}
+    return frame.assign(**columns), sum(text is not None for text in files), findings
+
+
+def _document(text: str | None) -> dict[str, Any]:
+    try:
+        read = json.loads(text or "{}")
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {}
+
+
+def _cell(kind: Kind, text: str | None) -> str | list[str] | None:
+    if text is None or getattr(kind, "shape", ()) == ():
+        return text and text.strip()
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:

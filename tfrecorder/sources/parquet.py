@@ -48,11 +48,8 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     ours = {name: columns.get(name, name) for name in head.names}
     files = (options.schema or DEFAULT_SCHEMA).of(*FILES)
     images = [field.name for field in head if _is_image(field.type, ours[field.name] in files)]
-    needed = {
-        FILE_NAME,
-        options.split_by,
-        *(options.schema.source_columns() if options.schema else ours),
-    }
+    wanted = options.schema.source_columns() if options.schema else ours
+    needed = {FILE_NAME, options.split_by, *wanted}
     plain = [
         name
         for name, our in ours.items()

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.text_form import TextForm
@@ -53,7 +54,8 @@ def path_source(source: Any) -> PathSource | None:
     if not isinstance(source, (str, os.PathLike)):
         return None
     path = storage.given_path(source)
-    if refusal := storage.refusal(kind := storage.scheme(path)):
+    kind = storage.scheme(path)
+    if refusal := storage.refusal(kind):
         raise SourceError(
             f"source {storage.unsigned(path)!r}: {kind}:// cannot be read: {refusal}."
         )
@@ -125,7 +127,7 @@ def uri_below(start: str, name: Any) -> str:
 def refuse_form(form: TextForm, reason: str) -> None:
     """Raise a SourceError if a separator or an encoding was given for what is not CSV."""
     if form.stated:
-        raise SourceError(f"`{form.stated}` is for a CSV file; leave it out: {reason}.")
+        raise SourceError(f"{spelled(form.stated)} is for a CSV file; leave it out: {reason}.")
 
 
 def refuse_table_options(options: ConvertOptions, what: str) -> None:

@@ -17,13 +17,8 @@ from tfrecorder.core.checks import is_text
 from tfrecorder.format.plan_columns import NOWHERE
 from tfrecorder.sources.table import Source, as_texts
 
-#: Bytes that are hashed at a time, and those of the longest text.
-_WORD = 8
-_LONGEST = 512
-
-#: How many texts are hashed together, and an odd number whose bits are spread evenly.
+#: How many texts are hashed together: as objects of Python, they take much memory.
 _TOGETHER = 2**14
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def places(
@@ -87,9 +82,12 @@ def _numbered(texts: pa.LargeStringArray) -> np.ndarray:
     A dictionary of fifty million uris would take twice their memory, so only those go into one
     whose hash comes again.
     """
-    hashes = None if texts.null_count else _hashes(texts)
-    if hashes is None:
+    if texts.null_count:
         return pc.fill_null(texts.dictionary_encode().indices, -1).to_numpy()
+    hashes = np.empty(len(texts), np.uint64)
+    for start in range(0, len(texts), _TOGETHER):
+        block = texts.slice(start, _TOGETHER).to_numpy(zero_copy_only=False)
+        hashes[start : start + _TOGETHER] = pd.util.hash_array(block, categorize=False)
     numbers = np.arange(len(texts))
     ordered = np.sort(hashes)
     again = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -97,28 +95,6 @@ def _numbered(texts: pa.LargeStringArray) -> np.ndarray:
     same = texts.take(rows).dictionary_encode().indices.to_numpy()
     numbers[rows] = rows[np.unique(same, return_index=True)[1]][same]
     return numbers
-
-
-def _hashes(texts: pa.LargeStringArray) -> np.ndarray | None:
-    """A hash of 64 bits of each text; None if one is too short or too long for it."""
-    _, offsets, data = texts.buffers()
-    starts = np.frombuffer(offsets, np.int64)[texts.offset :][: len(texts) + 1]
-    sizes = np.diff(starts)
-    if not len(texts) or sizes.min() < _WORD or sizes.max() > _LONGEST:
-        return None
-    # The eight bytes from each byte on.
-    words = np.ndarray(int(starts[-1]) - _WORD + 1, "<u8", data, strides=(1,))
-    hashes = sizes.astype(np.uint64)
-    for start in range(0, len(texts), _TOGETHER):
-        block = slice(start, start + _TOGETHER)
-        first = starts[:-1][block]
-        last = starts[1:][block] - _WORD
-        made = hashes[block]
-        for at in range(0, int(sizes[block].max()), _WORD):
-            mixed = (made ^ words[np.minimum(first + at, last)]) * _FACTOR
-            made = np.where(first + at < last + _WORD, mixed ^ (mixed >> np.uint64(29)), made)
-        hashes[block] = made
-    return hashes
 
 
 def _are_alike(uris: pa.Array) -> bool:

@@ -14,6 +14,7 @@ from tfrecorder.storage.credentials import (
 )
 from tfrecorder.storage.files import (
     REMOTE_THREADS,
+    FoldersRead,
     describe,
     descriptions,
     each,
@@ -33,7 +34,6 @@ from tfrecorder.storage.files import (
     sums,
     version,
 )
-from tfrecorder.storage.folders_read import FoldersRead
 from tfrecorder.storage.local import check_locale, failing_writes
 from tfrecorder.storage.retry import impatient, retried, waits
 from tfrecorder.storage.signatures import SIGNED, put_aside, unsigned

@@ -6,12 +6,12 @@ Each scheme has its own store (`stores.py`).  This module and `writing.py` retry
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Collection, Iterator
 from typing import BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage.folders import held_open
-from tfrecorder.storage.folders_read import FoldersRead
 from tfrecorder.storage.local import LocalStore
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import (
@@ -24,6 +24,50 @@ from tfrecorder.storage.store import (
 )
 from tfrecorder.storage.stores import store_of
 from tfrecorder.storage.uris import is_local, resolve
+
+
+class FoldersRead:
+    """The local folders that one conversion has seen, and all folders above them.
+
+    An unmounted disk answers "no such file", as if its files had never existed, and often leaves an
+    empty folder in its place.  A missing image is a problem of its row; a missing disk is not.
+
+    Args:
+        folder: one that existed when the conversion was planned.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._known: set[str] = set()
+        if folder is not None:
+            self.add(folder)
+
+    def add(self, folder: str) -> None:
+        """Add a folder: a file was just read from it."""
+        while folder not in self._known:  # nearly always it is
+            self._known.add(folder)
+            folder = os.path.dirname(folder)
+
+    def vanished(self, path: str) -> str | None:
+        """The folder above a missing file that existed before and is gone or empty now.
+
+        None if there is no such folder: then only the file is missing.
+        """
+        folder = os.path.dirname(path)
+        while folder not in self._known:
+            above = os.path.dirname(folder)
+            if above == folder:
+                return None
+            folder = above
+        return None if _holds_anything(folder) else folder
+
+
+def _holds_anything(folder: str) -> bool:
+    try:
+        with os.scandir(folder or ".") as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
+
 
 T = TypeVar("T")
 R = TypeVar("R")

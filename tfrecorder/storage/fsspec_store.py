@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from tfrecorder.errors import install
 from tfrecorder.storage.ranges import in_parts
@@ -24,8 +24,6 @@ from tfrecorder.storage.store import (
     unless_missing,
 )
 from tfrecorder.storage.upload import spooled
-
-T = TypeVar("T")
 
 #: Schemes that fsspec knows but that do not store a data set's files, or not by themselves.
 NO_STORAGE = frozenset(
@@ -74,20 +72,69 @@ _CODES: dict[type[Exception], str] = {
 }
 
 
+def _meaning(error: Exception) -> Exception:  # packages behind fsspec raise what they like
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return UnreadableError(code, _words(error))
+    if _passes(error):
+        return TransientError(_words(error))
+    return UnreadableError("read_failed", _words(error))
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether a failure may pass: by its own status and kind, or by those of its cause."""
+    status = getattr(error, "status_code", None) or getattr(error, "status", None)
+    if (isinstance(status, int) and is_transient(status)) or may_pass(error):
+        return True
+    return error.__cause__ is not None and _passes(error.__cause__)
+
+
+def _words(error: BaseException) -> str:
+    """The first line of an error's message, or the error's kind."""
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+@translated(_meaning)
+def _system(path: str) -> tuple[Any, str]:
+    """The file system of a path, and the path in that file system's form."""
+    import fsspec
+
+    return fsspec.core.url_to_fs(path)
+
+
+@translated(_meaning)
+def _stated(system: Any, name: str) -> Any:
+    """What a file system says about a file or folder."""
+    return system.info(name)
+
+
+def _info(system: Any, name: str) -> Any:
+    """The same; None if there is none.
+
+    Not by its `exists`, which takes every failure for a missing file.
+    """
+    return unless_missing(lambda: _stated(system, name))
+
+
+def _described(info: Any) -> Description | None:
+    if info["type"] == "directory":
+        return None
+    written = next((str(info[name]) for name in _WRITTEN if name in info), "")
+    return Description(int(info["size"]), written=written)
+
+
 class FsspecStore(Store):
     """Files of one scheme, through the file system that fsspec has for it."""
 
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme
 
+    @translated(_meaning)
     def read(self, path: str) -> bytes:
-        def read() -> bytes:
-            system, name = _system(path)
-            if (size := system.size(name) or 0) > MAX_FILE_BYTES:
-                raise too_large(size)
-            return bytes(system.cat_file(name))
-
-        return _request(read)
+        system, name = _system(path)
+        if (size := system.size(name) or 0) > MAX_FILE_BYTES:
+            raise too_large(size)
+        return bytes(system.cat_file(name))
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         version = self.version(path)
@@ -98,14 +145,15 @@ class FsspecStore(Store):
 
     def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         system, name = _system(path)
-        info = _request(lambda: system.info(name))
+        info = _stated(system, name)
         if info["type"] == "directory":
             raise UnreadableError("not_a_file", f"{path} is a folder")
         if expected not in (None, _described(info)):
             raise UnreadableError("replaced", "it was replaced")
 
+        @translated(_meaning)
         def read_range(start: int, end: int) -> bytes:
-            return _request(lambda: bytes(system.cat_file(name, start=start, end=end)))
+            return bytes(system.cat_file(name, start=start, end=end))
 
         return in_parts(path, int(info["size"]), read_range)
 
@@ -120,41 +168,38 @@ class FsspecStore(Store):
         # Each file system has its own names for times, tags and numbers.
         return None if info is None else repr(sorted(info.items()))
 
+    @translated(_meaning)
     def listing(self, folder: str) -> dict[str, Description | None]:
         system, name = _system(folder)
+        system.invalidate_cache(name)
+        try:
+            infos = system.ls(name, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        return {
+            posixpath.basename(info["name"].rstrip("/")): _described(info)
+            for info in infos
+            if info["name"].rstrip("/") != name.rstrip("/")
+        }
 
-        def ask() -> dict[str, Description | None]:
-            system.invalidate_cache(name)
-            try:
-                infos = system.ls(name, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return {}
-            return {
-                posixpath.basename(info["name"].rstrip("/")): _described(info)
-                for info in infos
-                if info["name"].rstrip("/") != name.rstrip("/")
-            }
-
-        return _request(ask)
-
+    @translated(_meaning)
     def files(self, folder: str) -> Iterator[str]:
         system, name = _system(folder)
         root = f"{name.rstrip('/')}/"
+        system.invalidate_cache(name)
+        every = map(str, system.find(name))
+        return (file[len(root) :] for file in every if file.startswith(root))
 
-        def ask() -> list[str]:
-            system.invalidate_cache(name)
-            return [str(file) for file in system.find(name)]
-
-        return (file[len(root) :] for file in _request(ask) if file.startswith(root))
-
+    @translated(_meaning)
     def is_folder(self, path: str) -> bool:
         system, name = _system(path)
-        return bool(_request(lambda: system.isdir(name)))
+        return bool(system.isdir(name))
 
     def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
         whole = f"{folder}/{name}"
         system, final = _system(whole)
 
+        @translated(_meaning)
         def upload(local: str) -> None:
             if self._scheme in _WHOLE_UPLOADS:
                 system.put_file(local, final)
@@ -170,40 +215,34 @@ class FsspecStore(Store):
                     system.rm_file(temporary)
                 raise
 
-        return spooled(whole, lambda local: _request(lambda: upload(local)))
+        return spooled(whole, upload)
 
     def replaces_conditionally(self) -> bool:
         return False
 
+    @translated(_meaning)
     def remove(self, folder: str, name: str) -> None:
         system, path = _system(f"{folder}/{name}")
+        system.invalidate_cache(path)
+        info = _info(system, path)
+        if info is not None and info["type"] == "directory":
+            system.rm(path, recursive=True)
+        elif info is not None:
+            system.rm_file(path)  # `rm` would take the name for a pattern
 
-        def remove() -> None:
-            system.invalidate_cache(path)
-            info = _info(system, path)
-            if info is not None and info["type"] == "directory":
-                system.rm(path, recursive=True)
-            elif info is not None:
-                system.rm_file(path)  # `rm` would take the name for a pattern
-
-        _request(remove)
-
+    @translated(_meaning)
     def move(self, folder: str, name: str, new: str, version: str = "") -> None:
         system, source = _system(f"{folder}/{name}")
         _, target = _system(f"{folder}/{new}")
-
-        def move() -> None:
-            system.invalidate_cache()
-            if _info(system, source) is None and _info(system, target) is not None:
-                return
-            if self._scheme in _WHOLE_UPLOADS:
-                system.cp_file(source, target)  # `mv` would take the names for patterns
-                system.rm_file(source)
-                return
-            system.makedirs(posixpath.dirname(target), exist_ok=True)
-            system.mv(source, target)
-
-        _request(move)
+        system.invalidate_cache()
+        if _info(system, source) is None and _info(system, target) is not None:
+            return
+        if self._scheme in _WHOLE_UPLOADS:
+            system.cp_file(source, target)  # `mv` would take the names for patterns
+            system.rm_file(source)
+            return
+        system.makedirs(posixpath.dirname(target), exist_ok=True)
+        system.mv(source, target)
 
 
 def refusal(scheme: str) -> str | None:
@@ -225,52 +264,3 @@ def refusal(scheme: str) -> str | None:
     except (ImportError, OSError) as error:  # its words say what to install
         return str(error).splitlines()[0].rstrip(".")
     return None
-
-
-def _system(path: str) -> tuple[Any, str]:
-    """The file system of a path, and the path in that file system's form."""
-    import fsspec
-
-    return _request(lambda: fsspec.core.url_to_fs(path))
-
-
-def _info(system: Any, name: str) -> Any:
-    """What a file system says about a file or folder; None if there is none.
-
-    Not by its `exists`, which takes every failure for a missing file.
-    """
-    return unless_missing(lambda: _request(lambda: system.info(name)))
-
-
-def _described(info: Any) -> Description | None:
-    if info["type"] == "directory":
-        return None
-    written = next((str(info[name]) for name in _WRITTEN if name in info), "")
-    return Description(int(info["size"]), written=written)
-
-
-def _request(request: Callable[[], T]) -> T:
-    with translated(_meaning):
-        return request()
-
-
-def _meaning(error: Exception) -> Exception:  # packages behind fsspec raise what they like
-    for kind, code in _CODES.items():
-        if isinstance(error, kind):
-            return UnreadableError(code, _words(error))
-    if _passes(error):
-        return TransientError(_words(error))
-    return UnreadableError("read_failed", _words(error))
-
-
-def _passes(error: BaseException) -> bool:
-    """Whether a failure may pass: by its own status and kind, or by those of its cause."""
-    status = getattr(error, "status_code", None) or getattr(error, "status", None)
-    if (isinstance(status, int) and is_transient(status)) or may_pass(error):
-        return True
-    return error.__cause__ is not None and _passes(error.__cause__)
-
-
-def _words(error: BaseException) -> str:
-    """The first line of an error's message, or the error's kind."""
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -197,7 +197,7 @@ class LocalCache:
             if not self._failed:
                 self._failed = True
                 logger.warning(
-                    "`local_cache=%r` cannot be used: %s. What it does not have is not kept.",
+                    "local cache %r cannot be used: %s. What it does not have is not kept.",
                     self._folder.path,
                     error.strerror or error,
                 )

@@ -92,7 +92,7 @@ def connect(place: str) -> Client:
     is_s3 = scheme(place) in _S3
     settings = _of_profile() if is_s3 else {}
     store: Any = S3Store if is_s3 else AzureStore
-    named = next((value for name in _ENDPOINTS[is_s3] if (value := os.environ.get(name))), "")
+    named = next(filter(None, map(os.environ.get, _ENDPOINTS[is_s3])), "")
     http = {"allow_http": True} if named.lower().startswith("http://") else {}
     short, uploads = (
         store.from_url(place, client_options=limits | http, retry_config=_NO_RETRIES, **settings)

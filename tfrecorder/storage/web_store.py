@@ -191,10 +191,8 @@ def _connected(host: str, port: int) -> socket.socket:
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(info[4][0]) for info in answers]
     if not access().private_hosts and not all(map(_is_public, addresses)):
-        raise UnreadableError(
-            "private_host",
-            f"{host} has a private address, which is read only with `private_hosts=True`",
-        )
+        words = f"{host} has a private address, which is not allowed"
+        raise UnreadableError("private_host", words)
     *first, last = [(address, port) for address in addresses]
     seconds = min(TIMEOUT[0], patience().seconds)
     for place in first:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from tfrecorder.output.spool import Spool
 from tfrecorder.sources.cells import Content, File, content_in, file_in
 from tfrecorder.sources.file_sums import FileSums, file_sums
 from tfrecorder.sources.places import places
-from tfrecorder.streaming.stream_source import Unusable
+from tfrecorder.streaming.stream_source import Cells, Unusable
 
 #: How many images have their sizes looked up to decide on the shards of an unspooled batch.
 SIZED = 20
@@ -35,7 +34,7 @@ class Row(NamedTuple):
         name: the name under which the row is listed if it is a reject.
     """
 
-    cells: Mapping[str, Any]
+    cells: Cells
     position: str
     name: str
 
@@ -77,7 +76,7 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
     came: frozenset[str] = frozenset()
 
-    def add(self, cells: Mapping[str, Any], position: str) -> bool:
+    def add(self, cells: Cells, position: str) -> bool:
         """Add a row; its images are spooled if they came as bytes.  False if it was removed before.
 
         Args:
@@ -110,7 +109,7 @@ class Batch:
             cell = file_in(cell)
         return storage.put_aside(cell) if isinstance(cell, str) else cell
 
-    def _row(self, cells: Mapping[str, Any], position: str) -> Row:
+    def _row(self, cells: Cells, position: str) -> Row:
         name = f"{self.number:05d}/{len(self.rows):08d}"  # if it has no image
         if isinstance(cells, Unusable):
             return Row(cells, position, escaped(cells.name) or name)
@@ -120,7 +119,8 @@ class Batch:
             if isinstance(cell, File):
                 if cell.name and (fault := _name_fault(cell.name)) is not None:
                     return Row(Unusable(name, fault), position, name)
-                data, cell = cell.data, content_in(cell)
+                data = cell.data
+                cell = content_in(cell)
                 self.spool.put(cell.file, data)
             elif isinstance(cell, str) and cell and self.base is None:
                 cell = storage.resolve(cell, os.getcwd())

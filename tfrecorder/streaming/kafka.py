@@ -18,12 +18,14 @@ from confluent_kafka import Message
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.streaming.kafka_messages import KafkaOptions, row_of
 from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
+from tfrecorder.streaming.stream_source import RowAt
 
 #: Seconds between two checks for new partitions of the topic.
 LOOK_SECONDS = 30
 
 #: Seconds for one wait for messages, and for all such waits until the ends of the topic are known.
-SHORT, LONG = 0.5, 10
+SHORT = 0.5
+LONG = 10
 
 _URL = re.compile(r"kafka://(?P<servers>[^/@?#\s]+)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
 
@@ -49,7 +51,8 @@ def open_kafka(url: str, *, config: Mapping[str, Any] | None = None, **options: 
         user = "; give user and password as sasl.username and sasl.password"
         more = user if shown != url else ""
         raise OptionError(f"{shown!r} is not kafka://HOST:PORT[,HOST:PORT …]/TOPIC{more}.")
-    chosen, settings = KafkaOptions.of(options), dict(config or {})
+    chosen = KafkaOptions.of(options)
+    settings = dict(config or {})
     refuse_settings(settings)
     return KafkaSource(Topic(match["servers"], match["topic"], settings), chosen)
 
@@ -66,7 +69,8 @@ class KafkaSource:
 
     def __init__(self, topic: Topic, options: KafkaOptions) -> None:
         self.name = f"kafka:{topic.name}"
-        self._topic, self._options = topic, options
+        self._topic = topic
+        self._options = options
         self._held: deque[Message] = deque()
         self._next: dict[int, int] = {}
         self._ended: set[int] = set()
@@ -74,7 +78,7 @@ class KafkaSource:
         self._is_assigned = False
         self._looked = 0.0
 
-    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    def rows(self, position: Any) -> Iterator[RowAt]:
         """The messages behind a position that are there now, each with the position behind it.
 
         Args:
@@ -140,7 +144,9 @@ class KafkaSource:
         self._held.clear()
         self._ended.clear()
         self._topic.assign(self._next)
-        self._is_assigned, self._stands_at, self._looked = True, position, time.monotonic()
+        self._is_assigned = True
+        self._stands_at = position
+        self._looked = time.monotonic()
 
     def _refuse_fewer(self, read: set[int], partitions: list[int]) -> None:
         gone = sorted(read.difference(partitions))
@@ -177,8 +183,9 @@ class KafkaSource:
         end = self._topic.known_end(partition)
         return partition in self._ended or (end is not None and end <= self._next[partition])
 
-    def _taken(self, message: Message) -> tuple[Mapping[str, Any], Any]:
-        partition, offset = message.partition(), message.offset()
+    def _taken(self, message: Message) -> RowAt:
+        partition = message.partition()
+        offset = message.offset()
         self._next[partition] = offset + 1
         self._ended.discard(partition)
         position = {str(partition): at for partition, at in self._next.items()}

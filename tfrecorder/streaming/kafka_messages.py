@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tfrecorder.core.checks import OneOf
 from tfrecorder.core.option import Fault, option
 from tfrecorder.options.option import Options
-from tfrecorder.streaming.stream_source import Unusable
+from tfrecorder.streaming.stream_source import Cells, Unusable
 
 #: The column of a message's key, for `split_by="key"`.
 KEY_COLUMN = "key"
@@ -58,7 +58,7 @@ def row_of(
     value: bytes | str | None,
     headers: Iterable[tuple[str, Any]] | None,
     options: KafkaOptions,
-) -> Mapping[str, Any]:
+) -> Cells:
     """The row of a message; `Unusable`, with a reason, if it has none.
 
     Args:
@@ -133,7 +133,7 @@ def _decoded(encoded: Any, field: str) -> bytes:
 
 def _texts(headers: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
     """The headers of a message; if a name occurs twice, the last one counts."""
-    texts: dict[str, Any] = {}
+    texts = {}
     for name, value in headers or ():
         text = _text(value)
         if text is None and value is not None:

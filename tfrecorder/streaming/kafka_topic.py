@@ -26,7 +26,8 @@ TOGETHER = 1000
 
 #: Seconds that a request to the cluster may take before it is repeated, because Ctrl-C waits that
 #: long; and the same for a quick look in passing.
-ANSWER, LOOK = 3, 1
+ANSWER = 3
+LOOK = 1
 
 #: Seconds between two requests to a cluster that is away.
 PAUSE = 1
@@ -84,7 +85,8 @@ class Topic:
 
     def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
         self.name = name
-        self._servers, self._settings = servers, settings
+        self._servers = servers
+        self._settings = settings
         self._url = f"kafka://{servers}/{name}"
         self._client: Consumer | None = None
         self._answered = False
@@ -127,27 +129,31 @@ class Topic:
         Raises:
             UnreachableError: the cluster could not be reached for two minutes.
         """
-        place = _place(self.name, partition)
-        return self._asked(lambda: self._watermarks(place))
+        return self._asked(lambda: self._watermarks(TopicPartition(self.name, partition)))
 
     def known_end(self, partition: int) -> int | None:
         """The end of a partition as the latest fetch saw it; None before the first fetch."""
-        end = self._consumer().get_watermark_offsets(_place(self.name, partition), cached=True)[1]
+        end = self._consumer().get_watermark_offsets(
+            TopicPartition(self.name, partition), cached=True
+        )[1]
         return end if end >= 0 else None
 
     # Messages.
 
     def assign(self, offsets: Mapping[int, int]) -> None:
         """Fetch only these partitions, from these offsets."""
-        self._consumer().assign([_place(self.name, *pair) for pair in offsets.items()])
+        self._consumer().assign([TopicPartition(self.name, *pair) for pair in offsets.items()])
 
     def add(self, offsets: Mapping[int, int]) -> None:
         """Fetch these partitions too."""
-        self._consumer().incremental_assign([_place(self.name, *pair) for pair in offsets.items()])
+        self._consumer().incremental_assign(
+            [TopicPartition(self.name, *pair) for pair in offsets.items()]
+        )
 
     def seek(self, partition: int, offset: int) -> None:
         """Fetch a partition, whose fetching had ended, from another offset."""
-        consumer, place = self._consumer(), _place(self.name, partition, offset)
+        consumer = self._consumer()
+        place = TopicPartition(self.name, partition, offset)
         consumer.incremental_unassign([place])
         consumer.incremental_assign([place])
 
@@ -186,7 +192,8 @@ class Topic:
 
     def close(self) -> None:
         """Stop its threads and close its connections."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             client.close()
 
@@ -206,7 +213,8 @@ class Topic:
             answer = retried(question, self._url)
         except _NoTopicError as error:
             raise SourceError(str(error)) from None
-        self._answered, self._away = True, None
+        self._answered = True
+        self._away = None
         return answer
 
     def _list(self, seconds: float) -> list[int]:
@@ -216,8 +224,9 @@ class Topic:
             raise self._failure(error) from None
         if topic.error is not None:
             if topic.error.code() in _NO_TOPIC:
-                words = f"there is no topic {self.name!r} at {self._servers}; create it first."
-                raise _NoTopicError(words)
+                raise _NoTopicError(
+                    f"there is no topic {self.name!r} at {self._servers}; create it first."
+                )
             raise self._failure(KafkaException(topic.error))
         for number, partition in topic.partitions.items():
             if partition.leader < 0:
@@ -282,7 +291,3 @@ class _Log:
 
     def log(self, level: int, words: str, *values: Any) -> None:
         logging.getLogger("tfrecorder.librdkafka").debug(words, *values)
-
-
-def _place(topic: str, partition: int, offset: int = 0) -> Any:
-    return TopicPartition(topic, partition, offset)

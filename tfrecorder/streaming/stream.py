@@ -32,6 +32,7 @@ from tfrecorder.options.subsets import NOT_STREAMED
 from tfrecorder.output.directory import claim, refuse_nested
 from tfrecorder.output.path import output_path
 from tfrecorder.streaming.batch import Batch
+from tfrecorder.streaming.micro_batch import NothingSoundError
 from tfrecorder.streaming.open_source import open_source
 from tfrecorder.streaming.stream_source import OpenedSource, StreamSource
 from tfrecorder.streaming.streamed_dataset import StreamedDataset, open_streamed
@@ -122,6 +123,7 @@ def stream(
     limits = StreamOptions.out_of(given)
     chosen = ConvertOptions.of(given, NOT_STREAMED)
     shown = is_shown(chosen.progress)
+    given["progress"] = False  # of a batch: the line of the stream says enough
     path = output_path(output_dir, chosen)
     where = storage.absolute(path)
     refuse_nested(where, chosen)
@@ -156,7 +158,8 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
     """Read rows and write batches until no row has come for long enough."""
     source = dataset.source
     batch: Batch | None = None
-    heard, may_have_more = time.monotonic(), True
+    heard = time.monotonic()
+    may_have_more = True
     while True:
         asked = time.monotonic()
         if may_have_more or _idle_left(source, limits, asked - heard) <= 0:
@@ -164,7 +167,8 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
                 heard = time.monotonic()
                 batch = batch or dataset.new_batch()
                 _through_outages(partial(dataset.add, batch, cells, position))
-                if _is_full(batch, limits) or _is_old(batch, limits):
+                is_full = len(batch.rows) >= limits.every_rows
+                if is_full or batch.spool.bytes >= limits.spool_bytes or _is_old(batch, limits):
                     batch = _written(batch, dataset, say)
         # Only rows that were asked for after that time may be missed.
         ends = _idle_left(source, limits, asked - heard) <= 0
@@ -173,12 +177,11 @@ def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str]
         if ends:
             return
         _say(say, dataset, batch)
-        left = _idle_left(source, limits, time.monotonic() - heard)
-        may_have_more = source.wait(_patience(batch, limits, left)) is not False
-
-
-def _is_full(batch: Batch, limits: StreamOptions) -> bool:
-    return len(batch.rows) >= limits.every_rows or batch.spool.bytes >= limits.spool_bytes
+        # Until something must be done even if no row comes.
+        seconds = [LOOK_EVERY, _idle_left(source, limits, time.monotonic() - heard)]
+        if batch is not None:
+            seconds.append(batch.began + limits.every_seconds - time.monotonic())
+        may_have_more = source.wait(max(0.01, min(seconds))) is not False
 
 
 def _is_old(batch: Batch, limits: StreamOptions) -> bool:
@@ -192,14 +195,6 @@ def _idle_left(source: OpenedSource, limits: StreamOptions, idle: float) -> floa
     return limits.until_idle - idle
 
 
-def _patience(batch: Batch | None, limits: StreamOptions, idle_left: float) -> float:
-    """Seconds until something must be done even if no row comes."""
-    seconds = [LOOK_EVERY, idle_left]
-    if batch is not None:
-        seconds.append(batch.began + limits.every_seconds - time.monotonic())
-    return max(0.01, min(seconds))
-
-
 def _written(
     batch: Batch, dataset: StreamedDataset, say: Callable[[str], None], last: bool = False
 ) -> Batch | None:
@@ -211,27 +206,29 @@ def _written(
     if not batch.rows:  # all of them were removed before
         return None
     say(f"{dataset.counts}; writing {counted(len(batch.rows), 'row')}")
-    while (fault := _through_outages(lambda: dataset.stage(batch))) is None:
-        if _through_outages(dataset.complete):
-            return None
-        replaced = dataset.drop_replaced(batch)
-        if not replaced:
-            raise OutputError(
-                f"{dataset.where}: what was staged or spooled for the next generation is gone. "
-                "Start the stream again: it reads these rows again."
+    try:
+        while batch.rows:
+            _through_outages(partial(dataset.stage, batch))
+            if _through_outages(dataset.complete):
+                return None
+            replaced = dataset.drop_replaced(batch)
+            if not replaced:
+                raise OutputError(
+                    f"{dataset.where}: what was staged or spooled for the next generation is gone. "
+                    "Start the stream again: it reads these rows again."
+                )
+            warn(
+                f"{counted(len(replaced), 'file')} changed while the stream read them, such as "
+                f"{replaced[0]!r}; it takes each again once it has settled."
             )
-        warn(
-            f"{counted(len(replaced), 'file')} changed while the stream read them, such as "
-            f"{replaced[0]!r}; it takes each again once it has settled."
-        )
-        if not batch.rows:
-            return None
-    if last or len(batch.rows) >= GIVES_UP_AFTER:
-        raise SourceError(
-            f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
-            f"dataset was started; {batch.rows[0].name}: {fault}."
-        )
-    return batch
+    except NothingSoundError as fault:
+        if last or len(batch.rows) >= GIVES_UP_AFTER:
+            raise SourceError(
+                f"none of the first {counted(len(batch.rows), 'row')} could become a record, so no "
+                f"dataset was started; {batch.rows[0].name}: {fault}."
+            ) from None
+        return batch
+    return None
 
 
 def _through_outages(step: Callable[[], T]) -> T:
@@ -246,8 +243,7 @@ def _through_outages(step: Callable[[], T]) -> T:
 
 
 def _say(say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None) -> None:
-    waiting = 0 if batch is None else len(batch.rows)
-    words = f"{dataset.counts}; {waiting:,} waiting"
+    words = f"{dataset.counts}; {len(batch.rows) if batch else 0:,} waiting"
     behind = dataset.source.behind(dataset.reached.position())
     if behind is not None:
         words += f", {behind:,} not read"

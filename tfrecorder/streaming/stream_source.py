@@ -5,8 +5,14 @@ A source must have the methods of `StreamSource`; any object with these methods 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
+
+#: A row: a cell for each of its columns.
+Cells = Mapping[str, Any]
+
+#: A row, and the position behind it.
+RowAt = tuple[Cells, Any]
 
 
 class StreamSource(Protocol):
@@ -45,7 +51,7 @@ class StreamSource(Protocol):
     #: rows.
     name: str
 
-    def rows(self, position: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    def rows(self, position: Any) -> Iterator[RowAt]:
         """The rows after a position that are available now, each with the position after it.
 
         It ends when there are no more rows for now; it is called again, with the last position,
@@ -72,18 +78,36 @@ class StreamSource(Protocol):
 
 
 class OpenedSource:
-    """A source, with what it leaves out of `StreamSource` filled in."""
+    """A source, with what it leaves out of `StreamSource` filled in.
+
+    Attributes:
+        base: the folder of relative uris; None if uris are made absolute as they come.
+    """
 
     def __init__(self, source: StreamSource) -> None:
-        self.name, self.rows, self.wait = source.name, source.rows, source.wait
+        self._source = source
+        self.name = source.name
         self.ordered: bool = getattr(source, "ordered", True)
-        #: The folder of relative uris; None if uris are made absolute as they come.
         self.base: str | None = getattr(source, "base", None)
-        #: None if the source does not say.
-        self.behind: Callable[[Any], int | None] = getattr(source, "behind", lambda position: None)
-        self.pending: Callable[[], bool] = getattr(source, "pending", lambda: False)
-        self.replaced: Callable[[str], bool] = getattr(source, "replaced", lambda position: False)
-        self.close: Callable[[], None] = getattr(source, "close", lambda: None)
+
+    def rows(self, position: Any) -> Iterator[RowAt]:
+        return self._source.rows(position)
+
+    def wait(self, seconds: float) -> bool | None:
+        return self._source.wait(seconds)
+
+    def behind(self, position: Any) -> int | None:
+        """How many rows are there and not taken yet; None if the source does not say."""
+        return getattr(self._source, "behind", lambda position: None)(position)
+
+    def pending(self) -> bool:
+        return getattr(self._source, "pending", bool)()
+
+    def replaced(self, position: str) -> bool:
+        return getattr(self._source, "replaced", lambda position: False)(position)
+
+    def close(self) -> None:
+        getattr(self._source, "close", lambda: None)()
 
 
 class Unusable(dict[str, Any]):
@@ -96,4 +120,5 @@ class Unusable(dict[str, Any]):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__()
-        self.name, self.reason = str(name), str(reason)
+        self.name = str(name)
+        self.reason = str(reason)

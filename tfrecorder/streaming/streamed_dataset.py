@@ -1,39 +1,107 @@
-"""The dataset that a stream is written to: its newest commit, and the batch that comes next."""
+"""The dataset that a stream is written to: its newest commit, and the batch that comes next.
+
+How far the source was read is one value, whether its rows have an order or not.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from tfrecorder import storage
+from tfrecorder.conversion.job import stage_rows
 from tfrecorder.conversion.on_dataset import inherited_options, own_dataset
 from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
-from tfrecorder.conversion.staged import checked_next_commit
+from tfrecorder.conversion.staged import Staged
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, SourceError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import Counts, add_up
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.directory import clear, reopen, stage_next
+from tfrecorder.output.directory import clear, reopen
 from tfrecorder.output.spool import Spool, is_whole
-from tfrecorder.output.staging import read_plan
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, read_commit
-from tfrecorder.reading.row_numbers import next_row_of
+from tfrecorder.reading.merged_rows import merge_rows
 from tfrecorder.reading.shard_tables import types_of
-from tfrecorder.reading.stream_positions import position_of, positions_in
+from tfrecorder.reading.stream_positions import position_of, positions_in, taken_positions
 from tfrecorder.runners import local_workers
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
 from tfrecorder.streaming.batch import Batch
-from tfrecorder.streaming.micro_batch import Target, plan_batch
-from tfrecorder.streaming.reached import Reached, reached, saved
-from tfrecorder.streaming.stream_source import OpenedSource
+from tfrecorder.streaming.micro_batch import MicroBatch
+from tfrecorder.streaming.stream_source import Cells, OpenedSource
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish
+
+
+@dataclass
+class Reached:
+    """How far a source was read.
+
+    Attributes:
+        ordered: whether the source's rows have an order.
+        at: with an order, a position; without one, the positions of all rows that were read.
+    """
+
+    ordered: bool
+    at: Any
+
+    def position(self) -> Any:
+        """What the source's `rows` is given; it never changes."""
+        return self.at if self.ordered else frozenset(self.at)
+
+    def noted(self) -> Any:
+        """What a commit notes of it, as a JSON value."""
+        return self.at if self.ordered else len(self.at)
+
+    def add(self, position: Any) -> None:
+        """From here on the source is read behind this row."""
+        if self.ordered:
+            self.at = position
+        else:
+            self.at.add(position)
+
+    def drop(self, positions: Iterable[Any]) -> None:
+        """The source gives these rows again; what has an order is never replaced."""
+        if not self.ordered:
+            self.at.difference_update(positions)
+
+
+def reached(source: OpenedSource, where: str, newest: Commit | None) -> Reached:
+    """How far a source was read by the commits of a dataset."""
+    if source.ordered:
+        return Reached(True, position_of(newest, source.name))
+    if newest is not None:
+        merge_rows(where, newest)
+    return Reached(False, taken_positions(where, newest, source.name))
+
+
+def saved(source: OpenedSource, position: Any) -> str:
+    """A row's position as the text that is saved with the row.
+
+    Raises:
+        SourceError: after a restart, the source would get another value.
+    """
+    try:
+        json.dumps(position, ensure_ascii=False).encode()  # half of a surrogate pair is no Unicode
+        text = json.dumps(position, allow_nan=False)
+        # None stands for the very beginning, and a tuple would come back as a list.
+        is_kept = position is not None and json.loads(text) == position
+    except (TypeError, ValueError, RecursionError):
+        is_kept = False
+    if source.ordered and is_kept:
+        return text
+    if is_kept and isinstance(position, str):
+        return position
+    kind = "JSON value" if source.ordered else "text"
+    raise SourceError(
+        f"source {source.name}: the position {position!r} is not a {kind} that comes back as it is."
+    )
 
 
 @dataclass
@@ -88,7 +156,8 @@ class StreamedDataset:
         return self._inherited
 
     def new_batch(self) -> Batch:
-        schema, columns = self.options.schema or DEFAULT_SCHEMA, self.options.columns or {}
+        schema = self.options.schema or DEFAULT_SCHEMA
+        columns = self.options.columns or {}
         images = schema.of(Image, File)
         theirs = {name: given for given, name in columns.items()}
         named = [theirs.get(name, name) for name in (*images, *schema.of(Mask))]
@@ -105,7 +174,7 @@ class StreamedDataset:
             readmit=self.readmit,
         )
 
-    def add(self, batch: Batch, cells: Mapping[str, Any], position: Any) -> None:
+    def add(self, batch: Batch, cells: Cells, position: Any) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
 
         Called again with the same row after an outage, it continues where it stopped.
@@ -123,42 +192,30 @@ class StreamedDataset:
         self.removed += not batch.add(cells, saved(self.source, position))
         self.reached.add(position)
 
-    def stage(self, batch: Batch) -> str | None:
+    def stage(self, batch: Batch) -> None:
         """Stage the plan of a batch, which claims the next commit.
 
-        Returns:
-            None; or if it has no row that could begin a dataset, what is wrong with the first.
-
         Raises:
+            NothingSoundError: it has no row that could begin a dataset.
             OutputError: another operation is under way there.
         """
-        name, base = self.source.name, self.source.base or os.getcwd()
-        read = {"from": position_of(self.newest, name), "to": self.reached.noted()}
-        size = batch.mean_bytes(base)
-        made = plan_batch(batch.rows, self._target(), base, {name: read}, size)
-        if isinstance(made, str):
-            return made
-        plan, table = made
-        spooled = batch.spool.images  # including those of rows planned as rejects
-        remote = plan.rows.remote or (spooled > 0 and not storage.is_local(self.where))
-        signed = bool(storage.access().signed)
-        plan = plan.with_rows(spooled=spooled, remote=remote, signed=signed)
-        plan = checked_next_commit(plan, table, self.newest, self.where)
-        batch.spool.flush()
-        self.staged = plan.digest
-        staged = read_plan(self.where)
-        if staged is None and batch.came:
-            self._marks = batch.marks.without(batch.came)
-            plan = self._marks.publish(self.where, plan)
-        if staged is None:
-            seen = DatasetState(self.where, self.newest, "", None)
-            self._seen = stage_next(plan, table, seen)
-        elif staged.digest != plan.digest:  # else it was staged, and only the answer was lost
-            raise OutputError(
-                f"{self.where} is being written by another stream or append. Let only one write "
-                "there at a time; to continue this stream, start it again."
-            )
-        return None
+        if self.newest is not None and not self._types:
+            self._types = types_of(self.where, self.newest.dataset.splits)
+        operation = MicroBatch(
+            path=self.where,
+            source=self.source.name,
+            options=self.options,
+            batch=batch,
+            noted=self.reached.noted(),
+            base=self.source.base or os.getcwd(),
+            types=self._types,
+        )
+        staged = stage_rows(operation, DatasetState(self.where, self.newest, "", None))
+        assert isinstance(staged, Staged)
+        self.staged = staged.plan.digest
+        self._seen = staged.state
+        if batch.came:
+            self._marks = None  # others hold once it is committed
 
     def complete(self) -> bool:
         """Write and commit the batch that is staged.
@@ -172,9 +229,9 @@ class StreamedDataset:
             OutputError: what is staged there is not from a stream; or it cannot be written.
             UnreachableError: a disk or a service was away for more than two minutes.
         """
-        seen = self._seen or DatasetState.read(self.where, self.newest)
+        is_new = self._seen is not None
+        state = complete(self._seen or DatasetState.read(self.where, self.newest))
         self._seen = None  # of the next call, after an outage, there may be another
-        state = complete(seen)
         plan = state.pending
         newest = state.newest
         if plan is not None:
@@ -182,9 +239,11 @@ class StreamedDataset:
                 kind = plan.kind.value
                 raise OutputError(
                     f"{self.where} holds an unfinished {kind}: complete it with the same {kind}, "
-                    "or `tfrecorder.undo` abandons it."
+                    "or `undo` abandons it."
                 )
             self.staged = self.staged or plan.digest  # of an earlier call
+            if not is_new:
+                plan = reopen(self.where, plan, plan.rows.base, ())
             if not self._write(plan):
                 # Its rows are read again: only a commit makes positions count.
                 clear(state, keep_spool=True)
@@ -220,22 +279,12 @@ class StreamedDataset:
         is_known = bool(storage.access().signed) or not plan.rows.signed
         if not (has_rows and is_known and is_whole(where, plan.rows.spooled)):
             return False
-        plan = reopen(where, plan, plan.rows.base, ())
         done = local_workers.write(plan, where, plan.layout.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):
             return False
         # Many bad images in a batch say nothing about those still to come.
         finish(Task(where, plan.digest, plan.commit), done, 1.0)
         return True
-
-    def _target(self) -> Target:
-        target = Target(self.where, self.source.name, self.options)
-        if self.newest is None:
-            return target
-        self._types = self._types or types_of(self.where, self.newest.dataset.splits)
-        fields = self.newest.plan.fields
-        first = next_row_of(self.where, self.newest)
-        return target._replace(fields=fields, types=self._types, rows=first)
 
 
 def open_streamed(

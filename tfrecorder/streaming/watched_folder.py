@@ -63,7 +63,8 @@ class WatchedFolder:
         #: position.
         self._seen: dict[str, tuple[str, float]] = {}
         self._settling = 0
-        self._behind, self._next_look = 0, 0.0
+        self._behind = 0
+        self._next_look = 0.0
 
     def rows(self, taken: Set[str]) -> Iterator[tuple[dict[str, Any], str]]:
         """The files that no longer change and were not taken yet; see `StreamSource`.
@@ -102,7 +103,9 @@ class WatchedFolder:
 
     def _ready(self, taken: Set[str]) -> list[tuple[tuple[str, ...], str]]:
         """The path parts of the files to take, oldest first, and their positions."""
-        now, seen, settled = time.monotonic(), {}, []
+        now = time.monotonic()
+        seen = {}
+        settled = []
         for parts in self._files():
             name = "/".join(parts)
             if (status := _status(os.path.join(self.base, name))) is None:
@@ -115,7 +118,8 @@ class WatchedFolder:
             seen[name] = position, since
             if now - since >= self._settle:
                 settled.append((status.st_mtime_ns, parts, position))
-        self._seen, self._settling = seen, len(seen) - len(settled)
+        self._seen = seen
+        self._settling = len(seen) - len(settled)
         return [(parts, position) for _, parts, position in sorted(settled)]
 
     def _files(self) -> list[tuple[str, ...]]:

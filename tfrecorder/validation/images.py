@@ -103,7 +103,8 @@ def look_at_files(
         findings.append(Finding("unusable_image", rows, name, values, reasons.tolist()))
     findings += _outside(table, uris, [size for _, size, _ in outcomes])
     looks = pd.DataFrame([look for *_, look in outcomes], uris.index, dtype="Int64")
-    for first in [name for name in table.schema.of(Image)[:1] if name in uris]:
+    first = next(iter(table.schema.of(Image)), None)
+    if first is not None and first in uris:
         was_open = checked.unassigned
         splits = checked.frame[SPLIT_COLUMN].astype(object)
         looks = looks.assign(split=splits, open=was_open)

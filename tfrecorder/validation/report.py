@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from tfrecorder.display.tables import Report, Table, counted
-from tfrecorder.options.report_codes import CODES, ERROR, SEVERITIES, WARNING
+from tfrecorder.options.report_codes import ERROR, SEVERITIES, WARNING
 from tfrecorder.sources.finding import Finding
 
 REPORT_COLUMNS = ("severity", "code", "row", "column", "value", "message", "remedy", "other_row")
@@ -89,9 +89,8 @@ COMPARISON = {
         "{:,} rows are near copies of images that are there:",
     ),
     "other_values": (
-        "1 row is skipped: its image is there with other values (`tfrecorder.update` corrects it):",
-        "{:,} rows are skipped: their images are there with other values "
-        "(`tfrecorder.update` corrects them):",
+        "1 row is skipped: its image is there with other values (`update` corrects it):",
+        "{:,} rows are skipped: their images are there with other values (`update` corrects them):",
     ),
 }
 
@@ -200,10 +199,9 @@ class ValidationReport(Report, pd.DataFrame):
                 where = "" if pd.isna(row) else f"{_place(row, self.lines)}{named}: "
                 elsewhere = "" if pd.isna(other) else f" ({_place(other, self.lines)})"
                 examples.append(f"{where}{message}{elsewhere}")
-            remedy = CODES[str(code)][1].format(value=first["value"], column=first["column"])
             if len(rows) > len(shown):
                 examples.append(f"... and {len(rows) - len(shown):,} more")
-            yield first["severity"], str(code), f"{len(rows):,}", examples, remedy
+            yield first["severity"], str(code), f"{len(rows):,}", examples, first["remedy"]
 
     def _headline(self) -> str:
         counts = self["severity"].value_counts()

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -208,7 +209,7 @@ def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -
         return
     if not was_open.any():
         given = ", ".join(division.asked)
-        words = " and ".join(f"`{name}`" for name in division.asked)
+        words = " and ".join(map(spelled, division.asked))
         yield Finding(
             "splits_ignored",
             [None],

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, class_field, fields_of, primary_file
+from tfrecorder.schema.fields import Field, Fields, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
@@ -77,7 +77,7 @@ class Checked:
 
     frame: pd.DataFrame
     findings: tuple[Finding, ...]
-    fields: tuple[Field, ...] = ()
+    fields: Fields = ()
     values: Mapping[str, pa.Array] = dataclasses.field(default_factory=dict)
     files: tuple[pd.Series, ...] = ()
     source_rows: int = 0

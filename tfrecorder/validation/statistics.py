@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Field, Fields
 from tfrecorder.schema.keys import BOX_COLUMNS
 from tfrecorder.schema.kinds import FILES, Boxes, Bytes
 from tfrecorder.schema.splits import SPLITS
@@ -23,7 +23,7 @@ TOP_VALUES = 10
 
 
 def describe_columns(
-    fields: tuple[Field, ...],
+    fields: Fields,
     values: Mapping[str, pa.Array],
     splits: pd.Series,
     missing: Mapping[str, np.ndarray],

@@ -20,7 +20,8 @@ from tfrecorder.verification.expectation import unread
 from tfrecorder.verification.faults import Fault
 
 #: Bytes of a file that are searched together, and how many uris are searched at once.
-_TOGETHER, _AT_ONCE = 2**26, 50
+_TOGETHER = 2**26
+_AT_ONCE = 50
 
 #: What stands before and after a name; a folder may stand before it.
 _OTHER = r"[^\w.\-]"

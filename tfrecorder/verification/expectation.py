@@ -17,14 +17,14 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse, parse_commit_note
-from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecords
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
 from tfrecorder.output.done_records import list_folders
-from tfrecorder.reading.commits import Commit, all_done, chain_before, is_own
+from tfrecorder.reading.commits import Commit, all_done, chain_before, commit_numbers, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.schema.fields import Field
+from tfrecorder.schema.fields import Fields
 from tfrecorder.verification.faults import Fault
 from tfrecorder.writing.manifest import manifest_of
 from tfrecorder.writing.tfds import dataset_info_json, descriptions, with_shards
@@ -61,7 +61,7 @@ class Expectation:
     info: TfdsInfo | None
     numbers: Sequence[int]
     commits: Mapping[int, Commit]
-    done: Mapping[Shard, DoneRecord]
+    done: DoneRecords
     shards: Sequence[Shard]
     faults: tuple[Fault, ...]
     pending: Plan | None = None
@@ -78,7 +78,7 @@ class Expectation:
         return self.commits.get(self.numbers[-1])
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> Fields:
         """The columns of the dataset; none if the newest manifest is lost."""
         return self.last.plan.fields if self.last else ()
 
@@ -140,12 +140,15 @@ def read_expectation(directory: str) -> Expectation:
     info = read_or_fault(directory, layout.COMMIT, _parsed_info, faults)
     # A manifest is written before it is committed.
     limit = math.inf if pending is None else pending.commit
-    numbers = [number for number in _numbers(directory) if number < limit]
+    numbers = [number for number in commit_numbers(directory) if number < limit]
     note = parse_commit_note(info) or (max(numbers, default=0), "")
     newest = read_commit_or_fault(directory, note[0], faults)
     if newest is not None and note[1] not in ("", newest.digest):
-        words = f"it is not the one that {layout.COMMIT} names"
-        faults.append(Fault(layout.manifest(note[0]), "differs", words))
+        faults.append(
+            Fault(
+                layout.manifest(note[0]), "differs", f"it is not the one that {layout.COMMIT} names"
+            )
+        )
         newest = None
     if newest is None and info is None:
         raise DatasetError(
@@ -157,8 +160,16 @@ def read_expectation(directory: str) -> Expectation:
     latest = newest
     taken_back = set[int]()
     if latest is None:
-        latest, taken_back = _older(directory, note[0], {*listed})
-        if latest is not None and _is_rewrite(latest, info or {}, {*listed}):
+        # The newest before the lost one that has none but its shards; those between were taken
+        # back.  Without one, the lost one came alone, as far as anybody knows.
+        for number in reversed(commit_numbers(directory)):
+            commit = read_commit_or_fault(directory, number, []) if number < note[0] else None
+            if commit is not None and {*commit.shards} <= {*listed}:
+                latest = commit
+                break
+            if commit is not None:
+                taken_back.add(number)
+        if latest is not None and _is_rewrite(latest, info or {}, listed):
             latest = None
     numbers = [note[0]]
     if latest is not None:
@@ -231,29 +242,6 @@ def _shards_there(directory: str, info: TfdsInfo) -> list[Shard]:
     return [*listed, *(shard for shard in empty if shard and shard.split not in splits)]
 
 
-def _numbers(directory: str) -> list[int]:
-    names = storage.names(os.path.join(directory, layout.COMMITS))
-    numbers = map(layout.commit_of, names)
-    return sorted(number for number in numbers if number is not None)
-
-
-def _older(directory: str, last: int, shards: Collection[Shard]) -> tuple[Commit | None, set[int]]:
-    """The newest commit before one whose manifest is lost that has none but these shards.
-
-    Returns:
-        None if there is none: then the lost one came alone, as far as anybody knows; and the
-        numbers of commits after it, which were taken back.
-    """
-    taken_back = set[int]()
-    for number in reversed(_numbers(directory)):
-        commit = read_commit_or_fault(directory, number, []) if number < last else None
-        if commit is not None and {*commit.shards} <= {*shards}:
-            return commit, taken_back
-        if commit is not None:
-            taken_back.add(number)
-    return None, set()
-
-
 def _is_rewrite(before: Commit, info: TfdsInfo, shards: Collection[Shard]) -> bool:
     """True if a lost commit cannot have added to one before it, as the dataset's version proves.
 
@@ -271,8 +259,7 @@ def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Co
 
     def parsed(data: bytes) -> Commit:
         commit = Commit(number, Manifest.from_json(data, os.path.join(directory, file)))
-        dataset = commit.dataset
-        is_whole = 0 <= dataset.since <= dataset.chain <= number == commit.plan.commit
+        is_whole = 0 <= commit.dataset.since <= commit.dataset.chain <= number == commit.plan.commit
         if not is_whole or commit.plan.digest != commit.digest:
             raise ValueError("its values are not those of its plan")
         assert commit.done is not None  # raises if these are no done-records
@@ -288,19 +275,16 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         plan = commit.plan
         done = commit.done
         for shard, record in done.items():
-            kept, new = (
-                plan.layout.kept.get(shard.split, ()),
-                plan.layout.split_shards.get(shard.split),
-            )
-            planned = (
-                plan.layout.shard_rows(shard) if new and shard.index >= len(kept) else record.rows
-            )
+            planned = record.rows
+            if plan.layout.split_shards.get(shard.split) and plan.layout.is_new(shard):
+                planned = plan.layout.shard_rows(shard)
             if not record.rows == planned == record.records + record.rejects:
-                words = (
+                yield Fault(
+                    file,
+                    "rows_lost",
                     f"{planned:,} rows were planned for {shard.file}, and it has {record.rows:,}: "
-                    f"{record.records:,} records and {record.rejects:,} rejects"
+                    f"{record.records:,} records and {record.rejects:,} rejects",
                 )
-                yield Fault(file, "rows_lost", words)
             if (record.plan, record.shard) != (plan.digest, shard.name):
                 yield Fault(file, "damaged", f"what it says of {shard.file} is of another")
         last = expected.number_before(number)
@@ -316,8 +300,9 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         made = manifest_of(plan, done, expected.dataset_before(number), commit.dataset.lists)
         made = with_said_of(made.as_read(), commit.manifest)
         for key in commit.manifest.differing(made):
-            words = f"its {key!r} is not what follows from its plan and done-records"
-            yield Fault(file, "differs", words)
+            yield Fault(
+                file, "differs", f"its {key!r} is not what follows from its plan and done-records"
+            )
 
 
 def with_said_of(made: Manifest, said: Manifest) -> Manifest:
@@ -326,25 +311,22 @@ def with_said_of(made: Manifest, said: Manifest) -> Manifest:
     That follows from other commits, of which some may be gone, or from the card.
     """
     then = said.dataset
-    dataset = replace(
-        made.dataset,
+    if not made.plan.follows.renumbers:
+        made = made.with_dataset(since=then.since, contents=then.contents)
+    made = made.with_dataset(
         abandoned=then.abandoned,
         ends_undo=then.ends_undo,
         earlier=then.earlier,
         stated_by_card=then.stated_by_card,
     )
-    if not made.plan.follows.renumbers:
-        dataset = replace(dataset, since=then.since, contents=then.contents)
-    commit = replace(
-        made.commit,
+    return made.with_commit(
         log=said.commit.log,
         log_before=said.commit.log_before,
         log_undone=said.commit.log_undone,
     )
-    return replace(made, commit=commit, dataset=dataset)
 
 
-def common_files(expected: Expectation) -> dict[str, bytes]:
+def common_files(expected: Expectation) -> NewFiles:
     """Each file that follows from the newest manifest, `dataset_info.json` from all of them.
 
     Empty if its manifest is lost.
@@ -352,12 +334,11 @@ def common_files(expected: Expectation) -> dict[str, bytes]:
     last = expected.last
     if last is None:
         return {}
-    plan = last.plan
     done = {shard: expected.done[shard] for shard in last.own_shards}
-    files = descriptions(plan, last.dataset)
+    files = descriptions(last.plan, last.dataset)
     if not expected.lost:
         before = _info_before(expected)
-        files[layout.COMMIT] = dataset_info_json(plan, done, before, last.dataset)
+        files[layout.COMMIT] = dataset_info_json(last.plan, done, before, last.dataset)
     return files
 
 
@@ -377,12 +358,12 @@ def refuse(directory: str) -> None:
         names = storage.names(directory)
         is_committed = layout.COMMIT in names
         is_pending = storage.exists(os.path.join(directory, layout.PLAN))
-        numbers = _numbers(directory)
+        numbers = commit_numbers(directory)
     if not is_own(names):
         if is_committed or any(".tfrecord" in name for name in names):
             raise DatasetError(
                 f"{directory} was not written by tfrecorder: there is no {layout.PRIVATE}/ with "
-                "the checksums to compare with. `tfrecorder.load` and `tfrecorder.info` read it."
+                "the checksums to compare with. `load` and `info` read it."
             )
         raise DatasetError(nothing_begun(directory))
     if not is_committed and (is_pending or not numbers):

@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.commands import command
 from tfrecorder.display.tables import Report, Table, counted
 
@@ -41,14 +42,15 @@ MAX_FAULTS = 1000
 
 #: The faults of source files, with their remedies.
 OF_SOURCES = {
-    "source_changed": "`tfrecorder.update(source, {directory!r}, reread=True)` converts source "
-    "files that changed again; until then, the records hold the images of before.",
+    "source_changed": "`update` with {reread} converts source files that changed "
+    "again; until then, the records hold the images of before.",
     "source_vanished": "The records keep the images of source files that vanished. If it is their "
     "disk that is away, mount it and check again.",
     "source_unreadable": "Get access to the source files that cannot be read, and check again.",
 }
 
-_SHOWN_FILES, _SHOWN_FAULTS = 10, 3
+_SHOWN_FILES = 10
+_SHOWN_FAULTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,8 @@ class VerificationReport(Report):
             checked += f"; no file names any of {counted(self.absent, 'uri')}"
         if self.ok:
             return f"{self.directory}: all is well: {checked}"
-        faults, files = len(self.found), len(self._by_file())
+        faults = len(self.found)
+        files = len(self._by_file())
         return (
             f"{self.directory}: {counted(faults, 'fault')} in {counted(files, 'file')}; "
             f"checked {checked}"
@@ -177,11 +180,12 @@ class VerificationReport(Report):
     def _notes(self) -> list[str]:
         if self.ok:
             return self._without_sums()
-        codes, directory = {fault.code for fault in self.found}, self.directory
-        remedies = [of.format(directory=directory) for c, of in OF_SOURCES.items() if c in codes]
+        codes = {fault.code for fault in self.found}
+        reread = spelled("reread", True)
+        remedies = [of.format(reread=reread) for code, of in OF_SOURCES.items() if code in codes]
         if codes - {*OF_SOURCES}:
             words = "rewrites the damaged files from each other and the sources."
-            remedies.insert(0, f"`{command('repair', directory)}` {words}")
+            remedies.insert(0, f"`{command('repair', self.directory)}` {words}")
         more = len(self._by_file()) - _SHOWN_FILES
         files = counted(more, "more file has", "more files have")
         listed = [f"{files} faults; --csv lists all."] if more > 0 else []

@@ -16,7 +16,7 @@ from tfrecorder.format.plan import PlannedRow
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, fields_of
+from tfrecorder.schema.fields import Field, Fields, fields_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.verification.expectation import Expectation
 from tfrecorder.writing.tfds import DATASET_NAME
@@ -40,7 +40,7 @@ _COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/cl
 _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 
-def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[str, object]]:
+def fields_and_options(expected: Expectation) -> tuple[Fields, dict[str, object]]:
     """The columns of the dataset, and the options of a commit that lost its own."""
     number = max(expected.commits, default=-1)
     plan = expected.commits[number].plan if number >= 0 else None
@@ -60,12 +60,12 @@ def fields_and_options(expected: Expectation) -> tuple[tuple[Field, ...], dict[s
     return tuple(known_fields), plan.options
 
 
-def _fields(
-    forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool
-) -> tuple[Field, ...]:
+def _fields(forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool) -> Fields:
     """The columns that make these features, without the names of their classes."""
     features = {key.feature.key: key for key in every}
-    boxes, taken, columns = f"{_BOXES.key}/bbox", {SOURCE_ID}, {}
+    boxes = f"{_BOXES.key}/bbox"
+    taken = {SOURCE_ID}
+    columns = {}
     for key, tfds_key in features.items():
         if key in taken:
             continue
@@ -83,12 +83,15 @@ def _fields(
         elif last == "label" and f"{stem}/text" in features:
             kind = kinds.Labels() if tfds_key.feature.shape else kinds.Label()
         elif key in (boxes, *_BOXES.edges):
-            stem, column = _BOXES.key, _BOXES.column
+            stem = _BOXES.key
+            column = _BOXES.column
             label = "box_label" if f"{stem}/class/label" in features else None
             tfds = boxes in features
             kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
         else:
-            column, stem, kind = key, key, _kind(tfds_key.feature, forms[key])
+            column = key
+            stem = key
+            kind = _kind(tfds_key.feature, forms[key])
         column = _COLUMNS.get(stem, column)
         columns[column] = kind
         taken |= {feature.key for feature in Field(column, kind, stem).features}
@@ -152,7 +155,8 @@ def with_names(expected: Expectation, field: Field, rows: Iterable[PlannedRow]) 
     lines = expected.read(file).decode().split("\n")[:-1]
     lines[: len(field.names or ())] = field.names or ()
     for row in rows:
-        labels, texts = row.numbers(field.label_key), row.texts(field.text_key)
+        labels = row.numbers(field.label_key)
+        texts = row.texts(field.text_key)
         for label, text in zip(labels, texts, strict=True):
             if text and 0 <= label < len(lines):
                 lines[label] = text

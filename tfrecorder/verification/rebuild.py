@@ -12,7 +12,6 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -21,10 +20,10 @@ from tfrecorder import storage
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.commit_log import LogEntry
+from tfrecorder.format.commit_log import Log, LogEntry
 from tfrecorder.format.documents import JsonObject, unseal
-from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecord, DoneRecords
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.losses import WORDS, Loss, both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
 from tfrecorder.format.plan import (
@@ -40,7 +39,7 @@ from tfrecorder.format.plan import (
 from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.next_commit import as_next_commit
-from tfrecorder.reading.commits import Commit, commits, read_commit
+from tfrecorder.reading.commits import Commit, commit_numbers, commits, read_commit
 from tfrecorder.reading.row_numbers import counted_rows
 from tfrecorder.reading.stream_positions import position_after
 from tfrecorder.schema.splits import SPLIT_TYPE
@@ -64,7 +63,7 @@ from tfrecorder.writing.shards import Tally
 _LOST_ALL = (
     "the names of columns of images, masks and boxes, and of the column of labels if there is only "
     "one, where records call them otherwise",
-    "the commits before it, for `at=`, and the options, which `tfrecorder.append` takes over",
+    "the earlier generations, and the options, which appends take over",
     "class names with white space at an end that no record has: they are as in the labels file",
 )
 
@@ -86,16 +85,16 @@ class Remade:
     tables: Tables
     marks: frozenset[str] = frozenset()
     options: dict[str, object] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: NewFiles = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
 
 def remake(
     expected: Expectation,
-    damaged: Collection[Shard] = (),
-    other: Collection[Shard] = (),
-    marks: Collection[str] = (),
-    kept: Collection[str] = (),
+    damaged: Collection[Shard],
+    other: Collection[Shard],
+    marks: Collection[str],
+    kept: Collection[str],
 ) -> Remade:
     """Make damaged tables of sound shards again, and lost manifests, whose shards must be sound.
 
@@ -126,11 +125,10 @@ def remake(
         if commit is None:
             shards = _shards_of_lost(made, number, left)
             left = [shard for shard in left if shard not in shards]
-            plan, done, log = _plan_and_done(made, number, shards)
+            plan, done, log_before = _plan_and_done(made, number, shards)
             sums = {file: FileSums.of(expected.read_whole(file)) for file in LISTS}
-            manifest = manifest_of(plan, done, before, sums, log_before=log.before)
-            record = replace(manifest.commit, log=log.entry)
-            manifest = replace(manifest, commit=record).as_read()
+            manifest = manifest_of(plan, done, before, sums, log_before=log_before)
+            manifest = manifest.with_commit(log=_log_of(plan, done, number)).as_read()
             tables.note(Loss.OPTIONS, layout.manifest(number))
         else:
             plan = _plan_of(made, commit)
@@ -174,11 +172,11 @@ def _made_again(old: Manifest, made: Manifest) -> Manifest:
     """A sound manifest after what it follows from was made again."""
     new = with_said_of(made.as_read(), old)
     if new.commit.replaced is None:  # nothing says any more what it replaced
-        new = replace(new, commit=replace(new.commit, replaced=old.commit.replaced))
+        new = new.with_commit(replaced=old.commit.replaced)
     return old if replace(new, form=old.form) == old else new
 
 
-def _take(made: Remade, commit: Commit, done: Mapping[Shard, DoneRecord]) -> None:
+def _take(made: Remade, commit: Commit, done: DoneRecords) -> None:
     """Take a manifest for that of its commit, and its done-records."""
     expected = made.expected
     if commit != expected.commits.get(commit.number):
@@ -238,13 +236,6 @@ def _after(expected: Expectation, number: int) -> Manifest | None:
     return next(later, None)
 
 
-class Log(NamedTuple):
-    """What the log of a manifest says."""
-
-    entry: LogEntry
-    before: tuple[LogEntry, ...] = ()
-
-
 def _plan_and_done(
     made: Remade, number: int, shards: Sequence[Shard]
 ) -> tuple[Plan, dict[Shard, DoneRecord], Log]:
@@ -252,8 +243,11 @@ def _plan_and_done(
 
     It keeps the shards as they are: nothing says what was planned for each.
     """
-    expected, tables, fields = made.expected, made.tables, made.tables.fields
-    before, after = expected.before(number), _after(expected, number)
+    expected = made.expected
+    tables = made.tables
+    fields = made.tables.fields
+    before = expected.before(number)
+    after = _after(expected, number)
     tallied = _tallied(made, shards)
     rows = [(shard.split, row) for shard, (of, _) in tallied.items() for row in of]
     sound = [(split, row) for split, row in rows if not row.values.get(REJECT_OF.reason)]
@@ -301,7 +295,7 @@ def _plan_and_done(
     if before is not None and number - before.plan.commit > 1:  # it took back what came between
         version = f"{_stated_after(expected, after).partition('.')[0]}.0.0"
         plan = replace(plan, follows=TakesBack(**vars(plan.follows), version=version))
-    log_before: tuple[LogEntry, ...] = ()
+    log_before: Log = ()
     if before is None:
         plan, log_before = _begun(made, plan, number)
     indexes: dict[str, list[int]] = {}
@@ -318,7 +312,7 @@ def _plan_and_done(
         record = tally.done_record(plan.digest, shard)
         done[shard] = tables.bound(plan, shard, of_shard, tally, record)
     made.lost += _LOST_ALL if not expected.commits else ()
-    return plan, done, Log(_log_of(plan, done, number), log_before)
+    return plan, done, log_before
 
 
 def _stated_after(expected: Expectation, after: Manifest | None) -> str:
@@ -330,7 +324,8 @@ def _stated_after(expected: Expectation, after: Manifest | None) -> str:
 
 def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[PlannedRow], Tally]]:
     """The rows of the shards of a commit whose manifest is lost, as `Tables.tallied` gives them."""
-    expected, tables = made.expected, made.tables
+    expected = made.expected
+    tables = made.tables
     # Nothing says which of several damaged tables held which reject; some know how many they had.
     counted_shards = [
         s for s in tables.damaged if s in expected.done and s.table not in tables.files
@@ -352,14 +347,12 @@ def _next_row(made: Remade, number: int) -> int:
     if after is not None and after.plan.carried.next_row and after.plan.adds:
         return after.plan.first_row
     stated = [made.tables.next_row]
-    for name in names_in(expected.directory, layout.COMMITS):
+    for before in commit_numbers(expected.directory):
         with contextlib.suppress(DatasetError, ValueError):
-            of_name = layout.commit_of(name.rpartition("/")[2])
-            if of_name is not None and of_name < number:
-                stated.append(read_commit(expected.directory, of_name).plan.carried.next_row)
+            if before < number:
+                stated.append(read_commit(expected.directory, before).plan.carried.next_row)
     highest = max(stated)
-    follows_it = expected.number_before(number) == number - 1 >= 0
-    if follows_it or _only_added(expected, number):
+    if expected.number_before(number) == number - 1 >= 0 or _only_added(expected, number):
         return highest
     # Rows that are gone may have had larger numbers, which nothing says any more.
     return (highest // _BEYOND + 1) * _BEYOND
@@ -369,13 +362,14 @@ def _next_row(made: Remade, number: int) -> int:
 _BEYOND = 10**9
 
 
-def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry, ...]]:
+def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, Log]:
     """The plan of a commit that begins a chain, with what is known of what was before it.
 
     Returns:
         The plan, and of its manifest the log before it.
     """
-    expected, tables = made.expected, made.tables
+    expected = made.expected
+    tables = made.tables
     after = _after(expected, number)
     # It took over the newest marks, and the others went.
     marks = sorted(names_in(expected.directory, layout.REMOVED))
@@ -388,7 +382,7 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
             tables.note(Loss.MARKS, marks[-1])
     elif after is None and number and _had_marks(made, number):
         tables.note(Loss.MARKS, layout.REMOVED)
-    log_before: tuple[LogEntry, ...] = ()
+    log_before: Log = ()
     if not number:
         return plan, log_before
     with contextlib.suppress(DatasetError):  # an update keeps what came before it
@@ -405,10 +399,10 @@ def _begun(made: Remade, plan: Plan, number: int) -> tuple[Plan, tuple[LogEntry,
 
 def _had_marks(made: Remade, number: int) -> bool:
     """True if rows may have been removed before a commit, of which nothing says more any more."""
-    expected, tables = made.expected, made.tables
+    expected = made.expected
     if storage.is_folder(expected.path(layout.REMOVED)):
         return True
-    return not _only_added(expected, number) and {*expected.shards} <= tables.damaged
+    return not _only_added(expected, number) and {*expected.shards} <= made.tables.damaged
 
 
 def _only_added(expected: Expectation, number: int) -> bool:
@@ -421,7 +415,7 @@ def _only_added(expected: Expectation, number: int) -> bool:
     return int(expected.info["version"].split(".")[1]) >= number
 
 
-def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], number: int) -> LogEntry:
+def _log_of(plan: Plan, done: DoneRecords, number: int) -> LogEntry:
     """The entry of a commit whose manifest is lost, as far as anybody knows."""
     if not plan.adds and number:  # it replaced what was there
         return LogEntry(commit=number, first=number, kind="")

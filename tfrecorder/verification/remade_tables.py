@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +20,9 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Values, parse_example
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.losses import Loss
-from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
+from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, PlannedRow
 from tfrecorder.format.plan_columns import (
     BASE,
     NOWHERE,
@@ -37,13 +36,13 @@ from tfrecorder.format.plan_columns import (
     spool_columns,
 )
 from tfrecorder.format.tfrecord import frame, read_records
-from tfrecorder.images.check import CheckedImage, check_image
+from tfrecorder.images.check import check_image
 from tfrecorder.images.rejects import Reject
 from tfrecorder.plan.history import grown
 from tfrecorder.reading.row_lists import read_row_list
-from tfrecorder.reading.shard_tables import opened_rows, read_columns
+from tfrecorder.reading.shard_tables import columns_of, opened_rows, read_columns
 from tfrecorder.schema import kinds
-from tfrecorder.schema.fields import Field, file_fields, primary_file
+from tfrecorder.schema.fields import Field, Fields, file_fields, primary_file
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.sources.cells import name_of
 from tfrecorder.sources.places import known_places
@@ -55,11 +54,8 @@ from tfrecorder.verification.public_fields import (
 )
 from tfrecorder.writing.changing import loaded
 from tfrecorder.writing.outcomes import COMMIT, OfFile, Sources
-from tfrecorder.writing.rows import planned_reject
+from tfrecorder.writing.rows import KeyedImages, planned_reject
 from tfrecorder.writing.shards import Tally
-
-#: Kinds of plans whose rows all come from the source of which their `base` and options are.
-OF_A_SOURCE = (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
 
 #: Options with which images are not stored as they came.
 _CHANGING = ("image_size", "short_side", "apply_exif", "strip_metadata")
@@ -88,7 +84,7 @@ class Tables:
     """
 
     directory: str
-    fields: tuple[Field, ...]
+    fields: Fields
     damaged: set[Shard]
     other: set[Shard]
     said: dict[Shard, int] = field(default_factory=dict)
@@ -96,7 +92,7 @@ class Tables:
     rejects: list[Sequence[str]] = field(default_factory=list)
     warnings: dict[int, str] = field(default_factory=dict)
     came_as_bytes: bool = False
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: NewFiles = field(default_factory=dict)
     noted: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, loss: Loss, name: str) -> None:
@@ -147,8 +143,8 @@ class Tables:
         known = [] if is_damaged else self._stored_rows(shard)
         rejected = [row for row in known if row.values[REJECT_OF.reason]]
         sound = _Taken([row for row in known if not row.values[REJECT_OF.reason]])
-        tally = Tally(fields, lambda rows: None, math.inf)
-        rows: list[PlannedRow] = []
+        tally = Tally(fields)
+        rows = []
         path = os.path.join(self.directory, shard.file)
         with storage.local_copy(path) as copy, storage.open_seekable(copy) as file:
             for data in read_records(file):
@@ -270,19 +266,21 @@ class Tables:
         if not len(columns):
             return  # the only row was a reject that was won later, which no list has any more
         files = file_fields(self.fields)
-        has = columns.column_names
-        bases = columns.column(BASE).combine_chunks()
-        for one in files:
-            spooled = columns.column(one.spool_key) if one.spool_key in has else None
-            uris = columns.column(one.uri_key).combine_chunks()
-            named = None if spooled is None else spooled.combine_chunks()
-            if known_places(uris, bases, named).null_count:
-                self.note(Loss.PLACES, shard.table)
-                break
+        if is_nowhere(columns, self.fields):
+            self.note(Loss.PLACES, shard.table)
         if files:
             self.note(Loss.SUMS, shard.table)
         if plan.rows.streams:
             self.note(Loss.POSITIONS, shard.table)
+
+
+def is_nowhere(table: pa.Table, fields: Fields) -> bool:
+    """True if nobody knows where a file of some row of a table was."""
+    columns = columns_of(table)
+    return any(
+        known_places(columns[of.uri_key], columns[BASE], columns.get(of.spool_key)).null_count
+        for of in file_fields(fields)
+    )
 
 
 class _Taken:
@@ -317,7 +315,7 @@ class _Taken:
 def _sources(
     fields: Sequence[Field],
     record: Mapping[str, Values],
-    images: Sequence[tuple[str, CheckedImage]],
+    images: KeyedImages,
     keeps: bool,
 ) -> Sources:
     """What a record says of the files that it was made from.

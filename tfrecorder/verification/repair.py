@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, cores
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
@@ -27,13 +28,13 @@ from tfrecorder.format.manifest import FileSums
 from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
 from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
 from tfrecorder.output.directory import locked, refuse_foreign
+from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.shard_tables import read_columns
-from tfrecorder.schema.fields import file_fields, primary_file, with_validators
+from tfrecorder.schema.fields import primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES
-from tfrecorder.sources.places import known_places
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
@@ -44,13 +45,14 @@ from tfrecorder.verification.expectation import (
 from tfrecorder.verification.faults import Fault
 from tfrecorder.verification.kept import is_kept
 from tfrecorder.verification.rebuild import Remade, remake
+from tfrecorder.verification.remade_tables import is_nowhere
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.verify import byte_bar, check_all, verify
 from tfrecorder.writing.after_commit import not_kept
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import complete, replace_commit
 from tfrecorder.writing.row_lists import whole_lists
-from tfrecorder.writing.shards import Pool, write_shard
+from tfrecorder.writing.shards import Pool, ShardWriter
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
     rewritten, refusals = _write_shards(expected, damaged, faulty, base)
     written += rewritten
     if refusals:
-        others = f" Other files were written again: {', '.join(sorted(written))}." * bool(written)
+        names = ", ".join(sorted(written))
+        others = f" Other files were written again: {names}." if written else ""
         raise SourceError(
             f"{directory} is not repaired, because sources have changed: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
@@ -299,13 +302,20 @@ def _write_shards(
                     raise SourceError("its table is damaged too, which says what its rows were")
                 plan, rows = _plan_aside(expected, owners[shard].plan, shard, base)
                 restage_rows(plan, rows, folder)
-                new = write_shard(plan, 0, Attempt(folder, shard, plan.digest), pool)
+                progress = ShardProgress(folder, shard, is_shown=False)
+                attempt = Attempt(folder, shard, plan.digest)
+                new = ShardWriter(plan, 0, pool, progress).write(attempt)
                 if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
                     raise SourceError(_difference(folder, plan, shard, rows))
             except SourceError as error:
                 refusals.append(f"{shard.file}: {error}")
                 continue
-            _copy(os.path.join(folder, shard.file), expected.directory, shard.file)
+            with (
+                storage.open_seekable(os.path.join(folder, shard.file)) as file,
+                storage.publish(expected.directory, shard.file) as copy,
+            ):
+                while data := file.read(2**20):
+                    storage.write_all(copy, data)
             storage.remove(folder, shard.file)
             written.append(shard.file)
     return written, refusals
@@ -323,8 +333,9 @@ def _plan_aside(
     if any(any(table.column(name).to_pylist()) for name in spool_columns(table.column_names)):
         raise SourceError("its images came as bytes, which were kept only until the commit")
     bases = [base] * len(table) if base is not None else table.column(BASE).to_pylist()
-    if "" in bases and _is_nowhere(table, owner):
-        raise SourceError("nobody knows in which folder its images were: give it as `base`")
+    if "" in bases and is_nowhere(table, owner.fields):
+        remedy = f"give it as {spelled('base')}"
+        raise SourceError(f"nobody knows in which folder its images were: {remedy}")
     rows = table.select([SOURCE_ID, *value_columns(table.column_names), *REJECT_OF])
     if len({*bases}) > 1:  # then each path is given as that of a spooled image is
         for field in owner.fields:
@@ -349,13 +360,6 @@ def _plan_aside(
     return plan.with_rows(base=bases[0]), rows
 
 
-def _is_nowhere(table: pa.Table, plan: Plan) -> bool:
-    """True if nobody knows where a file of some row was."""
-    bases = table.column(BASE).combine_chunks()
-    uris = [table.column(field.uri_key).combine_chunks() for field in file_fields(plan.fields)]
-    return any(known_places(of_file, bases).null_count for of_file in uris)
-
-
 def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
     """Why a shard comes out different: the first row that became a reject, if one did."""
     now = read_columns(folder, shard.table, lambda schema: schema.names)
@@ -365,12 +369,6 @@ def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
             shown = f", image {new[image.uri_key]!r}," if image else ""
             return f"row {new[SOURCE_ID]}{shown} cannot be used now ({reason})"
     return "an image has other bytes now, or another version of Pillow encodes it differently"
-
-
-def _copy(path: str, directory: str, name: str) -> None:
-    with storage.open_seekable(path) as file, storage.publish(directory, name) as copy:
-        while data := file.read(2**20):
-            storage.write_all(copy, data)
 
 
 def _write_common(expected: Expectation, faulty: set[str]) -> list[str]:

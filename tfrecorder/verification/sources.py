@@ -97,7 +97,8 @@ def other_sources(
         UnreachableError: a store or a disk is away, which says nothing about its files.
     """
     counts = Counter() if counts is None else counts
-    files, folders = _files(directory, shards, fields, counts), storage.FoldersRead()
+    files = _files(directory, shards, fields, counts)
+    folders = storage.FoldersRead()
     while batch := [*itertools.islice(files, _BATCH)]:
         compare = functools.partial(_difference, describing(map(_path, batch)), folders)
         differences = in_threads(compare, batch, _path)
@@ -166,7 +167,8 @@ def _difference(
     except Reject as reject:
         code = "source_vanished" if reject.code in GONE else "source_unreadable"
         return code, f"it cannot be read: {reject.detail}"
-    size, crc = len(data), google_crc32c.value(data)
+    size = len(data)
+    crc = google_crc32c.value(data)
     if (size, crc) == (file.bytes, file.crc32c):
         return "", ""
     words = f"it has {size:,} bytes with the CRC32C {crc:08x}; "

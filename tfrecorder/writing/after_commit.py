@@ -5,17 +5,16 @@ Whoever finds a committed plan does all of it again; what is done already is pas
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.layout import SplitState
+from tfrecorder.format.layout import ShardNumbers, SplitState
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.output.done_records import Files, list_folders
-from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.commits import Commit, commit_numbers
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.writing.row_lists import lists_as_of, lists_of
 from tfrecorder.writing.tfds import class_files, descriptions
@@ -43,7 +42,8 @@ def finish(
             row_lists = lists_as_of(manifest, output_dir)
         else:
             row_lists = lists_of(plan, commit.done, output_dir)
-    files, gone = dict(row_lists), set[str]()
+    files = dict(row_lists)
+    gone = set()
     if plan.rewrites or undoes:
         files |= descriptions(plan, dataset)
         gone = outdated(output_dir, plan)
@@ -53,7 +53,15 @@ def finish(
         taken = map(layout.manifest, dataset.skips)
         gone |= _files(dataset.abandoned, dataset.splits) | {layout.ROWS, *taken}
     if plan.kind is PlanKind.UPDATE and not plan.follows.renumbers:  # any other is never taken back
-        kept = _keep_for_undo(output_dir, plan, commit.replaced or {})
+        # What it wrote again goes where nobody reads it, until the next commit.
+        kept: dict[str, str] = {}
+        for shard in layout.shards_of(commit.replaced or {}):
+            if shard.index not in plan.layout.kept.get(shard.split, ()):
+                kept |= {name: layout.before(name) for name in shard.files}
+        listed: Files = {}
+        if len(kept) > FEW_FILES and not storage.is_local(output_dir):
+            listed = list_folders(output_dir, ("", layout.INDEX, layout.TABLES))
+        storage.move_all(output_dir, kept, listed)
         gone -= kept.keys()
         gone |= names_in(output_dir, layout.BEFORE) - {*kept.values()}  # of an update before it
     elif plan.rewrites or dataset.ends_undo:
@@ -65,39 +73,16 @@ def finish(
     remove_leftovers(output_dir, gone)
 
 
-def _files(gone: Mapping[str, Sequence[int]], stays: Mapping[str, SplitState]) -> set[str]:
+def _files(gone: ShardNumbers, stays: Mapping[str, SplitState]) -> set[str]:
     """The files of some shards, but for those that stay; both as `layout.shards_of` takes them."""
     shards = {*layout.shards_of(gone)} - {*layout.shards_of(stays)}
     return {file for shard in shards for file in shard.files}
 
 
-def _keep_for_undo(
-    output_dir: str, plan: Plan, replaced: Mapping[str, SplitState]
-) -> dict[str, str]:
-    """Put the shards that an update wrote again where nobody reads them, until the next commit.
-
-    Args:
-        replaced: the shards of before the update.
-
-    Returns:
-        The names that their files have there, by those that they had.
-    """
-    names: dict[str, str] = {}
-    for shard in layout.shards_of(replaced):
-        if shard.index not in plan.layout.kept.get(shard.split, ()):
-            names |= {name: layout.before(name) for name in shard.files}
-    listed: Files = {}
-    if len(names) > FEW_FILES and not storage.is_local(output_dir):
-        listed = list_folders(output_dir, ("", layout.INDEX, layout.TABLES))
-    storage.move_all(output_dir, names, listed)
-    return names
-
-
 def not_kept(output_dir: str, newest: Commit) -> set[str]:
     """What is left of before the newest commit's chain, which only `undo` of an update needs."""
-    numbers = map(layout.commit_of, storage.names(os.path.join(output_dir, layout.COMMITS)))
-    chain = newest.dataset.chain
-    old = {layout.manifest(n) for n in numbers if n is not None and n < chain}
+    numbers = commit_numbers(output_dir)
+    old = {layout.manifest(number) for number in numbers if number < newest.dataset.chain}
     return old | names_in(output_dir, layout.BEFORE)
 
 
@@ -114,6 +99,7 @@ def _before(output_dir: str, manifest: Manifest, rewrites: bool) -> set[str]:
 
 def outdated(output_dir: str, plan: Plan) -> set[str]:
     """Files of another commit than a plan's that say what records hold."""
-    maps, names = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT), storage.names(output_dir)
+    maps = (layout.LABEL_MAP_CSV, layout.LABEL_MAP_PBTXT)
+    names = storage.names(output_dir)
     of_classes = {name for name in names if name in maps or name.endswith(layout.LABELS)}
     return of_classes - {*class_files(plan)}

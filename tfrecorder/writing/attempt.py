@@ -25,6 +25,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.core.threads import UnwantedError, is_unwanted
@@ -57,14 +58,18 @@ class OvertakenError(Exception):
     """Another attempt claims the shard."""
 
 
+@dataclass
 class Attempt:
     """What an attempt may replace; a claim as `storage.publish` takes it."""
 
-    def __init__(self, output_dir: str, shard: Shard, plan_digest: str) -> None:
-        self.output_dir, self.shard, self._plan_digest = output_dir, shard, plan_digest
+    output_dir: str
+    shard: Shard
+    plan_digest: str
+    _held: bool = False
+    _version: str = ""  # of what is in the done-record's place, as far as we know
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._held = False
-        self._version = ""  # of what is in the done-record's place, as far as we know
 
     def begin(self) -> None:
         """Look whether the shard is done; claim it if an attempt ended on the way.
@@ -129,14 +134,14 @@ class Attempt:
 
     def _look_at_commit(self) -> None:
         """Give up if the shard is committed, whose done-record went then."""
-        done = committed_done(self.output_dir, self._plan_digest).get(self.shard)
+        done = committed_done(self.output_dir, self.plan_digest).get(self.shard)
         if done is not None:
             raise ShardDoneError(done)
 
     def _claim(self, version: str) -> None:
         self._look_at_commit()
         # It may belong to another plan, which has replaced ours.
-        staged_plan(self.output_dir, self._plan_digest)
+        staged_plan(self.output_dir, self.plan_digest)
         self._version = version
         try:
             self._version = self._put(json.dumps({"claimed": uuid.uuid4().hex}).encode())
@@ -151,7 +156,7 @@ class Attempt:
         )
 
     def _read_done(self) -> DoneRecord | None:
-        return read_done(self.output_dir, self.shard, self._plan_digest)
+        return read_done(self.output_dir, self.shard, self.plan_digest)
 
 
 def settled(

@@ -5,7 +5,7 @@ is written again in its place, some with other values, and without those that ar
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO, NamedTuple
 
@@ -34,14 +34,12 @@ from tfrecorder.schema.fields import Field, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import FILES, File, Image
 from tfrecorder.writing.rows import (
-    Dated,
+    FileReader,
+    KeyedImages,
     Loaded,
-    Read,
     Rejected,
-    array_dtypes,
+    RowLoader,
     planned_reject,
-    row_loader,
-    without_facts,
 )
 
 
@@ -73,9 +71,7 @@ def loaded(
     )
 
 
-def as_noted(
-    row: PlannedRow, images: Sequence[tuple[str, CheckedImage]]
-) -> list[tuple[str, CheckedImage]]:
+def as_noted(row: PlannedRow, images: KeyedImages) -> KeyedImages:
     """Images from a record, the first with all that their files had and training does not see."""
     if row.values.get(REDUCED) is None:  # then what the records show is all that is known
         return [*images]
@@ -103,40 +99,35 @@ def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
 LOCAL_PIECE = 2**20
 
 
-class RowChanger:
+class RowChanger(RowLoader):
     """Copies the record of a row, or does what the plan says of it (`CHANGE`); threads share it.
 
     Args:
         directory: of the dataset that has the records.
-        room, read: as for `row_loader`.
+        room, reader: as for `RowLoader`.
     """
 
-    def __init__(self, plan: Plan, directory: str, room: Room, read: Read) -> None:
+    def __init__(self, plan: Plan, directory: str, room: Room, reader: FileReader) -> None:
+        super().__init__(plan, room, reader)
         self._directory = directory
-        self._files = OpenFiles()
-        self._room = room
-        self._read = read
-        self._load = without_facts(row_loader(plan, room, read))
-        self._images = [field for field in plan.fields if isinstance(field.kind, Image)]
+        self._opened = OpenFiles()
         self._kept = [field for field in plan.fields if isinstance(field.kind, (Image, File))]
         # What is kept was checked before.
-        self._unchecked = replace(plan, fields=with_validators(plan.fields))
-        self._arrays = array_dtypes(plan.fields)
+        unchecked = replace(plan, fields=with_validators(plan.fields))
+        self._unchecked = RowLoader(unchecked, room, reader)
         plain = [f for f in plan.fields if not (f.of_boxes or isinstance(f.kind, FILES))]
         self._keys = {feature.key for field in plain for feature in field.features}
 
-    def __call__(self, row: PlannedRow) -> Loaded | Rejected:
-        is_new = not row.values[COPY_OF.file]
-        if is_new:
-            return self._load(row)
+    def load(self, row: PlannedRow) -> Loaded | Rejected:
+        if not row.values[COPY_OF.file]:  # it is new
+            return super().load(row)
         reject = planned_reject(row)
         if reject is not None:
             return reject
         if row.values.get(CHANGE) == READ:
-            return _sound(self._load(row))
-        offset, size = row.number(COPY_OF.offset), row.number(COPY_OF.size)
-        framed = self._files.read(self._shard_of(row), offset, size)
-        return self.changed(row, framed)
+            return _sound(super().load(row))
+        place = (row.number(COPY_OF.offset), row.number(COPY_OF.size))
+        return self.changed(row, self._opened.read(self._shard_of(row), *place))
 
     def changed(self, row: PlannedRow, framed: bytes) -> Loaded:
         """A row as the plan has it.
@@ -147,7 +138,18 @@ class RowChanger:
         Raises:
             DatasetError: the record is damaged, or of another row.
         """
-        features = self._features(row, framed)
+        offset = row.number(COPY_OF.offset)
+        try:
+            features = parse_example(unframe(framed))
+        except ValueError as error:
+            raise damaged_record(self._shard_of(row), offset, error) from error
+        number = bytes(features[SOURCE_ID][0]).decode()
+        if number != str(row.row):
+            raise damaged_record(
+                self._shard_of(row),
+                offset,
+                f"it is the record of row {number}, but its table has row {row.row} here",
+            )
         how = row.values.get(CHANGE)
         if how == MADE:
             return self._made_again(row, features)
@@ -159,19 +161,6 @@ class RowChanger:
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
         return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
 
-    def _features(self, row: PlannedRow, framed: bytes) -> dict[str, Values]:
-        """The values of a row's record."""
-        offset = row.number(COPY_OF.offset)
-        try:
-            features = parse_example(unframe(framed))
-        except ValueError as error:
-            raise damaged_record(self._shard_of(row), offset, error) from error
-        number = bytes(features[SOURCE_ID][0]).decode()
-        if number != str(row.row):
-            words = f"it is the record of row {number}, but its table has row {row.row} here"
-            raise damaged_record(self._shard_of(row), offset, words)
-        return features
-
     def _shard_of(self, row: PlannedRow) -> ShardFile:
         return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)
 
@@ -179,12 +168,8 @@ class RowChanger:
         """A row made again of the images in its record."""
         kept = self._kept
         stored = {row.text(f.uri_key): bytes(features[f.encoded_key][0]) for f in kept}
-
-        def read_once(uri: str, file: str, note: Callable[[], None], kind: File | None) -> Dated:
-            return (stored[uri], None) if uri in stored else self._read(uri, file, note, kind)
-
-        load = without_facts(row_loader(self._unchecked, self._room, read_once))
-        made = _sound(load(row))
+        reader = replace(self.reader, stored=stored)
+        made = _sound(self._unchecked.load_from(reader, row))
         of_kept = {field.key for field in kept}
         sources = {key: source for key, source in made.sources.items() if key not in of_kept}
         return made._replace(sources=sources, images=as_noted(row, made.images))

@@ -17,13 +17,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import google_crc32c
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import DoneRecord, add_up
+from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
 from tfrecorder.format.layout import Shard, SplitState
 from tfrecorder.format.losses import both, lasting
-from tfrecorder.format.manifest import FileSums, Generation, Manifest
+from tfrecorder.format.manifest import FileSums, Manifest
 from tfrecorder.format.plan import Begins, Plan, PlanKind
 from tfrecorder.output.directory import clear, is_whole
 from tfrecorder.output.done_records import Files, list_output, shard_fault
@@ -75,7 +76,7 @@ def commit(
     if plan.kind is not PlanKind.BATCH and plan.rows.in_source:
         _check_rejects(plan, by_shard, max_reject_fraction, output_dir)
     before = None if previous is None else previous.dataset
-    earlier: Mapping[int, Generation] = {}
+    earlier = {}
     # What it replaces, oldest first.
     replaced = commits(output_dir, previous) if previous is not None and plan.rewrites else []
     if plan.layout.kept:
@@ -104,10 +105,9 @@ def commit(
         undone=PlanKind.UPDATE.value if plan.kind is PlanKind.UNDO else "",
     )
     if plan.layout.kept and plan.kind is PlanKind.UNDO:
-        then = base.dataset
-        manifest = manifest.with_dataset(since=then.since, contents=then.contents)
+        manifest = manifest.with_dataset(since=base.dataset.since, contents=base.dataset.contents)
     files = _check_standing(plan, by_shard, output_dir)
-    described: dict[str, bytes] = {}
+    described = {}
     narrows = False
     if previous is not None and plan.rewrites:
         narrows = not covers(manifest, previous.manifest)
@@ -121,7 +121,8 @@ def commit(
         if not narrows:  # otherwise the old files fit both, and are replaced after the commit
             described = descriptions(plan, manifest.dataset)
             if before is None:  # readers of a dataset with rejects want their list
-                described, row_lists = {**described, **row_lists}, {}
+                described = {**described, **row_lists}
+                row_lists = {}
             storage.publish_all(output_dir, described, lasting=True)
         into_place(output_dir, plan, files)
         info_before = None if previous is None else previous.info
@@ -174,7 +175,8 @@ def replace_commit(
     Raises:
         OutputError: another operation was committed in the meantime.
     """
-    name, own = layout.manifest(manifest.plan.commit), manifest.to_json()
+    name = layout.manifest(manifest.plan.commit)
+    own = manifest.to_json()
     try:
         other, standing = _versioned(output_dir, name)
         is_other = other not in (None, own)
@@ -228,7 +230,7 @@ def complete(state: DatasetState) -> DatasetState:
 
 def _with_kept(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     every: Sequence[Commit],
     newest: Commit,
     output_dir: str,
@@ -241,7 +243,7 @@ def _with_kept(
     """
     written = all_done(every)
     splits = every[-1].dataset.splits
-    moved: Mapping[Shard, list[str]] = {}
+    moved = {}
     if newest is not every[-1]:
         moved = moved_by(newest, splits)
         # What binds the files of a shard that stayed is the newest manifest: a repair may have
@@ -249,7 +251,7 @@ def _with_kept(
         stayed = {old: kept_as(newest, old) for old in layout.shards_of(splits)}
         written |= {old: newest.done[now] for old, now in stayed.items() if now is not None}
     names: dict[str, str] = {}
-    whole: dict[Shard, DoneRecord] = {}
+    whole = {}
     for shard in layout.shards_of(plan.own):
         if shard in done:
             whole[shard] = done[shard]
@@ -300,7 +302,8 @@ def into_place(output_dir: str, plan: Plan, listed: Files) -> None:
 
 def covers(wide: Manifest, narrow: Manifest) -> bool:
     """True if what one manifest says of features and classes holds for the records of another."""
-    a, b = wide.plan, narrow.plan
+    a = wide.plan
+    b = narrow.plan
     if a.features != b.features or a.options.get("image_format") != b.options.get("image_format"):
         return False
     if [field.for_tfds for field in a.fields] != [field.for_tfds for field in b.fields]:
@@ -342,9 +345,9 @@ def abandon(state: DatasetState) -> DatasetState:
             _describe(output_dir, previous)
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
-        lists = previous.dataset.lists
-        kind = pending.kind.value
-        manifest = manifest_of(plan, {}, previous.dataset, lists, undone=kind)
+        manifest = manifest_of(
+            plan, {}, previous.dataset, previous.dataset.lists, undone=pending.kind.value
+        )
         manifest = manifest.with_dataset(abandoned=pending.own)
         info = dataset_info_json(plan, {}, previous.info, manifest.dataset)
         replace_commit(output_dir, manifest, info, now.version)
@@ -379,8 +382,7 @@ def take_back(state: DatasetState, plan: Plan) -> None:
     sums |= {file: FileSums.of(data) for file, data in row_lists.items()}
     manifest = manifest_of(plan, {}, before.dataset, sums, undone=taken.plan.kind.value)
     manifest = manifest.with_dataset(abandoned=given_up(newest, taken))
-    record = dataclasses.replace(manifest.commit, log_undone=taken.manifest.commit.entry)
-    manifest = dataclasses.replace(manifest, commit=record)
+    manifest = manifest.with_commit(log_undone=taken.manifest.commit.entry)
     info_before = info_without(newest.info, taken, before)
     info = dataset_info_json(plan, {}, info_before, manifest.dataset)
     replace_commit(output_dir, manifest, info, state.version)
@@ -399,7 +401,7 @@ def _versioned(output_dir: str, name: str) -> tuple[bytes | None, str]:
     return storage.unless_missing(lambda: storage.read_versioned(path)) or (None, "")
 
 
-def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
+def _check_conservation(plan: Plan, done: DoneRecords) -> None:
     """Rows in = records + rejects, in every shard and in total."""
     for shard in plan.layout.shards:
         record = done.get(shard)
@@ -419,7 +421,7 @@ def _check_conservation(plan: Plan, done: Mapping[Shard, DoneRecord]) -> None:
         )
 
 
-def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> Files:
+def _check_standing(plan: Plan, done: DoneRecords, output_dir: str) -> Files:
     """Look once more whether what is in the directory is what was written there.
 
     Shards that are kept have their files under the names of this commit by now.
@@ -434,7 +436,8 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
         reason = shard_fault(files, shard, done[shard])
         if reason is not None or shard not in written:
             return reason
-        data, file = done[shard].to_json(), files.get(shard.done)
+        data = done[shard].to_json()
+        file = files.get(shard.done)
         same = file is not None and file.is_of(len(data), google_crc32c.value(data))
         return None if same else f"{shard.done} differs from what was written"
 
@@ -451,11 +454,11 @@ def _check_standing(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: st
 
 
 def _check_rejects(
-    plan: Plan, done: Mapping[Shard, DoneRecord], max_reject_fraction: float, output_dir: str
+    plan: Plan, done: DoneRecords, max_reject_fraction: float, output_dir: str
 ) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
     # Not of shards written again, whose rejects were accepted before.
-    done = {s: d for s, d in done.items() if s.index >= len(plan.layout.kept.get(s.split, ()))}
+    done = {shard: record for shard, record in done.items() if plan.layout.is_new(shard)}
     totals = add_up(done.values())
     if not totals.rows:
         return
@@ -467,9 +470,10 @@ def _check_rejects(
     storage.publish_bytes(output_dir, layout.WAITING_REJECTS, row_lists[layout.REJECTS])
     where = os.path.join(output_dir, layout.WAITING_REJECTS)
     rows = counted(totals.rows, "row")
+    allowed = spelled("max_reject_fraction", max_reject_fraction)
     raise RejectedError(
         f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
-        f"`max_reject_fraction={max_reject_fraction:g}` allows: {reasons}. Nothing was committed. "
+        f"{allowed} allows: {reasons}. Nothing was committed. "
         f"The rows are listed in {where}. Fix the images and run the same conversion again to "
-        "retry them; or raise `max_reject_fraction`, or drop the rows."
+        f"retry them; or raise {spelled('max_reject_fraction')}, or drop the rows."
     )

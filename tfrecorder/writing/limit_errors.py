@@ -35,7 +35,8 @@ def limit_reached(error: BaseException | None) -> str | None:
     while error is not None:
         if isinstance(error, TfrecorderError):
             return None
-        text, number = str(error), getattr(error, "errno", None)
+        text = str(error)
+        number = getattr(error, "errno", None)
         limited = is_address_space_limited()  # which keeps threads from starting too
         threads = "can't start new thread" in text or number == errno.EAGAIN
         if threads and not limited:

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import google_crc32c
 
-from tfrecorder.format.commit_log import LogEntry, merged_batches
-from tfrecorder.format.done_records import DoneRecord, add_up
-from tfrecorder.format.layout import Shard, SplitState
+from tfrecorder.format.commit_log import Log, LogEntry, merged_batches
+from tfrecorder.format.done_records import DoneRecords, add_up
+from tfrecorder.format.layout import SplitState
 from tfrecorder.format.manifest import (
     CommitRecord,
     DatasetRecord,
@@ -19,7 +19,7 @@ from tfrecorder.format.manifest import (
     Generation,
     Manifest,
 )
-from tfrecorder.format.plan import Plan, PlanKind, TakesBack
+from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, TakesBack
 from tfrecorder.format.summary import Changes
 from tfrecorder.plan.history import history_after
 from tfrecorder.reading.commits import Commit
@@ -28,12 +28,12 @@ from tfrecorder.writing.tfds import image_shapes, image_sides, stated_version
 
 def manifest_of(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     previous: DatasetRecord | None,
     lists: Mapping[str, FileSums],
     earlier: Mapping[int, Generation] | None = None,
     stated: Mapping[str, object] | None = None,
-    log_before: tuple[LogEntry, ...] = (),
+    log_before: Log = (),
     undone: str = "",
 ) -> Manifest:
     """The manifest of the commit of a plan.
@@ -46,35 +46,6 @@ def manifest_of(
         stated: by the card; None keeps what was stated before.
         log_before: the entries of the commits before a chain that begins here.
         undone: the kind of what an undo takes back or abandons.
-    """
-    return Manifest(
-        CommitRecord(
-            plan=plan,
-            digest=plan.digest,
-            own=plan.own,
-            done_values=[record.values() for record in done.values()],
-            totals=add_up(done.values()),
-            log=_log_of(plan, done, undone),
-            log_before=log_before,
-            replaced=previous.splits if plan.rewrites and previous is not None else None,
-        ),
-        dataset_after(plan, done, previous, lists, earlier or {}, stated),
-    )
-
-
-def dataset_after(
-    plan: Plan,
-    done: Mapping[Shard, DoneRecord],
-    previous: DatasetRecord | None,
-    lists: Mapping[str, FileSums],
-    earlier: Mapping[int, Generation],
-    stated_by_card: Mapping[str, object] | None,
-) -> DatasetRecord:
-    """What is so of a dataset after the commit of a plan.
-
-    Args:
-        done, previous, lists, earlier: as in `manifest_of`.
-        stated_by_card: None keeps what was stated before.
     """
     records = list(done.values())
     nothing = DatasetRecord(splits={}, stated="", since=plan.commit, chain=plan.commit)
@@ -90,9 +61,9 @@ def dataset_after(
     positions = dict(before.positions)
     for name, stream in (plan.rows.streams or {}).items():
         positions[name] = stream["to"]
-    if stated_by_card is None:
-        stated_by_card = {} if previous is None else previous.stated_by_card
-    return DatasetRecord(
+    if stated is None:
+        stated = {} if previous is None else previous.stated_by_card
+    dataset = DatasetRecord(
         splits=splits,
         stated=stated_version(plan, None if previous is None else previous.stated),
         commit=plan.commit,
@@ -108,34 +79,39 @@ def dataset_after(
         contents=_contents(plan, done, numbering.contents),
         abandoned=before.abandoned,
         ends_undo=previous is not None and previous.is_updated,
-        earlier=earlier,
-        stated_by_card=stated_by_card,
+        earlier=earlier or {},
+        stated_by_card=stated,
     )
+    record = CommitRecord(
+        plan=plan,
+        digest=plan.digest,
+        own=plan.own,
+        done_values=[record.values() for record in done.values()],
+        totals=add_up(done.values()),
+        log=_log_of(plan, done, undone),
+        log_before=log_before,
+        replaced=previous.splits if plan.rewrites and previous is not None else None,
+    )
+    return Manifest(record, dataset)
 
 
-def _contents(
-    plan: Plan, done: Mapping[Shard, DoneRecord], before: Mapping[str, int]
-) -> dict[str, int]:
+def _contents(plan: Plan, done: DoneRecords, before: Mapping[str, int]) -> dict[str, int]:
     """A checksum of all shards of each split."""
     contents = dict(before)
     for shard, record in done.items():
-        if not plan.follows.renumbers and shard.index < len(plan.layout.kept.get(shard.split, ())):
+        if not plan.follows.renumbers and not plan.layout.is_new(shard):
             continue  # corrected records have the numbers that they had
         crc = record.crc32c.to_bytes(4, "big")
         contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
     return contents
 
 
-def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEntry:
+def _log_of(plan: Plan, done: DoneRecords, undone: str) -> LogEntry:
     """What a commit did, in numbers."""
     changes = plan.summary.changes or Changes()
     # Of the shards that are kept or written again, the rows were there before.
-    new = add_up(
-        of
-        for shard, of in done.items()
-        if shard.index >= len(plan.layout.kept.get(shard.split, ()))
-    )
-    is_addition = plan.kind in (PlanKind.CONVERSION, PlanKind.APPEND, PlanKind.BATCH)
+    new = add_up(record for shard, record in done.items() if plan.layout.is_new(shard))
+    is_addition = plan.kind in OF_A_SOURCE
     rejected = new.rejects if is_addition else min(new.rejects, changes.added)
     undoes = -1
     if plan.kind is PlanKind.UNDO and plan.rewrites:
@@ -157,7 +133,7 @@ def _log_of(plan: Plan, done: Mapping[Shard, DoneRecord], undone: str) -> LogEnt
     )
 
 
-def entries_of(every: Sequence[Commit]) -> tuple[LogEntry, ...]:
+def entries_of(every: Sequence[Commit]) -> Log:
     """The entries of a chain of commits, and of those before it, as the next chain keeps them.
 
     Args:

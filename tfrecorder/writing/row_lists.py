@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import field_of
-from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecords
+from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import RECORD_OF, REJECT_OF
@@ -34,7 +34,7 @@ _COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 Row = Sequence[int | str]
 
 
-def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> dict[str, bytes]:
+def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
     """The lists of the whole dataset that a plan changes; the same before and after its commit.
 
     Args:
@@ -66,7 +66,7 @@ def lists_of(plan: Plan, done: Mapping[Shard, DoneRecord], output_dir: str) -> d
     return lists
 
 
-def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, bytes]:
+def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> NewFiles:
     """The lists as the tables of all shards of a dataset have them.
 
     Args:
@@ -86,7 +86,7 @@ def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[st
     return lists
 
 
-def lists_as_of(manifest: Manifest, output_dir: str) -> dict[str, bytes]:
+def lists_as_of(manifest: Manifest, output_dir: str) -> NewFiles:
     """The lists of rows that are not as a commit had them, from the tables of its shards.
 
     Raises:
@@ -100,8 +100,7 @@ def lists_as_of(manifest: Manifest, output_dir: str) -> dict[str, bytes]:
     ]
     if not others:
         return {}
-    shards = layout.shards_of(manifest.dataset.splits)
-    whole = whole_lists(manifest.plan, shards, output_dir)
+    whole = whole_lists(manifest.plan, layout.shards_of(manifest.dataset.splits), output_dir)
     return {name: whole[name] for name in others}
 
 

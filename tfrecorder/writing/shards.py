@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import chain
 from threading import Semaphore
+from typing import BinaryIO
 
 import google_crc32c
 import pyarrow as pa
@@ -24,14 +24,12 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.plan_columns import COPY_OF
-from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.files import read_image
 from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
-from tfrecorder.images.rejects import Reject
+from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
-from tfrecorder.schema.kinds import File, Label
+from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.changing import (
     Rewritten,
@@ -40,7 +38,7 @@ from tfrecorder.writing.changing import (
     write_again,
 )
 from tfrecorder.writing.outcomes import Outcomes, RecordAt
-from tfrecorder.writing.rows import Dated, Loaded, LoadRow, Rejected, row_loader, without_facts
+from tfrecorder.writing.rows import FileReader, KeyedImages, Loaded, Rejected, RowLoader
 
 #: Tasks under way for each thread of the pool, images under way in all of them, and the fewest and
 #: most images of one task.  With fewer images per task, threads hand over more often than they load
@@ -54,17 +52,9 @@ TASK_ROWS = (2, 8)
 #: worker with 2 cores and 8 GiB can spare these and `DECODING_BYTES`, whatever the images.
 WAITING_BYTES = 2**28
 
-#: Seconds between two notes of a shard's progress: on a disk, and on a bucket, which refuses to
-#: replace an object more often than once a second.
-PROGRESS_SECONDS = 0.2
-REMOTE_SECONDS = 5
-
 #: Shards that a process writes at a time if the output is remote.  To start and end one takes a
 #: dozen requests that wait for each other; meanwhile the other one's images are loaded.
 SIDE_BY_SIDE = 2
-
-
-NOTHING: Mapping[str, DoneRecord] = {}
 
 
 @dataclass(frozen=True)
@@ -95,106 +85,94 @@ def default_threads(plan: Plan, processes: int = 1) -> int:
     return storage.REMOTE_THREADS if plan.rows.remote else max(1, cores() // processes)
 
 
-def write_shard(
-    plan: Plan,
-    group: int,
-    attempt: Attempt,
-    pool: Pool,
-    report: Callable[[int], None] = lambda rows: None,
-    footer: Footer | None = None,
-    before: Mapping[str, DoneRecord] = NOTHING,
-) -> DoneRecord:
-    """Write one shard with all that belongs to it, its done-record last.
+@dataclass
+class ShardWriter:
+    """Writes one shard with all that belongs to it, its done-record last.
 
-    Args:
+    Attributes:
         plan: the staged plan.
         group: the shard's index in `plan.layout.shards`, which is also its row group.
-        attempt: at this shard; it decides what may be replaced, since others may be under way.
         pool: loads rows; its threads limit how far loading runs ahead of writing.
-        report: called every so often with the number of rows that are done.
+        progress: of the shard.
         footer: the footer of the plan's rows, from `staging.read_footer`.
         before: as `done_before` gives it.
-
-    Raises:
-        UnreachableError: the store or disk of an image, or of the output, is away.
-        UnwantedError: nobody wants the shard any more (`threads.is_unwanted`).
-        ShardDoneError, OvertakenError: as the attempt raises them.
-        OSError: the output cannot be written.
     """
-    output_dir, shard = attempt.output_dir, attempt.shard
-    is_local, together = storage.is_local(output_dir), _together(pool.threads)
-    pause = PROGRESS_SECONDS if is_local else REMOTE_SECONDS
-    tally = Tally(plan.fields, report, pause)
 
-    spool = os.path.join(output_dir, layout.SPOOL)
+    plan: Plan
+    group: int
+    pool: Pool
+    progress: ShardProgress
+    footer: Footer | None = None
+    before: Mapping[str, DoneRecord] = field(default_factory=dict)
 
-    def read(uri: str, file: str, note_retry: Callable[[], None], kind: File | None) -> Dated:
-        def note() -> None:
-            note_retry()
-            tally.note()
+    def write(self, attempt: Attempt) -> DoneRecord:
+        """Write it, in an attempt that decides what may be replaced, since others may be under way.
 
-        if file:
-            return _read_spooled(uri, storage.resolve(file, spool), note), None
-        return read_image(uri, plan.rows.base, note, pool.folders, kind)
+        Raises:
+            UnreachableError: the store or disk of an image, or of the output, is away.
+            UnwantedError: nobody wants the shard any more (`threads.is_unwanted`).
+            ShardDoneError, OvertakenError: as the attempt raises them.
+            OSError: the output cannot be written.
+        """
+        plan = self.plan
+        out = attempt.output_dir
+        rows = read_row_group(out, self.group, self.footer)
+        name = plan.unfinished(attempt.shard, storage.is_local(out))
+        self._tally = Tally(plan.fields)
+        self.progress.rows = 0
+        with storage.publish(out, name, attempt) as file:
+            self._write_records(rows, out, file)
+            attempt.look_again()
+            # Inside this block, because an upload of the shard is still running.
+            self._tally.publish(plan, rows, attempt)
+        return attempt.finish(self._tally.done_record(plan.digest, attempt.shard))
 
-    load: LoadRow
-    changer = None
-    if plan.kind is PlanKind.COMPACTION or plan.changes:
-        directory = plan.rows.base if plan.kind is PlanKind.COMPACTION else output_dir
-        load = changer = RowChanger(plan, directory, pool.budget.room, read)
-    else:
-        load = row_loader(plan, pool.budget.room, read)
-        if plan.kind is PlanKind.BATCH:
-            load = without_facts(load)
-    rows = read_row_group(output_dir, group, footer)
-    with storage.publish(output_dir, plan.unfinished(shard, is_local), attempt) as file:
+    def _write_records(self, rows: pa.Table, out: str, file: BinaryIO) -> None:
+        """Write records of files, or those of older shards as they are or changed."""
+        plan = self.plan
+        room = self.pool.budget.room
+        spool = os.path.join(out, layout.SPOOL)
+        reader = FileReader(plan.rows.base, spool, self.pool.folders, self.progress)
+        if not (plan.kind is PlanKind.COMPACTION or plan.changes):
+            self._write_loaded(RowLoader(plan, room, reader), rows, file)
+            return
+        directory = plan.rows.base if plan.kind is PlanKind.COMPACTION else out
+        changer = RowChanger(plan, directory, room, reader)
+        old = old_shard(plan, rows, self.before)
+        if old is None:
+            self._write_loaded(changer, rows, file)
+        else:
+            self._tally.add_again(old.done, rows, write_again(rows, out, old, changer, file))
 
-        def write_rows(outcomes: list[Loaded | Rejected]) -> None:
-            parts: list[bytes] = []
-            for outcome in outcomes:
-                if isinstance(outcome, Loaded):
-                    tally.add_record(outcome)
-                    parts += outcome.parts
-                else:
-                    tally.add_reject(outcome)
-            storage.write_all(file, *parts)
-
-        old = None if changer is None else old_shard(plan, rows, before)
-        if changer is not None and old is not None:
-            tally.add_again(old.done, rows, write_again(rows, output_dir, old, changer, file))
-        for block in row_blocks(rows) if old is None else ():
+    def _write_loaded(self, loader: RowLoader, rows: pa.Table, file: BinaryIO) -> None:
+        """Write records that are made row by row."""
+        pool = self.pool
+        together = _together(pool.threads)
+        self._file = file
+        for block in row_blocks(rows):
             run_in_order(
                 pool.executor,
                 pool.threads,
-                load,
-                write_rows,
+                loader.load,
+                self._write_rows,
                 block,
                 ahead=TASKS_AHEAD * pool.threads * together,
                 together=together,
                 weigh=_weigh,
                 weight=spare_bytes(WAITING_BYTES),
             )
-        attempt.look_again()
-        # Inside this block, because an upload of the shard is still running.
-        tally.publish(plan, rows, attempt)
-    return attempt.finish(tally.done_record(plan.digest, shard))
 
-
-def _read_spooled(uri: str, path: str, note_retry: Callable[[], None]) -> bytes:
-    """An image that came as bytes, from the spool.
-
-    Raises:
-        OutputError: it is gone: the source still has it, so its row is no reject.
-    """
-    try:
-        return read_image(path, "", note_retry)[0]
-    except Reject as reject:
-        if reject.code != "not_found":
-            raise
-        raise OutputError(
-            f"{path}, the bytes of image {uri!r}, is gone. Run the same call again to write it "
-            "again from the source; let only one write there at a time."
-        ) from None
+    def _write_rows(self, outcomes: list[Loaded | Rejected]) -> None:
+        parts = []
+        for outcome in outcomes:
+            if isinstance(outcome, Loaded):
+                self._tally.add_record(outcome)
+                parts += outcome.parts
+            else:
+                self._tally.add_reject(outcome)
+            self.progress.rows += 1
+            self.progress.note()
+        storage.write_all(self._file, *parts)
 
 
 def _together(threads: int) -> int:
@@ -221,13 +199,10 @@ def _widened(extremes: Extremes, values: tuple[int, ...]) -> Extremes:
 class Tally:
     """Counts and side files of a shard under way."""
 
-    def __init__(
-        self, fields: Sequence[Field], report: Callable[[int], None], seconds: float
-    ) -> None:
+    def __init__(self, fields: Sequence[Field]) -> None:
         labels = class_field(fields)
         self._label_key = "" if labels is None else labels.label_key or ""
         self._has_one = labels is not None and isinstance(labels.kind, Label)
-        self._report, self._reported, self._seconds = report, time.monotonic(), seconds
         self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
@@ -236,7 +211,7 @@ class Tally:
         self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
         self.records = self.suspects = self.oriented = self.input_bytes = 0
-        self.bytes = self.crc = 0
+        self.bytes = 0
         self.outcomes = Outcomes(fields)
         self.beside: dict[str, int] = {}
         self.beside_bytes: dict[str, int] = {}
@@ -247,22 +222,23 @@ class Tally:
         self.input_bytes += outcome.input_bytes
         warning = self._add_images(outcome.images) if outcome.images else ""
         if self._label_key:
-            self.classes.update({*outcome.row.numbers(self._label_key)})
+            row = outcome.row
+            key = self._label_key
+            for number in [row.number(key)] if self._has_one else {*row.numbers(key)}:
+                self.classes[number] += 1
         unseen = [word for _, image in outcome.images for word in image.reduced]
         self.reduced.update(unseen)
         crc = 0
         for part in outcome.parts:
             crc = google_crc32c.extend(crc, part)
-            self.crc = google_crc32c.extend(self.crc, part)
         self.outcomes.add_record(
             RecordAt(outcome.row.row, self.bytes, outcome.size, warning, crc),
             unseen,
             outcome.sources,
         )
         self.bytes += outcome.size
-        self.note()
 
-    def _add_images(self, images: Sequence[tuple[str, CheckedImage]]) -> str:
+    def _add_images(self, images: KeyedImages) -> str:
         """Count the images of a record; returns the warning that stands with the first."""
         first = images[0][1]
         self.formats[first.format] += 1
@@ -279,7 +255,6 @@ class Tally:
         self.retries += outcome.retries
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
         self.outcomes.add_reject(outcome.row.row, reject.stage, str(reject), outcome.sources)
-        self.note()
 
     def add_again(self, old: DoneRecord, rows: pa.Table, written: Rewritten) -> None:
         """Count a shard that is written again with some other values.
@@ -299,7 +274,6 @@ class Tally:
                 "written. Nothing was committed. This must not happen: please report it."
             )
         self.bytes = int(written.sizes.sum())
-        self.crc = written.crc
         self.suspects = self.outcomes.add_all(written.sizes, written.crcs, rows)
         if self._label_key:
             is_record = pc.greater_equal(rows.column(COPY_OF.size), 0)
@@ -314,13 +288,6 @@ class Tally:
         self.reduced = Counter(old.reduced)
         self.shapes = {key: tuple(map(tuple, of_key)) for key, of_key in old.shapes.items()}
         self.sides = tuple(map(tuple, old.sides))
-
-    def note(self) -> None:
-        """Report how far the shard is, every so often, even while it waits for its images."""
-        now = time.monotonic()
-        if now - self._reported >= self._seconds:
-            self._reported = now
-            self._report(len(self.outcomes))
 
     def publish(self, plan: Plan, rows: pa.Table, attempt: Attempt) -> None:
         """Write the files next to the shard, given its planned rows."""
@@ -341,7 +308,7 @@ class Tally:
             oriented=self.oriented,
             input_bytes=self.input_bytes,
             bytes=self.bytes,
-            crc32c=self.crc,
+            crc32c=self.outcomes.crc32c(),
             formats=dict(self.formats),
             reduced=dict(self.reduced),
             shapes={key: list(map(list, shapes)) for key, shapes in self.shapes.items()},

@@ -7,13 +7,13 @@ core/proto/dataset_info.proto).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tfrecorder.format import layout
 from tfrecorder.format.documents import JsonObject, TfdsInfo, TfdsSplit, commit_note
-from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.done_records import DoneRecord, DoneRecords
+from tfrecorder.format.layout import NewFiles
 from tfrecorder.format.manifest import DatasetRecord, Shape
 from tfrecorder.format.plan import Adds, Plan, TakesBack
 from tfrecorder.reading.dataset import image_shape
@@ -41,25 +41,21 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
     return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
 
-def image_shapes(plan: Plan, done: Iterable[DoneRecord]) -> dict[str, Shape]:
+def image_shapes(plan: Plan, done: Collection[DoneRecord]) -> dict[str, Shape]:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
-    done = list(done)
     before = plan.follows.image_shapes if isinstance(plan.follows, Adds) else {}
     shapes = {}
     for key in (feature.key for feature in plan.features if feature.kind == "image"):
         stem = key.removesuffix("/encoded")
         extremes = [shape for record in done for shape in record.shapes.get(stem, ())]
-        shapes[key] = image_shape([*extremes, *([before[key]] if key in before else [])])
+        shapes[key] = image_shape([*extremes, before[key]] if key in before else extremes)
     return shapes
 
 
-def descriptions(plan: Plan, dataset: DatasetRecord) -> dict[str, bytes]:
+def descriptions(plan: Plan, dataset: DatasetRecord) -> NewFiles:
     """The public files that say what records hold, as of the commit of a plan."""
-    return {layout.FEATURES: _features_json(plan, dataset.image_shapes), **class_files(plan)}
-
-
-def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
-    """`features.json`: every key of the record with its type, in TFDS's form."""
+    # Every key of the record with its type, in TFDS's form.
+    shapes = dataset.image_shapes
     forms = {feature.key: _tfds_form(feature, plan, shapes) for feature in plan.features}
     forms |= {
         field.tfds_boxes_key: _sequence(_BBOX) for field in plan.fields if field.tfds_boxes_key
@@ -68,7 +64,7 @@ def _features_json(plan: Plan, shapes: Mapping[str, Shape]) -> bytes:
         "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
         "featuresDict": {"features": forms},
     }
-    return json_bytes(document)
+    return {layout.FEATURES: json_bytes(document), **class_files(plan)}
 
 
 #: A box as fractions, in the order ymin, xmin, ymax, xmax.
@@ -81,8 +77,14 @@ _BBOX: JsonObject = {
     },
 }
 
-_TFDS_DTYPES = {"int64": "int64", "float": "float32", "bool": "bool", "bytes": "string"}
-_TFDS_DTYPES |= {"label": "int64", "text": "string"}
+_TFDS_DTYPES = {
+    "int64": "int64",
+    "float": "float32",
+    "bool": "bool",
+    "bytes": "string",
+    "label": "int64",
+    "text": "string",
+}
 
 
 def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> JsonObject:
@@ -134,7 +136,7 @@ def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> Js
 
 def dataset_info_json(
     plan: Plan,
-    done: Mapping[Shard, DoneRecord],
+    done: DoneRecords,
     previous: TfdsInfo | None,
     dataset: DatasetRecord,
 ) -> bytes:
@@ -146,13 +148,12 @@ def dataset_info_json(
     """
     before = previous["splits"] if previous is not None and plan.adds else ()
     splits = with_shards(before, done)
-    version = dataset.stated
     document: dict[str, object] = {
         "name": plan.options.get("name") or DATASET_NAME,
-        "version": version,
+        "version": dataset.stated,
         "description": "Written by tfrecorder.",
         "fileFormat": "tfrecord",
-        "releaseNotes": {version: commit_note(plan.commit, plan.digest)},
+        "releaseNotes": {dataset.stated: commit_note(plan.commit, plan.digest)},
         # TFDS refuses a split without a record, which may have rejects.
         "splits": [
             splits[name]
@@ -167,9 +168,7 @@ def dataset_info_json(
     return json_bytes(document)
 
 
-def with_shards(
-    splits: Iterable[TfdsSplit], done: Mapping[Shard, DoneRecord]
-) -> dict[str, TfdsSplit]:
+def with_shards(splits: Iterable[TfdsSplit], done: DoneRecords) -> dict[str, TfdsSplit]:
     """Splits in TFDS's form, by name, with further shards at their ends.
 
     Args:
@@ -224,7 +223,7 @@ def _drawn(plan: Plan) -> set[str]:
     return {feature.key for field in plan.fields if field.for_tfds for feature in field.features}
 
 
-def class_files(plan: Plan) -> dict[str, bytes]:
+def class_files(plan: Plan) -> NewFiles:
     """The files of class names: a labels file for each key whose classes have names; label maps.
 
     Label maps are for tools that number the classes of boxes from 1; there are none unless class 0

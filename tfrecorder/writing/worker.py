@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
+from tfrecorder.core.wording import Face, speaker, spoken_by
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
@@ -20,15 +21,15 @@ from tfrecorder.format.plan import Plan
 from tfrecorder.output.directory import is_in_place, names_in
 from tfrecorder.output.done_records import committed_done
 from tfrecorder.output.failure import Failure, note_failure
-from tfrecorder.output.progress import note_progress
+from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import StagedPlan, read_footer, required_plan, rows_plan
 from tfrecorder.output.state import DatasetState
 from tfrecorder.schema.fields import validators_of, with_validators
-from tfrecorder.writing.attempt import Attempt, settled
+from tfrecorder.writing.attempt import settled
 from tfrecorder.writing.changing import done_before
 from tfrecorder.writing.commit import commit, complete
 from tfrecorder.writing.limit_errors import limits_explained
-from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, default_threads, write_shard
+from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, ShardWriter, default_threads
 
 #: Seconds to wait, after Ctrl-C, for shards under way: as long as most requests take.
 PATIENCE = 2
@@ -50,6 +51,7 @@ class Task:
         launch: marks the failures that the workers of this launch leave in the directory.
         validators: as `validators_of` gives them.
         access: how Google Cloud is accessed, wherever the worker runs.
+        face: to whose users the messages of failures speak.
     """
 
     output_dir: str
@@ -60,6 +62,7 @@ class Task:
     launch: str = ""
     validators: Mapping[str, Callable[[bytes], object]] = field(default_factory=dict)
     access: storage.Access = field(default_factory=storage.access)
+    face: Face = field(default_factory=speaker)
 
     @classmethod
     def of(
@@ -128,20 +131,21 @@ class Worker:
             yield from map_ahead(pool, self._write, numbers, SIDE_BY_SIDE + 1, PATIENCE)
 
     def _write(self, number: int) -> DoneRecord:
-        task, shard, noted = self._task, self._shards[number], False
-
-        def note(rows: int) -> None:
-            nonlocal noted
-            if task.progress:
-                noted = True
-                note_progress(task.output_dir, shard, rows)
-
-        def write(attempt: Attempt) -> DoneRecord:
-            pool, footer = self._pool, self._footer
-            return write_shard(self._plan, number, attempt, pool, note, footer, self._before)
+        task = self._task
+        shard = self._shards[number]
+        out = task.output_dir
+        progress = ShardProgress(out, shard, task.progress)
+        writer = ShardWriter(
+            self._plan,
+            number,
+            self._pool,
+            progress=progress,
+            footer=self._footer,
+            before=self._before,
+        )
 
         def settle() -> DoneRecord:
-            return settled(task.output_dir, shard, task.digest, write, shard.done in self._new)
+            return settled(out, shard, task.digest, writer.write, shard.done in self._new)
 
         with (
             taken(self._pool.places),
@@ -149,28 +153,24 @@ class Worker:
             _failure_noted(task, shard.name),
         ):
             try:
-                self._look_at_plan()
+                # Another conversion may have put its own plan there; on a bucket that is asked now
+                # and then: what a late worker writes until then replaces nothing of the other one
+                # (`attempt.py`).
+                now = time.monotonic()
+                if storage.is_local(out) or now - self._looked > LOOK_SECONDS:
+                    self._staged.read()
+                    self._looked = now
                 # A disk that fails briefly loses the shard that is being written: start it again.
-                done = storage.retried(settle, os.path.join(task.output_dir, shard.file))
+                done = storage.retried(settle, os.path.join(out, shard.file))
             except OutputError:
                 # Unless another process has committed the plan meanwhile.
-                committed = committed_done(task.output_dir, task.digest)
+                committed = committed_done(out, task.digest)
                 if shard not in committed:
                     raise
                 return committed[shard]
-            if noted:
-                storage.remove_files(task.output_dir, [shard.progress])
+            if progress.is_noted:
+                storage.remove_files(out, [shard.progress])
             return done
-
-    def _look_at_plan(self) -> None:
-        """Fail if another conversion has put its own plan there; on a bucket asked now and then.
-
-        What a late worker writes until then replaces nothing of the other one (`attempt.py`).
-        """
-        now = time.monotonic()
-        if storage.is_local(self._task.output_dir) or now - self._looked > LOOK_SECONDS:
-            self._staged.read()
-            self._looked = now
 
 
 def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
@@ -195,7 +195,7 @@ def _failure_noted(task: Task, shard: str = "") -> Iterator[None]:
     """Leave the message of a failure in the directory: most runners wrap it in a traceback."""
     out = task.output_dir
     try:
-        with storage.failing_writes(out), limits_explained():
+        with spoken_by(task.face), storage.failing_writes(out), limits_explained():
             yield
     except TfrecorderError as error:
         note_failure(out, Failure(type(error).__name__, str(error), task.launch, shard))

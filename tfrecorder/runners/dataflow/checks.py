@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from tfrecorder import storage
+from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions
@@ -60,11 +61,10 @@ def _place_faults(settings: Settings, options: ConvertOptions) -> Iterator[Optio
         own = getattr(options, name)
         beams = (options.runner_options or {}).get(name)
         if not getattr(settings, name):
-            yield OptionError.of(
-                name, ..., f"give the Google Cloud {name} of the job, such as `{name}={example!r}`."
-            )
+            words = f"give the Google Cloud {name} of the job, such as {spelled(name, example)}."
+            yield OptionError.of(name, ..., words)
         elif own and beams and own != beams:
-            yield OptionError.of(name, own, f"`runner_options` have {beams!r}; give one of them.")
+            yield OptionError.of(name, own, f"Beam's options have {beams!r}; give one of them.")
 
 
 def _output_faults(output_dir: str, options: ConvertOptions) -> Iterator[OptionError]:
@@ -102,19 +102,19 @@ def _brings_packages(options: ConvertOptions) -> bool:
 
 
 def _needs_packages(kind: str) -> str:
+    requirements = spelled("runner_options", {"requirements_file": "FILE"})
+    image = spelled("runner_options", {"sdk_container_image": "IMAGE"})
     return (
         f"Beam's worker image has no package that reads {kind}://: list the packages for it in a "
-        "file, and give that file as `runner_options={'requirements_file': 'FILE'}`; or give your "
-        "own image as `runner_options={'sdk_container_image': 'IMAGE'}`."
+        f"file, and give that file as {requirements}; or give your own image as {image}."
     )
 
 
 def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str | OptionError]:
     if settings.temp_location is None:
-        yield (
-            "the place for the job's own files is missing: give a folder in a bucket, as "
-            "`runner_options={'temp_location': 'gs://my-bucket/tmp'}`."
-        )
+        example = spelled("runner_options", {"temp_location": "gs://my-bucket/tmp"})
+        where = f"give a folder in a bucket, as {example}"
+        yield f"the place for the job's own files is missing: {where}."
     for name in ("temp_location", "staging_location"):
         place = getattr(settings, name)
         if place is None:
@@ -124,8 +124,8 @@ def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str | Opt
             words = "give a folder in a bucket, such as gs://my-bucket/tmp."
         elif f"{place}/".startswith(f"{output_dir.rstrip('/')}/"):
             words = (
-                f"it is inside `output_dir={output_dir!r}`, which holds the dataset and nothing "
-                "else: give another folder in a bucket."
+                f"it is inside {output_dir!r}, which holds the dataset and nothing else: give "
+                "another folder in a bucket."
             )
         if words:
             yield OptionError.of("runner_options", {name: place}, words)

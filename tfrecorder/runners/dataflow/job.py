@@ -191,7 +191,8 @@ class DataflowJob:
         state = "not known"
         while True:
             try:
-                state, answered = _state(self._asked()), time.monotonic()
+                state = _state(self._asked())
+                answered = time.monotonic()
             except ServiceAwayError as error:
                 away = time.monotonic() - answered
                 if away > LONGEST_AWAY:

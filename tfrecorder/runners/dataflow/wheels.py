@@ -22,6 +22,7 @@ from importlib.metadata import Distribution, PackagePath, distribution
 from pathlib import Path
 
 from tfrecorder import version
+from tfrecorder.core.wording import spelled
 from tfrecorder.errors import RunnerError
 from tfrecorder.version import __version__
 
@@ -103,7 +104,7 @@ def _download(name: str, version: str, folder: str, machine: str) -> str:
             f"not download: {reasons[-1]} Download it where there is a network, with `pip download "
             f"--no-deps --only-binary :all: --python-version {python} --platform "
             f"manylinux2014_{machine} {wanted}`, and give its path as "
-            "`runner_options={'extra_package': 'FILE'}`."
+            f"{spelled('runner_options', {'extra_package': 'FILE'})}."
         )
     [file] = [file for file in os.listdir(folder) if file.startswith(f"{name}-")]
     return os.path.join(folder, file)
