@@ -38,6 +38,9 @@ _FLOAT = bytes((TWO,))
 _INT64 = bytes((THREE,))
 
 
+#: The values of a record by their keys, as `parse_example` gives them.
+Parsed = Mapping[str, Values]
+
 #: Values of at least this many bytes are passed on rather than copied.
 _LARGE = 4096
 

@@ -186,6 +186,10 @@ class ShardRange(NamedTuple):
     shards: int
 
 
+#: Shards by split, as they stand or as one commit wrote them.
+SplitStates = Mapping[str, SplitState]
+ShardRanges = Mapping[str, ShardRange]
+
 #: Some numbers for each split: of its shards, or of the rows in them.
 ShardNumbers = Mapping[str, Sequence[int]]
 

@@ -21,8 +21,15 @@ from tfrecorder.format import layout
 from tfrecorder.format.commit_log import Log, LogEntry
 from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.done_records import Counts, DoneRecord
-from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, SplitState
-from tfrecorder.format.plan import History, Plan, PlanKind, Shape, shapes_of, sides_of
+from tfrecorder.format.layout import (
+    Shard,
+    ShardNumbers,
+    ShardRange,
+    ShardRanges,
+    SplitState,
+    SplitStates,
+)
+from tfrecorder.format.plan import History, Plan, PlanKind, Shapes, shapes_of, sides_of
 
 #: The number of the form that is written; another number is another form.
 FORM = 5
@@ -76,13 +83,13 @@ class CommitRecord:
 
     plan: Plan
     digest: str
-    own: Mapping[str, ShardRange]
+    own: ShardRanges
     done_values: Sequence[Document]
     totals: Counts
     log: LogEntry | None = None
     log_before: Log = ()
     log_undone: LogEntry | None = None
-    replaced: Mapping[str, SplitState] | None = None
+    replaced: SplitStates | None = None
 
     @cached_property
     def done(self) -> dict[Shard, DoneRecord]:
@@ -141,7 +148,7 @@ class DatasetRecord:
         stated_by_card: what its card says, in fields of TFDS.
     """
 
-    splits: Mapping[str, SplitState]
+    splits: SplitStates
     stated: str
     commit: int = -1
     is_updated: bool = False
@@ -149,12 +156,12 @@ class DatasetRecord:
     since: int = 0
     chain: int = 0
     skips: tuple[int, ...] = ()
-    image_shapes: Mapping[str, Shape] = field(default_factory=dict)
+    image_shapes: Shapes = field(default_factory=dict)
     image_sides: Sequence[tuple[int, int]] = ()
     positions: Document = field(default_factory=dict)
     lists: Mapping[str, FileSums] = field(default_factory=dict)
     contents: Mapping[str, int] = field(default_factory=dict)
-    abandoned: Mapping[str, ShardRange] = field(default_factory=dict)
+    abandoned: ShardRanges = field(default_factory=dict)
     ends_undo: bool = False
     earlier: Mapping[int, Generation] = field(default_factory=dict)
     stated_by_card: Document = field(default_factory=dict)
@@ -309,9 +316,9 @@ class Manifest:
         ]
 
 
-def _ranges(values: ShardNumbers) -> dict[str, ShardRange]:
+def _ranges(values: ShardNumbers) -> ShardRanges:
     return {split: ShardRange(*of_split) for split, of_split in values.items()}
 
 
-def _states(values: ShardNumbers) -> dict[str, SplitState]:
+def _states(values: ShardNumbers) -> SplitStates:
     return {split: SplitState(*of_split) for split, of_split in values.items()}

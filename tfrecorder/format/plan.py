@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from tfrecorder.core.balanced_parts import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, Document, JsonValue, seal, unseal
-from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange
+from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, ShardRanges
 from tfrecorder.format.summary import Summary
 from tfrecorder.schema.fields import (
     Fields,
@@ -76,6 +76,9 @@ Streams = dict[str, dict[str, JsonValue]]
 #: (height, width, channels) of images; None for a side in which they differ.
 Shape = tuple[int | None, int | None, int]
 
+#: The shapes of a dataset's images, by the keys of their features.
+Shapes = Mapping[str, Shape]
+
 
 @dataclass(frozen=True)
 class Begins:
@@ -110,7 +113,7 @@ class Adds:
 
     previous: str
     rows: int
-    image_shapes: Mapping[str, Shape]
+    image_shapes: Shapes
     image_sides: Sequence[tuple[int, int]]
     renumbers: ClassVar[bool] = True
 
@@ -140,7 +143,7 @@ def _follows_of(values: Document) -> Begins | Rewrites | Adds:
     return Rewrites(previous, values.get("renumbers", True)) if previous else Begins()
 
 
-def shapes_of(values: Mapping[str, Sequence[int]]) -> dict[str, Shape]:
+def shapes_of(values: Mapping[str, Sequence[int]]) -> Shapes:
     """Shapes of images, from JSON values."""
     return {key: (height, width, channels) for key, (height, width, channels) in values.items()}
 
@@ -251,7 +254,7 @@ class Layout:
         again = {split: sum(self.rewritten.get(split, ())) for split in self.split_rows}
         return {split: rows - again[split] for split, rows in self.split_rows.items()}
 
-    def own(self, *, is_added: bool) -> dict[str, ShardRange]:
+    def own(self, *, is_added: bool) -> ShardRanges:
         """The shards of the plan's commit by split, kept or new.
 
         Args:
@@ -332,7 +335,7 @@ class Plan:
     begun: str = ""
 
     @cached_property
-    def own(self) -> dict[str, ShardRange]:
+    def own(self) -> ShardRanges:
         """The shards of its commit by split, kept or new."""
         return self.layout.own(is_added=self.adds)
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tfrecorder import storage
+from tfrecorder.conversion.operation import Say
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import Report, counted, counts_in_words
 from tfrecorder.display.warning import warn
@@ -154,7 +155,7 @@ def stream(
     )
 
 
-def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Callable[[str], None]) -> None:
+def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Say) -> None:
     """Read rows and write batches until no row has come for long enough."""
     source = dataset.source
     batch: Batch | None = None
@@ -195,9 +196,7 @@ def _idle_left(source: OpenedSource, limits: StreamOptions, idle: float) -> floa
     return limits.until_idle - idle
 
 
-def _written(
-    batch: Batch, dataset: StreamedDataset, say: Callable[[str], None], last: bool = False
-) -> Batch | None:
+def _written(batch: Batch, dataset: StreamedDataset, say: Say, last: bool = False) -> Batch | None:
     """Make a batch into a generation, however long a service is away; return what is left of it.
 
     Args:
@@ -242,7 +241,7 @@ def _through_outages(step: Callable[[], T]) -> T:
             warn(f"{error} The stream waits for it ({waited:,.0f} s so far).")
 
 
-def _say(say: Callable[[str], None], dataset: StreamedDataset, batch: Batch | None) -> None:
+def _say(say: Say, dataset: StreamedDataset, batch: Batch | None) -> None:
     words = f"{dataset.counts}; {len(batch.rows) if batch else 0:,} waiting"
     behind = dataset.source.behind(dataset.reached.position())
     if behind is not None:

@@ -31,7 +31,6 @@ from tfrecorder.format.plan import (
     Layout,
     Plan,
     PlanKind,
-    PlannedRow,
     PlannedRows,
     Streams,
     TakesBack,
@@ -56,9 +55,8 @@ from tfrecorder.verification.public_fields import (
     planned_features,
     with_names,
 )
-from tfrecorder.verification.remade_tables import Tables
+from tfrecorder.verification.remade_tables import Tables, Tallied
 from tfrecorder.writing.manifest import entries_of, manifest_of
-from tfrecorder.writing.shards import Tally
 
 _LOST_ALL = (
     "the names of columns of images, masks and boxes, and of the column of labels if there is only "
@@ -322,7 +320,7 @@ def _stated_after(expected: Expectation, after: Manifest | None) -> str:
     return str((expected.info or {})["version"])
 
 
-def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, tuple[list[PlannedRow], Tally]]:
+def _tallied(made: Remade, shards: Sequence[Shard]) -> dict[Shard, Tallied]:
     """The rows of the shards of a commit whose manifest is lost, as `Tables.tallied` gives them."""
     expected = made.expected
     tables = made.tables
@@ -448,9 +446,7 @@ def _stated_positions(made: Remade, number: int) -> JsonObject | None:
     return None
 
 
-def _streams(
-    made: Remade, number: int, tallied: Mapping[Shard, tuple[list[PlannedRow], Tally]]
-) -> Streams | None:
+def _streams(made: Remade, number: int, tallied: Mapping[Shard, Tallied]) -> Streams | None:
     """How far the sources of streamed rows were read since the commit before, if they were.
 
     If no manifest says it, up to the newest row of each.  Where rows may be gone, or a table is

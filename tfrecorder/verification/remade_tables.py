@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import google_crc32c
@@ -19,7 +19,7 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.example import Values, parse_example
+from tfrecorder.format.example import Parsed, parse_example
 from tfrecorder.format.layout import NewFiles, Shard
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, PlannedRow
@@ -62,6 +62,10 @@ _CHANGING = ("image_size", "short_side", "apply_exif", "strip_metadata")
 
 #: Columns of a table that follow from its records.
 _OF_RECORDS = frozenset([*RECORD_OF, *REJECT_OF, REDUCED])
+
+
+#: The rows of a shard, records first, and what became of them.
+Tallied = tuple[list[PlannedRow], Tally]
 
 
 @dataclass
@@ -124,9 +128,7 @@ class Tables:
             numbers += [int(row[0]) for row in listed]
         self.next_row = max(numbers) + 1
 
-    def tallied(
-        self, shard: Shard, rejects: int, plan: Plan | None = None
-    ) -> tuple[list[PlannedRow], Tally]:
+    def tallied(self, shard: Shard, rejects: int, plan: Plan | None = None) -> Tallied:
         """The rows of a shard, records first, and what became of them.
 
         Args:
@@ -211,9 +213,7 @@ class Tables:
         table = read_columns(self.directory, shard.table, lambda schema: schema.names)
         return [PlannedRow(row[SOURCE_ID], "", row) for row in table.to_pylist()]
 
-    def _places(
-        self, plan: Plan | None, row: PlannedRow, record: Mapping[str, Values]
-    ) -> dict[str, str]:
+    def _places(self, plan: Plan | None, row: PlannedRow, record: Parsed) -> dict[str, str]:
         """Where the files of a row were, as far as anything says."""
         is_of_source = plan is not None and plan.kind in OF_A_SOURCE
         values = {BASE: plan.rows.base if plan is not None and is_of_source else ""}
@@ -314,7 +314,7 @@ class _Taken:
 
 def _sources(
     fields: Sequence[Field],
-    record: Mapping[str, Values],
+    record: Parsed,
     images: KeyedImages,
     keeps: bool,
 ) -> Sources:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.layout import ShardNumbers, SplitState
+from tfrecorder.format.layout import ShardNumbers, SplitStates
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
@@ -73,7 +73,7 @@ def finish(
     remove_leftovers(output_dir, gone)
 
 
-def _files(gone: ShardNumbers, stays: Mapping[str, SplitState]) -> set[str]:
+def _files(gone: ShardNumbers, stays: SplitStates) -> set[str]:
     """The files of some shards, but for those that stay; both as `layout.shards_of` takes them."""
     shards = {*layout.shards_of(gone)} - {*layout.shards_of(stays)}
     return {file for shard in shards for file in shard.files}

@@ -18,7 +18,7 @@ from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import SourceError
 from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.example import Values, encode_parts, parse_example
+from tfrecorder.format.example import Parsed, encode_parts, parse_example
 from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.format.plan_columns import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
 from tfrecorder.format.tfrecord import frame, unframe
@@ -46,7 +46,7 @@ from tfrecorder.writing.rows import (
 def loaded(
     row: PlannedRow,
     parts: list[bytes],
-    features: Mapping[str, Values],
+    features: Parsed,
     images: Sequence[Field],
     warning: str,
 ) -> Loaded:
@@ -81,7 +81,7 @@ def as_noted(row: PlannedRow, images: KeyedImages) -> KeyedImages:
     ]
 
 
-def _image(field: Field, features: Mapping[str, Values]) -> CheckedImage:
+def _image(field: Field, features: Parsed) -> CheckedImage:
     """An image as its record describes it; only its file's header says whether it is rotated."""
     data = bytes(features[field.encoded_key][0])
     kind = bytes(features[f"{field.key}/format"][0]).decode()
@@ -164,7 +164,7 @@ class RowChanger(RowLoader):
     def _shard_of(self, row: PlannedRow) -> ShardFile:
         return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)
 
-    def _made_again(self, row: PlannedRow, features: Mapping[str, Values]) -> Loaded:
+    def _made_again(self, row: PlannedRow, features: Parsed) -> Loaded:
         """A row made again of the images in its record."""
         kept = self._kept
         stored = {row.text(f.uri_key): bytes(features[f.encoded_key][0]) for f in kept}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import google_crc32c
 
@@ -22,7 +22,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
-from tfrecorder.format.layout import Shard, SplitState
+from tfrecorder.format.layout import Shard, SplitStates
 from tfrecorder.format.losses import both, lasting
 from tfrecorder.format.manifest import FileSums, Manifest
 from tfrecorder.format.plan import Begins, Plan, PlanKind
@@ -266,7 +266,7 @@ def _with_kept(
     return whole
 
 
-def moved_by(update: Commit, splits: Mapping[str, SplitState]) -> dict[Shard, list[str]]:
+def moved_by(update: Commit, splits: SplitStates) -> dict[Shard, list[str]]:
     """Where the files of shards are since an update, where they have other names.
 
     Args:

@@ -147,7 +147,8 @@ class ShardWriter:
     def _write_loaded(self, loader: RowLoader, rows: pa.Table, file: BinaryIO) -> None:
         """Write records that are made row by row."""
         pool = self.pool
-        together = _together(pool.threads)
+        fewest, most = TASK_ROWS
+        together = min(most, max(fewest, UNDER_WAY // (TASKS_AHEAD * pool.threads)))
         self._file = file
         for block in row_blocks(rows):
             run_in_order(
@@ -173,12 +174,6 @@ class ShardWriter:
             self.progress.rows += 1
             self.progress.note()
         storage.write_all(self._file, *parts)
-
-
-def _together(threads: int) -> int:
-    """Images that one task loads."""
-    fewest, most = TASK_ROWS
-    return min(most, max(fewest, UNDER_WAY // (TASKS_AHEAD * threads)))
 
 
 def _weigh(outcome: Loaded | Rejected) -> int:

@@ -7,15 +7,15 @@ core/proto/dataset_info.proto).
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from tfrecorder.format import layout
 from tfrecorder.format.documents import JsonObject, TfdsInfo, TfdsSplit, commit_note
 from tfrecorder.format.done_records import DoneRecord, DoneRecords
 from tfrecorder.format.layout import NewFiles
-from tfrecorder.format.manifest import DatasetRecord, Shape
-from tfrecorder.format.plan import Adds, Plan, TakesBack
+from tfrecorder.format.manifest import DatasetRecord
+from tfrecorder.format.plan import Adds, Plan, Shapes, TakesBack
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.keys import ENCODED, LABEL, Feature
@@ -41,7 +41,7 @@ def image_sides(plan: Plan, done: Iterable[DoneRecord]) -> list[tuple[int, int]]
     return [(min(axis), max(axis)) for axis in zip(*extremes, strict=True)]
 
 
-def image_shapes(plan: Plan, done: Collection[DoneRecord]) -> dict[str, Shape]:
+def image_shapes(plan: Plan, done: Collection[DoneRecord]) -> Shapes:
     """`image_shape` of each key that holds encoded images, of the whole dataset as of the plan."""
     before = plan.follows.image_shapes if isinstance(plan.follows, Adds) else {}
     shapes = {}
@@ -87,7 +87,7 @@ _TFDS_DTYPES = {
 }
 
 
-def _tfds_form(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> JsonObject:
+def _tfds_form(feature: Feature, plan: Plan, shapes: Shapes) -> JsonObject:
     if feature.shape == (None,):
         return _sequence(_tfds_form(replace(feature, shape=()), plan, shapes))
     if feature.kind in ("image", "mask"):
@@ -113,7 +113,7 @@ def _sequence(feature: JsonObject) -> JsonObject:
     }
 
 
-def _tfds_image(feature: Feature, plan: Plan, shapes: Mapping[str, Shape]) -> JsonObject:
+def _tfds_image(feature: Feature, plan: Plan, shapes: Shapes) -> JsonObject:
     if feature.kind == "mask":
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
     else:

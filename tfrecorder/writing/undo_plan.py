@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tfrecorder.format.documents import TfdsInfo, TfdsSplit
-from tfrecorder.format.layout import ShardRange, SplitState
+from tfrecorder.format.layout import ShardRange, ShardRanges, SplitState
 from tfrecorder.format.losses import Loss, both, lasting
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Layout, Plan, PlanKind, PlannedRows, Rewrites, TakesBack
@@ -115,7 +115,7 @@ def taken_by(output_dir: str, plan: Plan) -> tuple[Commit, Commit]:
     return taken, read_commit(output_dir, [number - 1, *chain_before(taken)][-1])
 
 
-def given_up(newest: Commit, taken: Commit) -> dict[str, ShardRange]:
+def given_up(newest: Commit, taken: Commit) -> ShardRanges:
     """The shards of an addition that is taken back, and those that were given up before."""
     shards = dict(newest.dataset.abandoned)
     for split, own in taken.manifest.commit.own.items():
