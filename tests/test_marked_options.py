@@ -151,9 +151,9 @@ def in_python(**options: object) -> str:
     [
         (
             {"image_format": "raw"},
-            "such as `image_size=(128, 128)`, and a resize other",
+            "such as `image_size=(128, 128)`, and a `resize` other",
             ("--image-format", "raw"),
-            "such as --image-size 128x128, and a resize other",
+            "such as --image-size 128x128, and a --resize other",
         ),
         (
             {"resize": "crop"},
