@@ -10,7 +10,6 @@ the CPU seconds and requests of planning, commit and looks (see `planning_scale.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 import tempfile
@@ -74,19 +73,19 @@ def plan(source: str, out: str) -> Timed:
         step("validate_s")
         # The sizes of a sample, as a conversion takes them from the files.
         made, planned = make_plan(checked, table.base, options)
-        counts = shard_counts(made.split_rows, [88_000] * 1000, options)
-        made = dataclasses.replace(made, split_shards=counts)
+        counts = shard_counts(made.layout.split_rows, [88_000] * 1000, options)
+        made = made.laid_out(split_shards=counts)
         step("plan_s")
         os.makedirs(out)
         stage_plan(made, planned, out)
         step("stage_s")
-        rows = sum(map(len, row_blocks(read_row_group(out, len(made.shards) // 2))))
+        rows = sum(map(len, row_blocks(read_row_group(out, len(made.layout.shards) // 2))))
         step("worker_reads_s")
         size = sum(path.stat().st_size for path in Path(out).rglob("plan.*"))
         return {
             **steps,
-            "rows": made.rows,
-            "shards": len(made.shards),
+            "rows": made.rows.count,
+            "shards": len(made.layout.shards),
             "shard_rows": rows,
             "plan_mb": size / 1e6,
         }
