@@ -87,7 +87,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
             found[f"{name}_cpu"] for name in ("read", "validate", "plan", "stage")
         )
         found["planning_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-        found |= {"rows": made.rows, "shards": len(made.shards)}
+        found |= {"rows": made.rows.count, "shards": len(made.layout.shards)}
         server.mend()
         _put_shards(server, made)
         server.inject("stall", seconds=latency)
