@@ -19,6 +19,7 @@ APPENDED = "append"
 GONE = "removed"
 
 
+#: Of the values of a plan those that a history notes of its beginning, as they are stored.
 _OF_BEGINNING = ("rows", "source_rows", "fingerprint", "options", "base")
 
 
@@ -38,7 +39,8 @@ def history_after(plan: Plan, records: int) -> History:
         name = ", ".join(plan.rows.streams)
     else:
         name = APPENDED if origins else CONVERTED
-    own = {name: value for name, value in plan.values().items() if name in _OF_BEGINNING}
+    values = plan.values()
+    own = {name: values[name] for name in _OF_BEGINNING}
     own |= {"kind": kind.value, "streams": dict.fromkeys(plan.rows.streams or ())}
     if added:
         origins[name] = origins.get(name, 0) + added

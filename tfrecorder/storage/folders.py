@@ -284,8 +284,9 @@ def _opened_lock(above: int, name: str, path: str) -> int:
         return os.open(name, _LOCK, 0o666, dir_fd=above)
     except PermissionError as error:
         raise UnwritableError(
+            error.errno,
             f"you do not have the right to write {path}; its owner gives it to the group with "
-            "`chmod -R g+w` of the directory"
+            "`chmod -R g+w` of the directory",
         ) from error
     except OSError as error:
         if error.errno not in _LINK_OR_FILE:

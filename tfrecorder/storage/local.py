@@ -21,6 +21,7 @@ from tfrecorder.storage.store import (
     Store,
     TransientError,
     UnreadableError,
+    UnwritableError,
     may_pass,
     too_large,
     unless_missing,
@@ -331,9 +332,11 @@ def failing_writes(path: str, how: str = "; what is finished is kept") -> Iterat
     try:
         yield
     except OSError as error:
+        remedy = ""
+        if not isinstance(error, UnwritableError):  # which says its own
+            remedy = _REMEDIES.get(error.errno or 0, "").format(how)
         raise OutputError(
-            f"{path} cannot be written: "
-            f"{error.strerror or error}.{_REMEDIES.get(error.errno or 0, '').format(how)}"
+            f"{path} cannot be written: {error.strerror or error}.{remedy}"
         ) from error
 
 
