@@ -43,7 +43,9 @@ from tfrecorder.storage import retry, stores
 from tfrecorder.storage.retry import patience
 from tfrecorder.writing.commit import commit
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+SAMPLES = ROOT / "samples"
 CSV = SAMPLES / "photos.csv"
 PHOTOS = sorted(SAMPLES.glob("photos/*/*.jpg"))
 

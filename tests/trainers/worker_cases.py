@@ -1,6 +1,6 @@
 """`tfrecorder.torch.batches` with worker processes, in a process without TensorFlow and Beam.
 
-tests/test_trainers.py runs this file by a pytest of its own. The dataset stands in
+tests/services/test_trainers.py runs this file by a pytest of its own. The dataset stands in
 TFRECORDER_DATASET: 36 photographs in TRAIN.
 """
 
