@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement import Told, agree, of_tfds
-from growing_cases import QUIET, table
+from helpers.agreement import Told, agree, of_tfds
+from helpers.growing_cases import QUIET, table
+from helpers.streaming_cases import TO_ITS_END, Numbered
 from objects.control import S3
-from streaming_cases import TO_ITS_END, Numbered
 from support import shorten_pauses
 from torture import kills
 

@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers.wall_cases import BEAM, COMMAND, HEAVY, TENSORFLOW, attempts_of
 from support import CSV, run
-from wall_cases import BEAM, COMMAND, HEAVY, TENSORFLOW, attempts_of
 
 import tfrecorder
 

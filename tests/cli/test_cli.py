@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers.terminal_cases import in_terminal
 from support import (
     CSV,
     PHOTOS,
@@ -29,7 +30,6 @@ from support import (
     run,
     wait_for,
 )
-from terminal_cases import in_terminal
 
 import tfrecorder
 from tfrecorder.options.convert import ConvertOptions

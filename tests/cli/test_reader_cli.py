@@ -10,7 +10,7 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
-from reading_cases import SAMPLES, convert_images, convert_photos, jpeg
+from helpers.reading_cases import SAMPLES, convert_images, convert_photos, jpeg
 from support import commands, invoke
 
 import tfrecorder

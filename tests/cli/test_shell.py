@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers.terminal_cases import in_terminal
+from helpers.wall_cases import COMMAND, TENSORFLOW, attempts_of
 from support import (
     CSV,
     PHOTOS,
@@ -24,8 +26,6 @@ from support import (
     public_files,
     run,
 )
-from terminal_cases import in_terminal
-from wall_cases import COMMAND, TENSORFLOW, attempts_of
 
 import tfrecorder
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from growing_cases import QUIET, drawn, table
+from helpers.growing_cases import QUIET, drawn, table
 from support import invoke
 
 import tfrecorder

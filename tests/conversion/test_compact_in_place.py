@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from growing_cases import QUIET, drawn, table
+from helpers.growing_cases import QUIET, drawn, table
 from support import shards
 
 import tfrecorder

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from image_cases import photo, save
+from helpers.image_cases import photo, save
 from PIL import Image
 from support import (
     CSV,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from growing_cases import QUIET, drawn, manifest, records_of, shards_of, table
+from helpers.growing_cases import QUIET, drawn, manifest, records_of, shards_of, table
 from support import (
     SAMPLES,
     content_files,

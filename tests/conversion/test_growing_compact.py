@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from growing_cases import QUIET, drawn, grow_ten_times, records_of, shards_of, table
+from helpers.growing_cases import QUIET, drawn, grow_ten_times, records_of, shards_of, table
 from support import public_files, records, rejects, run, serialized, shards
 
 import tfrecorder

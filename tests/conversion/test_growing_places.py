@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from growing_cases import QUIET, drawn
+from helpers.growing_cases import QUIET, drawn
 from support import PHOTOS, filenames, public_files
 
 import tfrecorder

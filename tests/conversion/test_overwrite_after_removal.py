@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from second_day_cases import QUIET, read_shards, rows, without_beam
+from helpers.second_day_cases import QUIET, read_shards, rows, without_beam
 from torture.kills import Disk
 
 import tfrecorder

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import tensorflow_datasets as tfds
-from damage import all_files
-from growing_cases import QUIET, table
+from helpers.damage import all_files
+from helpers.growing_cases import QUIET, table
 from support import invoke, public_files
 from torture.steps import Moment, convert_until
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from gcs.control import Gcs
-from growing_cases import table
+from helpers.growing_cases import table
 from support import (
     COMMAND,
     CSV,

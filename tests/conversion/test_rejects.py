@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from image_cases import photo, save
+from helpers.image_cases import photo, save
 from support import PHOTOS, error_of, filenames, invoke, photo_frame, public_files, records, rejects
 
 import tfrecorder

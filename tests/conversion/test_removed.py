@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from growing_cases import QUIET, drawn
+from helpers.growing_cases import QUIET, drawn
 from support import dry_run, invoke
 
 import tfrecorder

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from growing_cases import QUIET, drawn
+from helpers.growing_cases import QUIET, drawn
 from support import invoke, public_files
 from torture.steps import Moment, convert_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from growing_cases import QUIET, drawn
+from helpers.growing_cases import QUIET, drawn
 from support import invoke
 
 import tfrecorder

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import PIL.Image
 import pytest
-from growing_cases import QUIET
+from helpers.growing_cases import QUIET
 from support import PHOTOS
 from torture.kills import Disk, bucket, write
 from torture.model import name_of

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from growing_cases import QUIET, table
-from streaming_cases import TO_ITS_END, Numbered
+from helpers.growing_cases import QUIET, table
+from helpers.streaming_cases import TO_ITS_END, Numbered
 from support import error_of, invoke
 
 import tfrecorder

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from growing_cases import manifest
-from second_day_cases import QUIET, as_wanted, check, read_shards, rows, without_beam
+from helpers.growing_cases import manifest
+from helpers.second_day_cases import QUIET, as_wanted, check, read_shards, rows, without_beam
 from support import TESTS
 
 import tfrecorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from second_day_cases import QUIET, as_wanted, check, rows, without_beam
+from helpers.second_day_cases import QUIET, as_wanted, check, rows, without_beam
 
 import tfrecorder
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import tensorflow_datasets as tfds
 from gcs.control import Gcs
-from growing_cases import QUIET, table
+from helpers.growing_cases import QUIET, table
 from support import commit_late, error_of, invoke, photo_frame, public_files
 from torture.steps import Moment, convert_until
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from growing_cases import manifest
-from second_day_cases import QUIET, as_wanted, check, rows, without_beam
+from helpers.growing_cases import manifest
+from helpers.second_day_cases import QUIET, as_wanted, check, rows, without_beam
 from torture.losses import FIRST, MORE, Rows, newest_of
 
 import tfrecorder

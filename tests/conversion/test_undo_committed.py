@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from agreement import agree
 from gcs.control import Gcs
-from growing_cases import QUIET, drawn, table
-from streaming_cases import TO_ITS_END, Numbered, contents_of, names_in
+from helpers.agreement import agree
+from helpers.growing_cases import QUIET, drawn, table
+from helpers.streaming_cases import TO_ITS_END, Numbered, contents_of, names_in
 from support import invoke, rejects
 from torture import kills
 

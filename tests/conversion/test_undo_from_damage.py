@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from damage import all_files, flip, restore
-from growing_cases import QUIET, table
+from helpers.damage import all_files, flip, restore
+from helpers.growing_cases import QUIET, table
 from support import public_files
 
 import tfrecorder

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from expensive_cases import strips
+from helpers.expensive_cases import strips
 from support import CSV, SAMPLES, photo_frame, public_files, run, wait_for
 from torture import control_groups, disks
 

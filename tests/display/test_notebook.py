@@ -16,7 +16,7 @@ from typing import Any
 import nbformat
 import numpy as np
 import pytest
-from looking_cases import ReadPage
+from helpers.looking_cases import ReadPage
 from nbclient import NotebookClient
 from PIL import Image
 from support import CSV, PHOTOS, SAMPLES

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 import pytest
-from doc_pages import (
+from helpers.doc_pages import (
     DOCS,
     PAGES,
     ROOT,

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from doc_pages import DOCS, ROOT
+from helpers.doc_pages import DOCS, ROOT
 from support import photo_frame, run
 
 import tfrecorder

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from record_laws import check_records
+from helpers.record_laws import check_records
 from support import SAMPLES, run
 
 import tfrecorder

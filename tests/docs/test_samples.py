@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_pages import DOCS, site
+from helpers.doc_pages import DOCS, site
+from helpers.notebooks import NOTEBOOKS, code_of, executed, is_left_out, read, running_kernel
 from jupyter_client.manager import KernelManager
-from notebooks import NOTEBOOKS, code_of, executed, is_left_out, read, running_kernel
 from support import SAMPLES, skip_without
 
 #: Notebooks that draw, and how many pictures they show.

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import tensorflow_datasets as tfds
-from kind_cases import EVERY_KIND, every_kind
+from helpers.kind_cases import EVERY_KIND, every_kind
 from PIL import Image as PillowImage
 from support import SAMPLES, copied_photos, invoke, skip_without
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from kind_cases import EVERY_KIND, every_kind, values
+from helpers.kind_cases import EVERY_KIND, every_kind, values
 from support import SAMPLES, copied_photos, invoke, skip_without
 
 import tfrecorder

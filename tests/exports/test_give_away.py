@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from doc_pages import DOCS
 from gcs.control import Gcs
+from helpers.doc_pages import DOCS
 from PIL import Image as PillowImage
 from support import PHOTOS, copied_photos, shorten_pauses, skip_without
 

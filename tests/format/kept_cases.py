@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-from kept_datasets import (
+from helpers.kept_datasets import (
     DATASETS,
     PHOTOS,
     SCHEMA,

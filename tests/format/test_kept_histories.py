@@ -25,6 +25,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.kept_datasets import (
+    DATASETS,
+    HEIGHT,
+    QUIET,
+    SUSPECT,
+    TO_ITS_END,
+    WIDTH,
+    Camera,
+    Post,
+    append_bytes,
+    pixels_of,
+)
 from kept_cases import (
     KEPT,
     Kept,
@@ -36,18 +48,6 @@ from kept_cases import (
     numbers_in,
     state_of,
     values_of,
-)
-from kept_datasets import (
-    DATASETS,
-    HEIGHT,
-    QUIET,
-    SUSPECT,
-    TO_ITS_END,
-    WIDTH,
-    Camera,
-    Post,
-    append_bytes,
-    pixels_of,
 )
 from support import examples, public_files
 

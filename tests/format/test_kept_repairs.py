@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from damage import all_files, restore
+from helpers.damage import all_files, restore
+from helpers.kept_datasets import QUIET, TO_ITS_END, Camera, Post
 from kept_cases import KEPT, Kept, begin, case_id, check, finished, found_in, state_of
-from kept_datasets import QUIET, TO_ITS_END, Camera, Post
 from support import examples, public_files
 
 import tfrecorder

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from damage import reseal
+from helpers.damage import reseal
 from PIL import Image
 from support import labelled, photo_frame, records, written
 

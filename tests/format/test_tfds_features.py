@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
-from kind_cases import convert, values
-from object_cases import BRICK, EDGES, boxes_in_pixels, in_pixels, marked, masked
+from helpers.kind_cases import convert, values
+from helpers.object_cases import BRICK, EDGES, boxes_in_pixels, in_pixels, marked, masked
+from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from record_laws import check_records
 from support import examples, public_files, shards
 
 import tfrecorder

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import tensorflow_datasets as tfds
-from growing_cases import table
-from streaming_cases import TO_ITS_END, Numbered
+from helpers.growing_cases import table
+from helpers.streaming_cases import TO_ITS_END, Numbered
 from support import dry_run, filenames, invoke, photo_frame, public_files
 
 import tfrecorder

@@ -9,12 +9,11 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import expensive_cases
-import image_cases
 import numpy as np
 import pandas as pd
 import pytest
-from expensive_cases import Tag
+from helpers import expensive_cases, image_cases
+from helpers.expensive_cases import Tag
 from PIL import Image as Pictures
 from support import records, rejects
 

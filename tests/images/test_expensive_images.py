@@ -9,14 +9,14 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from expensive_cases import (
+from helpers.expensive_cases import (
     dear_but_sound,
     decoded_in_python,
     every_legal_scan,
     expensive,
     jpeg_of_scans,
 )
-from image_cases import photo
+from helpers.image_cases import photo
 from support import press_ctrl_c, records, rejects, start, wait_for
 from torture.judging import Accepted, Refused, judge
 

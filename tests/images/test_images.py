@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tensorflow as tf
-from expensive_cases import tiff
-from image_cases import (
+from helpers.expensive_cases import tiff
+from helpers.image_cases import (
     IEND,
     PHOTOS,
     SIGNATURE,

@@ -8,10 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-import image_cases
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import image_cases
 from PIL import Image, ImageCms, ImageFile
 from support import rejects, shards
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import image_cases
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import image_cases
 from PIL import Image, PngImagePlugin
 from support import records
 

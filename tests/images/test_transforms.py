@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
-from kind_cases import convert
+from helpers.kind_cases import convert
+from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from record_laws import check_records
 from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder

@@ -10,8 +10,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from expensive_cases import Tag, strips, tiff
-from image_cases import SIGNATURE, after_start, chunk, lossless_jpeg, photo, png, save, segment
+from helpers.expensive_cases import Tag, strips, tiff
+from helpers.image_cases import (
+    SIGNATURE,
+    after_start,
+    chunk,
+    lossless_jpeg,
+    photo,
+    png,
+    save,
+    segment,
+)
 from PIL import Image
 from support import rejects
 from torture.judging import Accepted, Refused, judge

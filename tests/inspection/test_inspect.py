@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from looking_cases import noise, png, write_records
+from helpers.looking_cases import noise, png, write_records
+from helpers.wall_cases import BEAM, TENSORFLOW, attempts_of
 from support import invoke, records
-from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 

@@ -10,7 +10,7 @@ import google_crc32c
 import numpy as np
 import pandas as pd
 import pytest
-from growing_cases import QUIET
+from helpers.growing_cases import QUIET
 from PIL import Image, ImageChops, ImageDraw, ImageFont
 from support import PHOTOS, invoke
 

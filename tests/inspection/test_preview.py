@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from looking_cases import ReadPage, annotated, convert, noise, page_of, png, write_records
+from helpers.looking_cases import ReadPage, annotated, convert, noise, page_of, png, write_records
 from PIL import Image, ImageFilter
 from support import PHOTOS, SAMPLES, photo_frame
 

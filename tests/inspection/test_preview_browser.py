@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from chromium import CHROMIUM, Page, browser
-from looking_cases import noise, png, write_records
+from helpers.chromium import CHROMIUM, Page, browser
+from helpers.looking_cases import noise, png, write_records
 from PIL import Image
 from support import PHOTOS, SAMPLES
 

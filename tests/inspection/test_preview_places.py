@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from looking_cases import EVIL, ReadPage, noise, page_of, png, write_records
+from helpers.looking_cases import EVIL, ReadPage, noise, page_of, png, write_records
+from helpers.terminal_cases import in_terminal
+from helpers.wall_cases import BEAM, TENSORFLOW, attempts_of
 from support import SAMPLES, invoke, photo_frame, run
-from terminal_cases import in_terminal
-from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 

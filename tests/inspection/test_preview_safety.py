@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from looking_cases import EVIL, ReadPage, annotated, convert, noise, page_of, png, write_records
+from helpers.looking_cases import (
+    EVIL,
+    ReadPage,
+    annotated,
+    convert,
+    noise,
+    page_of,
+    png,
+    write_records,
+)
 from support import PHOTOS
 
 import tfrecorder

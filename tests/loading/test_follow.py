@@ -14,10 +14,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from follow_cases import IDS, append
-from growing_cases import QUIET, drawn, shards_of, table
+from helpers.follow_cases import IDS, append
+from helpers.growing_cases import QUIET, drawn, shards_of, table
+from helpers.reading_cases import ids, jpeg, photograph
 from PIL import Image
-from reading_cases import ids, jpeg, photograph
 from support import TESTS, copied_as_tfds, photo_frame, run
 
 import tfrecorder
@@ -125,7 +125,7 @@ def test_all_splits_follow(out: str, grow: Grow) -> None:
 APPENDING = """
 import sys
 sys.path.insert(0, {tests!r})
-from growing_cases import QUIET, table
+from helpers.growing_cases import QUIET, table
 import tfrecorder
 
 for end in range(20, 40, 4):

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reading_cases import SAMPLES, convert_images, convert_photos, ids, photos, pillow_pixels
+from helpers.reading_cases import (
+    SAMPLES,
+    convert_images,
+    convert_photos,
+    ids,
+    photos,
+    pillow_pixels,
+)
 
 import tfrecorder
 from tfrecorder import info

@@ -11,8 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.reading_cases import (
+    SAMPLES,
+    convert_photos,
+    ids,
+    mean_difference,
+    photos,
+    pillow_pixels,
+)
 from PIL import Image
-from reading_cases import SAMPLES, convert_photos, ids, mean_difference, photos, pillow_pixels
 
 import tfrecorder
 from tfrecorder import info

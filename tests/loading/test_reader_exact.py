@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-from kind_cases import convert
+from helpers.kind_cases import convert
+from helpers.reading_cases import convert_photos, damaged, ids
 from PIL import Image as Pictures
-from reading_cases import convert_photos, damaged, ids
 
 import tfrecorder
 from tfrecorder.errors import OptionError

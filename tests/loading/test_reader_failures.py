@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reading_cases import convert_photos
+from helpers.reading_cases import convert_photos
 
 import tfrecorder
 from tfrecorder import info

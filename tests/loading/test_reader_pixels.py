@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from damage import reseal
-from PIL import Image
-from reading_cases import (
+from helpers.damage import reseal
+from helpers.reading_cases import (
     READERS,
     by_load,
     convert_images,
@@ -25,6 +24,7 @@ from reading_cases import (
     photograph,
     pillow_pixels,
 )
+from PIL import Image
 
 import tfrecorder
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reading_cases import convert_photos, ids
+from helpers.reading_cases import convert_photos, ids
 from support import TESTS, run, skip_without
 
 import tfrecorder

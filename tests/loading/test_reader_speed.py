@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from reading_cases import SAMPLES, convert_photos, ids
+from helpers.reading_cases import SAMPLES, convert_photos, ids
 
 import tfrecorder
 from tfrecorder import benchmark

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doc_pages import ROOT
+from helpers.doc_pages import ROOT
 from support import CSV, commands, invoke, photo_frame
 
 import tfrecorder

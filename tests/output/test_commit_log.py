@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from second_day_cases import QUIET, rows, without_beam
+from helpers.second_day_cases import QUIET, rows, without_beam
 
 import tfrecorder
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from growing_cases import drawn
+from helpers.growing_cases import drawn
 
 GROUP, OWNER, COLLEAGUE, STRANGER = 7300, 7301, 7302, 7303
 

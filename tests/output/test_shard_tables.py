@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from growing_cases import QUIET, drawn, table
+from helpers.growing_cases import QUIET, drawn, table
 from PIL import Image
 from support import PHOTOS, SAMPLES, filenames, public_files, rejects, shorten_patience
 

@@ -25,7 +25,7 @@ CONVERT = f"""
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(TESTS)!r})
-from clusters import slow_frame
+from helpers.clusters import slow_frame
 import tfrecorder
 frame = slow_frame(Path("images"), 8)
 tfrecorder.convert(frame, "out", num_shards=2, shuffle=False, num_threads=1, progress=True)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.reading_cases import assert_alike, convert_photos
 from hypothesis import HealthCheck, given, settings, strategies as st
-from reading_cases import assert_alike, convert_photos
 
 import tfrecorder
 from tfrecorder import Records, batches, load

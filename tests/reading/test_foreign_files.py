@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_cases import PHOTOS, alike, detection, image, serialized, write
+from helpers.foreign_cases import PHOTOS, alike, detection, image, serialized, write
 from support import framed, run
 
 import tfrecorder

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_cases import BOXES, PHOTOS, alike, both, detection, image, write
-from reading_cases import pillow_pixels
+from helpers.foreign_cases import BOXES, PHOTOS, alike, both, detection, image, write
+from helpers.reading_cases import pillow_pixels
 from support import invoke
 
 import tfrecorder

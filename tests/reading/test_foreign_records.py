@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_cases import (
+from helpers.foreign_cases import (
     BOXES,
     CLASSES,
     EDGES,
@@ -24,7 +24,7 @@ from foreign_cases import (
     png,
     write,
 )
-from reading_cases import pillow_pixels
+from helpers.reading_cases import pillow_pixels
 from support import encoded, framed, invoke
 
 import tfrecorder

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from foreign_cases import PHOTOS as COFFEE, image, write
-from growing_cases import QUIET, table
+from helpers.foreign_cases import PHOTOS as COFFEE, image, write
+from helpers.growing_cases import QUIET, table
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support import photo_frame
 

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from growing_cases import QUIET, grow_ten_times, shards_of, table
-from reading_cases import assert_alike
+from helpers.growing_cases import QUIET, grow_ten_times, shards_of, table
+from helpers.reading_cases import assert_alike
 from support import copied_as_tfds, records
 
 import tfrecorder

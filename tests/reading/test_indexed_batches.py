@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.kind_cases import EVERY_KIND, convert, every_kind
+from helpers.object_cases import in_pixels
+from helpers.reading_cases import assert_alike, convert_photos, damaged
 from hypothesis import HealthCheck, given, settings, strategies as st
-from kind_cases import EVERY_KIND, convert, every_kind
-from object_cases import in_pixels
-from reading_cases import assert_alike, convert_photos, damaged
 from support import wait_for
 from torture.trainings import IDS, Run, finish
 

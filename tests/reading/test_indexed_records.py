@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import image_cases
 import numpy as np
 import pytest
 import tensorflow as tf
-from kind_cases import EVERY_KIND, convert, every_kind
-from object_cases import in_pixels, masked
-from reading_cases import (
+from helpers import image_cases
+from helpers.kind_cases import EVERY_KIND, convert, every_kind
+from helpers.object_cases import in_pixels, masked
+from helpers.reading_cases import (
     assert_alike,
     by_load,
     convert_images,

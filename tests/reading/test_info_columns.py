@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from growing_cases import manifest
-from kind_cases import EVERY_KIND, convert, every_kind
-from streaming_cases import TO_ITS_END
+from helpers.growing_cases import manifest
+from helpers.kind_cases import EVERY_KIND, convert, every_kind
+from helpers.streaming_cases import TO_ITS_END
 from support import PHOTOS, SAMPLES, invoke, photo_frame
 
 import tfrecorder

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from foreign_cases import BOXES, CLASSES, PHOTOS, alike, both
-from reading_cases import pillow_pixels
+from helpers.foreign_cases import BOXES, CLASSES, PHOTOS, alike, both
+from helpers.reading_cases import pillow_pixels
 from support import skip_without
 
 import tfrecorder

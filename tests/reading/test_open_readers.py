@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from growing_cases import QUIET, table
+from helpers.growing_cases import QUIET, table
 from support import shorten_pauses
 
 import tfrecorder

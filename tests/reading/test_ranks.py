@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from reading_cases import convert_photos, ids
+from helpers.reading_cases import convert_photos, ids
 from support import run, skip_without
 
 import tfrecorder

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from foreign_cases import image, write
-from growing_cases import QUIET, table
-from kind_cases import EVERY_KIND, convert, every_kind, values
-from object_cases import in_pixels
+from helpers.foreign_cases import image, write
+from helpers.growing_cases import QUIET, table
+from helpers.kind_cases import EVERY_KIND, convert, every_kind, values
+from helpers.object_cases import in_pixels
 from support import copied_as_tfds, copied_photos, shards
 
 import tfrecorder

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from foreign_cases import BOXES, CLASSES, MASKS, PHOTOS, alike, both, drawn_mask
-from reading_cases import mean_difference, pillow_pixels
+from helpers.foreign_cases import BOXES, CLASSES, MASKS, PHOTOS, alike, both, drawn_mask
+from helpers.reading_cases import mean_difference, pillow_pixels
 
 import tfrecorder
 from tfrecorder.errors import DatasetError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.reading_cases import PHOTOS_CSV, convert_photos
 from hypothesis import HealthCheck, given, settings, strategies as st
-from reading_cases import PHOTOS_CSV, convert_photos
 from support import skip_without
 from torture import trainings
 from torture.trainings import IDS

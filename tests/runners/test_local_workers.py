@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from clusters import kill_one, slow_frame
-from environments import without
+from helpers.clusters import kill_one, slow_frame
+from helpers.environments import without
 from support import CSV, public_files, start, wait_for
 
 import tfrecorder

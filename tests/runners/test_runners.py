@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
-from clusters import free_port
+from helpers.clusters import free_port
 from support import CSV, error_of, invoke, public_files, run
 
 import tfrecorder

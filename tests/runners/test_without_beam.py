@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from environments import Environment, without
+from helpers.environments import Environment, without
 from support import (
     CSV,
     PHOTOS,

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-from kind_cases import convert, values
-from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_in_pixels, boxes_of, in_pixels
-from record_laws import check_records
+from helpers.kind_cases import convert, values
+from helpers.object_cases import BRICK, CAT, COFFEE, EDGES, boxes_in_pixels, boxes_of, in_pixels
+from helpers.record_laws import check_records
 from support import PHOTOS, ROOT, content_files, invoke, public_files, records
 
 import tfrecorder

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from growing_cases import QUIET
+from helpers.growing_cases import QUIET
 from PIL import Image as Pictures
 
 import tfrecorder

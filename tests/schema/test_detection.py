@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from kind_cases import convert, values
-from object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels, marked
+from helpers.kind_cases import convert, values
+from helpers.object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels, marked
+from helpers.reading_cases import READERS
+from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from reading_cases import READERS
-from record_laws import check_records
 from support import PHOTOS, rejects
 
 import tfrecorder

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from helpers.kind_cases import EVERY_KIND, convert, every_kind, values
+from helpers.record_laws import check_records
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as npst
-from kind_cases import EVERY_KIND, convert, every_kind, values
-from record_laws import check_records
 from support import CSV, PHOTOS, labelled, photo_frame
 
 import tfrecorder

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
-from kind_cases import convert, values
-from object_cases import COFFEES, MASKS, masked
+from helpers.kind_cases import convert, values
+from helpers.object_cases import COFFEES, MASKS, masked
+from helpers.reading_cases import READERS
+from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from reading_cases import READERS
-from record_laws import check_records
 from support import records, rejects
 
 import tfrecorder

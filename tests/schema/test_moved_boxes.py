@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from kind_cases import convert
+from helpers.kind_cases import convert
+from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from record_laws import check_records
 from support import SAMPLES, examples
 
 from tfrecorder.schema import Boxes, Image, Mask, Schema, Split

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from annotation_cases import IMAGES, annotation, coco_file, pictures, yolo
+from helpers.annotation_cases import IMAGES, annotation, coco_file, pictures, yolo
+from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from record_laws import check_records
 from support import invoke, shards
 
 import tfrecorder

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from kind_cases import EVERY_KIND, convert, every_kind, values
+from helpers.kind_cases import EVERY_KIND, convert, every_kind, values
 from support import (
     CSV,
     content_files,

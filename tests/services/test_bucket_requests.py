@@ -8,7 +8,7 @@ from collections import Counter
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from streaming_cases import TO_ITS_END, Numbered
+from helpers.streaming_cases import TO_ITS_END, Numbered
 from support import PHOTOS
 
 import tfrecorder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from clusters import answers, convert_and_kill, free_port, running, slow_frame
+from helpers.clusters import answers, convert_and_kill, free_port, running, slow_frame
 from support import CSV, error_of, public_files, run, wait_for
 
 import tfrecorder

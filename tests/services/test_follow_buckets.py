@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from follow_cases import IDS, append
 from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
-from growing_cases import QUIET, table
-from reading_cases import ids
+from helpers.follow_cases import IDS, append
+from helpers.growing_cases import QUIET, table
+from helpers.reading_cases import ids
 from support import TESTS, run
 
 import tfrecorder
@@ -21,8 +21,8 @@ OUT = "gs://bkt/sets/out"
 FOLLOWED_BY_TENSORFLOW = """
 import sys, tfrecorder
 sys.path.insert(0, sys.argv[1])
-from growing_cases import QUIET, table
-from reading_cases import ids
+from helpers.growing_cases import QUIET, table
+from helpers.reading_cases import ids
 
 options = {"inputs": "all", "decode": False, "batch_size": 5}
 train = tfrecorder.load(sys.argv[2], "TRAIN", follow=True, **options)

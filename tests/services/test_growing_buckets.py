@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from gcs.control import Gcs
-from growing_cases import QUIET, table, timeless
+from helpers.growing_cases import QUIET, table, timeless
 from support import PHOTOS, shorten_pauses
 
 import tfrecorder

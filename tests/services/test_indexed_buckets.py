@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reading_cases import blocks_of, convert_photos
+from helpers.reading_cases import blocks_of, convert_photos
 
 from tfrecorder import Records, batches
 from tfrecorder.errors import DatasetError

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
-from kind_cases import convert
-from object_cases import BRICK, CAT, boxes_in_pixels, in_pixels
+from helpers.kind_cases import convert
+from helpers.object_cases import BRICK, CAT, boxes_in_pixels, in_pixels
 from PIL import Image as Pictures
 from support import photo_frame, skip_without
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from growing_cases import QUIET, table, timeless
+from helpers.growing_cases import QUIET, table, timeless
+from helpers.streaming_cases import TO_ITS_END, Numbered
 from objects.control import S3
-from streaming_cases import TO_ITS_END, Numbered
 from support import (
     CSV,
     PHOTOS,

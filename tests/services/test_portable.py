@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from clusters import answers, convert_and_kill, free_port, running, slow_frame
+from helpers.clusters import answers, convert_and_kill, free_port, running, slow_frame
 from support import CSV, public_files, run, wait_for
 
 import tfrecorder

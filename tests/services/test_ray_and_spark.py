@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from clusters import kill_one, slow_frame
-from doc_pages import PAGES, blocks
+from helpers.clusters import kill_one, slow_frame
+from helpers.doc_pages import PAGES, blocks
 from support import SAMPLES, public_files, skip_without, start
 
 import tfrecorder

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import free_port
 from gcs.certificates import write_certificates
-from kafka_brokers import Broker, Cluster, mock_cluster
-from streaming_cases import TO_ITS_END
+from helpers.clusters import free_port
+from helpers.kafka_brokers import Broker, Cluster, mock_cluster
+from helpers.streaming_cases import TO_ITS_END
 from support import PHOTOS, SAMPLES, records, run, shorten_patience, shorten_pauses, skip_without
 from torture import topics
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reading_cases import convert_photos
+from helpers.reading_cases import convert_photos
 from support import TESTS, skip_without
 
 #: torch warns of a tensor that shares memory which may not be written.

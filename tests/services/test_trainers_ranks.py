@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doc_pages import PAGES, blocks
-from reading_cases import convert_photos
+from helpers.doc_pages import PAGES, blocks
+from helpers.reading_cases import convert_photos
 from support import skip_without
 
 #: What the page's setup has, but its network notes which images each step has.

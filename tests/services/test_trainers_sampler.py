@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.reading_cases import convert_photos, mean_difference
 from hypothesis import HealthCheck, given, settings, strategies as st
-from reading_cases import convert_photos, mean_difference
 
 from tfrecorder import Records, batches
 from tfrecorder.errors import OptionError

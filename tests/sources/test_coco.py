@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from annotation_cases import ANNOTATIONS, CATEGORIES, annotation, coco_file, picture, pictures
-from reading_cases import READERS
-from record_laws import check_records
+from helpers.annotation_cases import (
+    ANNOTATIONS,
+    CATEGORIES,
+    annotation,
+    coco_file,
+    picture,
+    pictures,
+)
+from helpers.reading_cases import READERS
+from helpers.record_laws import check_records
 from support import examples, invoke, shards
 
 import tfrecorder

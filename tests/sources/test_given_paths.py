@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from streaming_cases import TO_ITS_END
+from helpers.streaming_cases import TO_ITS_END
 from support import photo_frame, run
 
 import tfrecorder

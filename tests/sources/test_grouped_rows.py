@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import image_cases
 import pandas as pd
 import pytest
+from helpers import image_cases
 
 import tfrecorder
 from tfrecorder.errors import OptionError, ValidationError

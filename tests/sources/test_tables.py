@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from annotation_cases import picture
+from helpers.annotation_cases import picture
 from PIL import Image as Pictures
 from support import invoke
 

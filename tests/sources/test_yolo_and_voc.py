@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from annotation_cases import picture, yolo
+from helpers.annotation_cases import picture, yolo
 from PIL import Image as Pictures
 
 import tfrecorder

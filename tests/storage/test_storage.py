@@ -15,7 +15,7 @@ import fsspec
 import pandas as pd
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from power_cut import Recording, contents, recorded, strace
+from helpers.power_cut import Recording, contents, recorded, strace
 from support import (
     CSV,
     PHOTOS,
@@ -385,7 +385,7 @@ def left(recording: Recording, *cuts_and_kept: Any, **more: Any) -> list[dict[st
 
 PUBLISH = """
 import sys
-from power_cut import mark
+from helpers.power_cut import mark
 from tfrecorder import storage
 
 out = sys.argv[1] + "/made/out"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streaming_cases import (
+from helpers.streaming_cases import (
     TO_ITS_END,
     Numbered,
     digest,
@@ -315,7 +315,7 @@ ENDLESS = """
 import sys, time
 sys.path[:0] = [{tests!r}]
 import tfrecorder
-from streaming_cases import Numbered
+from helpers.streaming_cases import Numbered
 tfrecorder.stream(Numbered(35), "out", every_rows=10, progress=False)
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streaming_cases import TO_ITS_END, Folder, contents_of, digest, names_in, photo, put
+from helpers.streaming_cases import TO_ITS_END, Folder, contents_of, digest, names_in, photo, put
 from torture import streams
 
 import tfrecorder

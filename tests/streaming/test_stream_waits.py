@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gcs.control import Gcs
-from streaming_cases import TO_ITS_END, Numbered, photo, spool_at_once
+from helpers.streaming_cases import TO_ITS_END, Numbered, photo, spool_at_once
 from support import end_by_ctrl_c, shorten_patience, start, wait_for
 
 import tfrecorder

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from gcs.control import in_process
-from growing_cases import QUIET, table
+from helpers.growing_cases import QUIET, table
 from support import public_files
 
 import tfrecorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from power_cut import recorded, strace
+from helpers.power_cut import recorded, strace
 
 from torture import kills
 from torture.counts import BrokenError
@@ -53,7 +53,7 @@ def test_a_state_that_is_neither_old_nor_new_is_noticed(tmp_path: Path) -> None:
 
 SCRIPT = """
 import sys
-from power_cut import mark
+from helpers.power_cut import mark
 from torture import kills
 kills.OPERATIONS[sys.argv[1]].call(sys.argv[2])
 mark("returned")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reading_cases import convert_photos
+from helpers.reading_cases import convert_photos
 from support import is_installed
 
 import tfrecorder

@@ -20,8 +20,8 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from helpers.reading_cases import SAMPLES, damaged, photos
 from hypothesis import given, settings, strategies as st
-from reading_cases import SAMPLES, damaged, photos
 from torture import loader_workers
 from torture.trainings import Run, finish
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from annotation_cases import annotation, coco_file
-from image_cases import photo, save
+from helpers.annotation_cases import annotation, coco_file
+from helpers.image_cases import photo, save
 from support import CSV, PHOTOS, labelled, photo_frame, severities
 
 import tfrecorder

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from damage import reseal
 from gcs.control import Gcs
-from growing_cases import QUIET, table
-from kind_cases import EVERY_KIND, every_kind
+from helpers.damage import reseal
+from helpers.growing_cases import QUIET, table
+from helpers.kind_cases import EVERY_KIND, every_kind
 from objects.control import S3
 from support import copied_as_tfds, photo_frame, public_files
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from damage import (
+from helpers.damage import (
     MANIFEST,
     SHARD,
     TABLE,
@@ -23,9 +23,9 @@ from damage import (
     restore,
     unseal,
 )
+from helpers.wall_cases import BEAM, TENSORFLOW, attempts_of
 from hypothesis import given, settings, strategies as st
 from support import PHOTOS, photo_frame, public_files
-from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import repair, verify

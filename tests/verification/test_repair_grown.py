@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from growing_cases import QUIET, table
+from helpers.growing_cases import QUIET, table
 from support import public_files
 
 import tfrecorder

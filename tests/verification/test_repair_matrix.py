@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from damage import all_files, reseal
+from helpers.damage import all_files, reseal
 from support import public_files, records
 from torture import kills
 from torture.losses import (

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from growing_cases import QUIET, table
-from streaming_cases import TO_ITS_END, Numbered, names_in, photo
+from helpers.growing_cases import QUIET, table
+from helpers.streaming_cases import TO_ITS_END, Numbered, names_in, photo
 
 import tfrecorder
 from tfrecorder.errors import DatasetError

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing_cases import manifest
-from second_day_cases import QUIET, read_shards, rows, without_beam
+from helpers.growing_cases import manifest
+from helpers.second_day_cases import QUIET, read_shards, rows, without_beam
 
 import tfrecorder
 from tfrecorder.errors import DatasetError

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from damage import (
+from helpers.damage import (
     MANIFEST,
     SHARD,
     TABLE,
@@ -28,9 +28,9 @@ from damage import (
     reseal,
     restore,
 )
+from helpers.wall_cases import BEAM, TENSORFLOW, attempts_of
 from hypothesis import given, settings, strategies as st
 from support import PHOTOS, copied_as_tfds, photo_frame
-from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import verify

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from damage import flip
+from helpers.damage import flip
+from helpers.wall_cases import COMMAND, HEAVY, attempts_of
 from support import invoke
-from wall_cases import COMMAND, HEAVY, attempts_of
 
 import tfrecorder
 from tfrecorder.verification.faults import VerificationReport

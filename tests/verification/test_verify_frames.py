@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from damage import reseal
-from second_day_cases import QUIET, rows, without_beam
+from helpers.damage import reseal
+from helpers.second_day_cases import QUIET, rows, without_beam
 
 import tfrecorder
 

@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from damage import MANIFEST, SHARD, TABLE, forge, reseal
-from growing_cases import QUIET, drawn
-from kept_datasets import DATASETS
+from helpers.damage import MANIFEST, SHARD, TABLE, forge, reseal
+from helpers.growing_cases import QUIET, drawn
+from helpers.kept_datasets import DATASETS
 from support import invoke
 
 import tfrecorder

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from gcs.control import Gcs
-from growing_cases import QUIET, drawn, table
+from helpers.growing_cases import QUIET, drawn, table
 from objects.control import S3
 from support import PHOTOS, invoke, list_folders_of, records, shorten_patience
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from power_cut import Recording, contents, recorded, strace
+from helpers.power_cut import Recording, contents, recorded, strace
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable
 
-from image_cases import (
+from helpers.image_cases import (
     IEND,
     PHOTOS,
     SIGNATURE,

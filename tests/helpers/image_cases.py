@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-PHOTOS = sorted((Path(__file__).parent.parent / "samples" / "photos").glob("**/*.jpg"))
+PHOTOS = sorted((Path(__file__).parents[2] / "samples" / "photos").glob("**/*.jpg"))
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 IEND = b"\0\0\0\0IEND\xaeB`\x82"
 SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}

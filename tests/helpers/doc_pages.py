@@ -31,7 +31,7 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 #: Every page with code that a user may copy.
 PAGES = {

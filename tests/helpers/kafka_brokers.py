@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clusters import answers, free_port
 from support import wait_for
+
+from helpers.clusters import answers, free_port
 
 #: Seconds that a broker may take on a busy machine.
 SECONDS = 60

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 
 #: What is kept of calls that nothing synced: none, the names of files alone (so that a new file is
 #: empty), or all, as where the process alone ends.  A number keeps a random part of each.

@@ -19,7 +19,7 @@ from PIL import Image
 import tfrecorder
 from tfrecorder.reading import order, resizing
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+SAMPLES = Path(__file__).parents[2] / "samples"
 PHOTOS_CSV = SAMPLES / "photos.csv"
 
 

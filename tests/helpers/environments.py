@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from doc_pages import ROOT
 from support import start
+
+from helpers.doc_pages import ROOT
 
 #: Python's own way to find modules, but for some packages.
 _HIDING = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-from growing_cases import QUIET
 
 import tfrecorder
+from helpers.growing_cases import QUIET
 
 #: Elements by which a record is known.
 IDS: dict[str, Any] = {"inputs": "all", "decode": False, "batch_size": 5}

@@ -2,7 +2,7 @@
 
 `tests/datasets/form-4-NAME/` was made by the last version of that form, with
 
-    python tests/kept_datasets.py make tests/datasets
+    PYTHONPATH=tests python tests/helpers/kept_datasets.py make tests/datasets
 
 in folders whose paths say nothing of a machine.  What is there is never made again, so what makes
 it need only run with that version.  All pictures are drawn here, without an encoder or a random
@@ -28,7 +28,7 @@ import tfrecorder
 from tfrecorder.schema import Boxes, Image, Label, Number, Schema, Split
 from tfrecorder.streaming import Unusable
 
-DATASETS = Path(__file__).parent / "datasets"
+DATASETS = Path(__file__).parent.parent / "datasets"
 
 #: Where the pictures were, and where the datasets were made.
 PHOTOS = "/data/photos"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from PIL import Image
-from reading_cases import SAMPLES, pillow_pixels
 
 import tfrecorder
+from helpers.reading_cases import SAMPLES, pillow_pixels
 
 PHOTOS = sorted(SAMPLES.glob("photos/coffee/*.jpg"))
 DATA = [path.read_bytes() for path in PHOTOS]

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from damage import plan_of, rows_of
 from PIL import Image as Pictures
 from support import examples, rejects
 
 import tfrecorder
+from helpers.damage import plan_of, rows_of
 
 #: Keys of the default schema with a value that the source gives.
 DEFAULT = ("image/filename", "image/class/label", "image/class/text")

@@ -13,7 +13,7 @@ from jupyter_client.manager import KernelManager, start_new_kernel
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+SAMPLES = Path(__file__).parents[2] / "samples"
 NOTEBOOKS = sorted(SAMPLES.glob("*.ipynb"))
 
 #: Between two notebooks in one kernel, which spares the seconds that TensorFlow takes to load.
