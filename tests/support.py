@@ -175,6 +175,11 @@ def make_public(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setattr("tfrecorder.storage.web_store._is_public", address.__eq__)
 
 
+def upload_in_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Send files that are larger to s3:// and az:// in parts."""
+    monkeypatch.setattr("tfrecorder.storage.object_store._AT_ONCE", size)
+
+
 def put(directory: str, name: str, data: bytes) -> None:
     """Write a file as we write each, to whatever storage."""
     storage.publish_bytes(directory, name, data)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers.public_types import ConvertOptions
 from helpers.terminal_cases import in_terminal
 from support import (
     CSV,
@@ -32,7 +33,6 @@ from support import (
 )
 
 import tfrecorder
-from tfrecorder.options.convert import ConvertOptions
 
 
 def test_convert_writes_a_dataset_and_prints_what_it_made(dataset: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from helpers.growing_cases import QUIET, drawn, table
+from helpers.public_types import ConversionResult
 from support import shards
 
 import tfrecorder
-from tfrecorder.output.result import ConversionResult
 
 
 def compact(**options: object) -> ConversionResult:

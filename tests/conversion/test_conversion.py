@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers.image_cases import photo, save
+from helpers.public_types import ConversionResult
 from PIL import Image
 from support import (
     CSV,
@@ -31,7 +32,6 @@ from support import (
 
 import tfrecorder
 from tfrecorder.errors import OptionError, OutputError
-from tfrecorder.output.result import ConversionResult
 
 
 def convert(source: Any, out: Any = "out", **options: Any) -> ConversionResult:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET, drawn, manifest, records_of, shards_of, table
+from helpers.public_types import ConversionResult
 from support import (
     SAMPLES,
     content_files,
@@ -28,7 +29,6 @@ from support import (
 import tfrecorder
 from tfrecorder import TfrecorderError, ValidationError
 from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedError, SourceError
-from tfrecorder.output.result import ConversionResult
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET, drawn, grow_ten_times, records_of, shards_of, table
+from helpers.public_types import ConversionResult
 from support import public_files, records, rejects, run, serialized, shards
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.output.result import ConversionResult
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
+from helpers.public_types import ConversionResult
 from support import content_files, error_of, examples, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OutputError, RejectedError
-from tfrecorder.output.result import ConversionResult
 
 WAITING = Path("out/_tfrecorder/waiting")
 OLD = {"num_shards": 3, "progress": False}

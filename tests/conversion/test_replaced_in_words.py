@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from helpers.growing_cases import QUIET, table
+from helpers.public_types import Changes
 from helpers.streaming_cases import TO_ITS_END, Numbered
 from support import error_of, invoke
 
 import tfrecorder
 from tfrecorder.errors import OutputError
-from tfrecorder.format.summary import Changes
 
 OPTIONS = {"num_shards": 2, **QUIET}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from helpers.public_types import ConversionResult
 from support import (
     PHOTOS,
     TESTS,
@@ -29,7 +30,6 @@ from support import (
 
 import tfrecorder
 from tfrecorder.errors import OutputError, RejectedError
-from tfrecorder.output.result import ConversionResult
 
 ROWS, SHARDS = 6000, 12
 

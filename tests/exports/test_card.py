@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow_datasets as tfds
 from helpers.kind_cases import EVERY_KIND, every_kind
+from helpers.public_types import Card
 from PIL import Image as PillowImage
 from support import SAMPLES, copied_photos, invoke, skip_without
 
@@ -59,7 +60,7 @@ def photos(grown: tuple[pd.DataFrame, Path]) -> pd.DataFrame:
     return grown[0]
 
 
-def made(**options: Any) -> tfrecorder.exports.card.Card:
+def made(**options: Any) -> Card:
     return tfrecorder.card("out", progress=False, **options)
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 from support import PHOTOS, wait_for
 
 import tfrecorder
-from tfrecorder.output.result import ConversionResult
+from helpers.public_types import ConversionResult
 
 
 def free_port() -> int:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import simplejpeg
 import tensorflow as tf
 from helpers.expensive_cases import tiff
 from helpers.image_cases import (
@@ -44,7 +45,6 @@ from helpers.image_cases import (
 )
 from PIL import Image, ImageFile
 
-from tfrecorder.images import jpeg
 from tfrecorder.images.check import check_image
 from tfrecorder.images.limits import CHECKS
 from tfrecorder.images.rejects import Reject
@@ -440,7 +440,7 @@ def test_size_is_checked_before_decoding(name: str, monkeypatch: pytest.MonkeyPa
     check_image(data, max_pixels=height * width)
     monkeypatch.setattr(ImageFile.ImageFile, "load", decoded)
     monkeypatch.setattr(zlib, "decompressobj", decoded)
-    monkeypatch.setattr(jpeg, "_decode", decoded)
+    monkeypatch.setattr(simplejpeg, "decode_jpeg", decoded)
     for check in ("decode", "strict", "header"):
         reject = rejected(data, check, max_pixels=height * width - 1)
         assert (reject.stage, reject.code) == ("check", "too_large")

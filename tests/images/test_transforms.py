@@ -15,7 +15,6 @@ from PIL import Image as Pictures
 from support import PHOTOS, SAMPLES, photo_frame, public_files, records
 
 import tfrecorder
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema import Boxes, Image, Schema, Split
 
 
@@ -216,7 +215,7 @@ def test_tfds_reads_raw_pixels() -> None:
 )
 def test_what_cannot_be_is_refused(options: Any, words: str) -> None:
     with pytest.raises(tfrecorder.errors.OptionError, match=words):
-        ConvertOptions(**options)
+        convert(photo_frame(1), "out", **options)
 
 
 def test_the_same_options_give_the_same_bytes() -> None:

@@ -9,10 +9,10 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.public_types import ConvertOptions
 
 import tfrecorder
 from tfrecorder.errors import OptionError
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema import Label
 
 FIELDS = [item.name for item in dataclasses.fields(ConvertOptions)]

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.public_types import ConvertOptions
 from hypothesis import given, settings, strategies as st
 from support import labelled
 
@@ -22,7 +23,6 @@ from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.loading.order import slices
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
 from tfrecorder.plan.differences import describe_difference
 from tfrecorder.plan.make_plan import fingerprint, make_plan, sample_rows, shuffled

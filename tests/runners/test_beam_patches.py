@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.public_types import ConvertOptions
 from support import CSV, public_files
 
 import tfrecorder
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners import beam_patches
 from tfrecorder.runners.beam_options import beam_flags
 

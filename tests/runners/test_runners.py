@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 from helpers.clusters import free_port
+from helpers.public_types import ConvertOptions
 from support import CSV, error_of, invoke, public_files, run
 
 import tfrecorder
 from tfrecorder.errors import OptionError, OutputError, RunnerError
-from tfrecorder.options.convert import ConvertOptions
 
 
 def refusal_of(**options: object) -> str:

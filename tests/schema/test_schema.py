@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 from helpers.kind_cases import EVERY_KIND, convert, every_kind, values
+from helpers.public_types import ConvertOptions
 from support import (
     CSV,
     content_files,
@@ -24,7 +25,6 @@ from support import (
 
 import tfrecorder
 from tfrecorder import infer_schema
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema import (
     Boxes,
     Bytes,

@@ -11,7 +11,7 @@ from dataflow.cases import OUT, SOURCE, settings
 from dataflow.endpoint import Dataflow
 from gcs.control import Gcs
 from gcs.tls_proxy import TlsProxy
-from support import CSV, PHOTOS, public_files, run
+from support import CSV, PHOTOS, TESTS, public_files, run
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OutputError, SourceError, UnreachableError
@@ -161,8 +161,9 @@ def test_nothing_is_uploaded_without_credentials(
     assert done.returncode == 1
     assert "there are no Google Cloud credentials" in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
-    puts = "from tfrecorder import storage; storage.publish_bytes('gs://bkt/out', 'a', b'data')"
-    assert "UnwritableError: there are no Google Cloud" in run("-c", puts, env=env).stderr
+    puts = "import sys; sys.path.append(sys.argv[1]); from support import put; "
+    puts += "put('gs://bkt/out', 'a', b'data')"
+    assert "UnwritableError: there are no Google Cloud" in run("-c", puts, TESTS, env=env).stderr
     assert bucket.count("upload|start|delete") == 0
 
 

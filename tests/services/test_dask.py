@@ -11,11 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers.clusters import answers, convert_and_kill, free_port, running, slow_frame
+from helpers.public_types import ConversionResult
 from support import CSV, error_of, public_files, run, wait_for
 
 import tfrecorder
 from tfrecorder.errors import RejectedError
-from tfrecorder.output.result import ConversionResult
 
 pytestmark = pytest.mark.engines
 

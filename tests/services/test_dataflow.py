@@ -21,12 +21,12 @@ import pytest
 from dataflow.cases import OUT, SOURCE, settings
 from dataflow.endpoint import Dataflow
 from gcs.control import Gcs
+from helpers.public_types import ConvertOptions
 from support import CSV, SAMPLES, content_files, end_by_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.format import layout
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.failure import Failure, note_failure
 from tfrecorder.runners.dataflow import DataflowJob
 from tfrecorder.schema import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text

@@ -23,12 +23,12 @@ from dataflow import image
 from dataflow.cases import OUT, SOURCE, settings
 from dataflow.endpoint import Dataflow
 from gcs.control import Gcs
+from helpers.public_types import ConvertOptions
 from support import run
 
 import tfrecorder
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.plan import Layout, Plan, PlannedRows
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.runners.dataflow import launcher
 from tfrecorder.runners.dataflow.launcher import Settings
 from tfrecorder.runners.dataflow.wheels import stage_wheels

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.growing_cases import QUIET, table, timeless
+from helpers.public_types import ConversionResult
 from helpers.streaming_cases import TO_ITS_END, Numbered
 from objects.control import S3
 from support import (
@@ -27,7 +28,6 @@ from support import (
 
 import tfrecorder
 from tfrecorder.errors import OutputError, UnreachableError
-from tfrecorder.output.result import ConversionResult
 
 pytest_plugins = ["objects.fixtures"]
 

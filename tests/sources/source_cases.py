@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from helpers.public_types import ConvertOptions
 
-from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import fingerprint
 from tfrecorder.schema import Schema
 from tfrecorder.sources.inference import inferred

@@ -244,7 +244,8 @@ def test_a_proxy_is_told_who_asks(server: Counting, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of the variables that lead past a connection of our own, or away from it."""
-    for name in ("https_proxy", "all_proxy", "no_proxy", *connections._BUNDLES):
+    proxies = ("https_proxy", "all_proxy", "no_proxy")
+    for name in (*proxies, "requests_ca_bundle", "curl_ca_bundle"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 

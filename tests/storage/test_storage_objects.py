@@ -12,11 +12,20 @@ from pathlib import Path
 
 import pytest
 from objects.control import S3
-from support import TESTS, end_by_ctrl_c, run, shorten_patience, shorten_pauses, start, wait_for
+from support import (
+    TESTS,
+    end_by_ctrl_c,
+    forget_services,
+    run,
+    shorten_patience,
+    shorten_pauses,
+    start,
+    upload_in_parts,
+    wait_for,
+)
 
 from tfrecorder import storage
 from tfrecorder.errors import UnreachableError
-from tfrecorder.storage import object_store, stores
 
 pytest_plugins = ["objects.fixtures"]
 
@@ -35,7 +44,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_file_of_several_parts(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_store, "_AT_ONCE", 2**20)
+    upload_in_parts(monkeypatch, 2**20)
     data = os.urandom(20_000_000)
     storage.publish_bytes("s3://bkt", "large", data)
     assert s3.count("PUT", "/bkt/large") == 3
@@ -166,7 +175,7 @@ def test_azure_without_an_account_is_explained(monkeypatch: pytest.MonkeyPatch) 
     for name in list(os.environ):
         if name.startswith("AZURE_"):
             monkeypatch.delenv(name)
-    stores._REMOTE.clear()
+    forget_services()
     with pytest.raises(storage.UnreadableError, match=r"[Aa]ccount") as caught:
         storage.read_bytes("az://box/a")
     assert caught.value.code == "wrong_setup"

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from helpers.damage import all_files, reseal
+from helpers.public_types import RepairResult
 from support import public_files, records
 from torture import kills
 from torture.losses import (
@@ -116,7 +117,7 @@ def rows(tmp_path: Path) -> Rows:
     return made
 
 
-def lose(rows: Rows, pattern: str) -> tfrecorder.verification.repair.RepairResult:
+def lose(rows: Rows, pattern: str) -> RepairResult:
     """Lose files of the dataset, and repair it: its public files are as before."""
     before, found = public_files(rows.out), sorted(rows.out.glob(pattern))
     assert found

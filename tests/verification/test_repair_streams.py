@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from helpers.growing_cases import QUIET, table
+from helpers.public_types import StreamResult
 from helpers.streaming_cases import TO_ITS_END, Numbered, names_in, photo
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
-from tfrecorder.streaming.stream import StreamResult
 
 ROWS = 24
 

@@ -28,6 +28,7 @@ from helpers.damage import (
     reseal,
     restore,
 )
+from helpers.public_types import VerificationReport
 from helpers.wall_cases import BEAM, TENSORFLOW, attempts_of
 from hypothesis import given, settings, strategies as st
 from support import PHOTOS, copied_as_tfds, photo_frame
@@ -35,7 +36,6 @@ from support import PHOTOS, copied_as_tfds, photo_frame
 import tfrecorder
 from tfrecorder import verify
 from tfrecorder.errors import DatasetError
-from tfrecorder.verification.faults import VerificationReport
 
 INDEX = f"_tfrecorder/index/{SHARD}.idx"
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers.damage import flip
+from helpers.public_types import RepairResult, VerificationReport
 from helpers.wall_cases import COMMAND, HEAVY, attempts_of
 from support import invoke
 
 import tfrecorder
-from tfrecorder.verification.faults import VerificationReport
-from tfrecorder.verification.repair import RepairResult
 
 SHARD = "train-00001.tfrecord"
 

@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from gcs.control import Gcs
+from helpers.public_types import ConversionResult
 from support import (
     CSV,
     PHOTOS,
@@ -40,7 +41,6 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.plan import Plan
 from tfrecorder.output import done_records
 from tfrecorder.output.progress import ShardProgress
-from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.staging import StagedPlan, read_plan
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.writing import commit as commit_module, pipeline
