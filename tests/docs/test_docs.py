@@ -175,6 +175,19 @@ def test_pages_of_the_site_link_only_within_the_site() -> None:
         assert not [link for link in links(path) if link.startswith(("..", "design/"))], path
 
 
+def test_each_decision_is_short_and_in_the_index() -> None:
+    page = DOCS / "design/decisions.md"
+    _, *records = re.split(r"^### ", page.read_text(), flags=re.MULTILINE)
+    for record in records:
+        title, _, text = record.partition("\n")
+        text, *_ = text.split("\n## ")  # the next subject
+        assert len(text.split()) <= 120, title
+        assert "\nWhy: " in text, title
+        assert "\nCosts: " in text, title
+    titles = [record.partition("\n")[0] for record in records]
+    assert re.findall(r"^- \[(.+)\]\(#", page.read_text(), flags=re.MULTILINE) == titles
+
+
 def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"[\w-]+\.md", str(site()["nav"]))
     assert sorted(listed) == sorted(path.name for path in DOCS.glob("*.md"))
@@ -321,10 +334,11 @@ def test_completion_knows_commands_and_values(words: str, completed: str) -> Non
     assert done.stdout.splitlines() == [f"plain,{completed}"]
 
 
-def test_the_layout_names_files_that_are_there() -> None:
-    page, package = (DOCS / "design/contributing.md").read_text(), ROOT / "tfrecorder"
-    files = re.findall(r"`((?:\w+/)*\w+\.py)`", page)
-    assert len(files) > 50
+@pytest.mark.parametrize(("page", "least"), [("contributing", 50), ("decisions", 30)])
+def test_pages_of_the_design_name_files_that_are_there(page: str, least: int) -> None:
+    package = ROOT / "tfrecorder"
+    files = re.findall(r"`((?:\w+/)*\w+\.py)`", (DOCS / f"design/{page}.md").read_text())
+    assert len(files) > least
     assert [one for one in files if not any((top / one).exists() for top in (package, ROOT))] == []
 
 
