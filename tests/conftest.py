@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("SOURCE_DATE_EPOCH", "1800000000")
 
 # Those run in their own process: tests/services/test_trainers.py.
-collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["trainers"]
+collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["services/trainers"]
 
 
 @pytest.fixture(scope="session")

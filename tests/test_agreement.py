@@ -19,7 +19,7 @@ import pytest
 from helpers.agreement import Told, agree, of_tfds
 from helpers.growing_cases import QUIET, table
 from helpers.streaming_cases import TO_ITS_END, Numbered
-from objects.control import S3
+from services.objects.control import S3
 from support import shorten_pauses
 from torture import kills
 
@@ -27,7 +27,7 @@ import tfrecorder
 from tfrecorder import TfrecorderError
 from tfrecorder.errors import OutputError
 
-pytest_plugins = ["objects.fixtures"]
+pytest_plugins = ["services.objects.fixtures"]
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gcs.control import Gcs
 from helpers.growing_cases import table
+from services.gcs.control import Gcs
 from support import (
     COMMAND,
     CSV,
@@ -36,7 +36,7 @@ from support import (
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError, OutputError, RejectedError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 @pytest.fixture(autouse=True)

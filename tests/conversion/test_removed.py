@@ -10,15 +10,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
 from helpers.growing_cases import QUIET, drawn
+from services.gcs.control import Gcs
 from support import dry_run, invoke
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
 from tfrecorder.schema import Image, Schema, Split
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 #: The options of a stream that ends when its folder is read.
 ONCE = {"until_idle": 0.4, "source_options": {"settle": 0.1}, "progress": False}

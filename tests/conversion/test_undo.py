@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 import tensorflow_datasets as tfds
-from gcs.control import Gcs
 from helpers.growing_cases import QUIET, table
+from services.gcs.control import Gcs
 from support import commit_late, error_of, invoke, photo_frame, public_files
 from torture.steps import Moment, convert_until
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OutputError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = "gs://bkt/sets/out"
 

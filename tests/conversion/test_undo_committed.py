@@ -10,17 +10,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
 from helpers.agreement import agree
 from helpers.growing_cases import QUIET, drawn, table
 from helpers.streaming_cases import TO_ITS_END, Numbered, contents_of, names_in
+from services.gcs.control import Gcs
 from support import invoke, rejects
 from torture import kills
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError, OutputError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT, PLAN = "gs://bkt/sets/out", "_tfrecorder/plan.json"
 

@@ -19,16 +19,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from gcs.control import Gcs
 from helpers.doc_pages import DOCS
 from PIL import Image as PillowImage
+from services.gcs.control import Gcs
 from support import PHOTOS, copied_photos, shorten_pauses, skip_without
 
 import tfrecorder
 from tfrecorder.errors import OutputError
 from tfrecorder.schema import Boxes, Image, Mask, Schema, Split
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 BUCKET = "gs://bkt/sets/out"
 CARD = {"croissant.json", "README.md", "card.jpg", "records.parquet"}

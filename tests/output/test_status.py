@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
+from services.gcs.control import Gcs
 from support import TESTS, error_of, photo_frame, run, start, wait_for, written
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, ImagesUnreachableError, OptionError, RejectedError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 #: Two shards, of which each takes a second or more.
 CONVERT = f"""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
+from services.gcs.control import Gcs
 from support import PHOTOS, error_of, shorten_patience, shorten_pauses
 
 import tfrecorder
 from tfrecorder.errors import ImagesUnreachableError, OutputError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = "gs://bkt/out"
 IMAGES = "bkt/in/*"

@@ -26,7 +26,7 @@ import tfrecorder
 import tfrecorder.torch
 from tfrecorder.errors import DatasetError, OptionError
 
-pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.objects.fixtures"]
 
 #: Elements of everything in a record, as it is stored.
 ALL: dict[str, Any] = {"inputs": "all", "decode": False}

@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 
 import pytest
-from dataflow.cases import OUT, SOURCE, settings
-from dataflow.endpoint import Dataflow
-from gcs.control import Gcs
-from gcs.tls_proxy import TlsProxy
 from support import CSV, PHOTOS, TESTS, public_files, run
 
 import tfrecorder
+from services.dataflow.cases import OUT, SOURCE, settings
+from services.dataflow.endpoint import Dataflow
+from services.gcs.control import Gcs
+from services.gcs.tls_proxy import TlsProxy
 from tfrecorder.errors import DatasetError, OutputError, SourceError, UnreachableError
 
-pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.dataflow.fixtures"]
 
 ROBOT = "robot@loopback.iam.gserviceaccount.com"
 HELPER = "helper@loopback.iam.gserviceaccount.com"

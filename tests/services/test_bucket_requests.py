@@ -7,13 +7,13 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
 from helpers.streaming_cases import TO_ITS_END, Numbered
 from support import PHOTOS
 
 import tfrecorder
+from services.gcs.control import Gcs
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = "gs://bkt/out"
 IMAGES = "gs://bkt/in"

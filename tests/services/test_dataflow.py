@@ -1,5 +1,5 @@
 """Jobs on Dataflow, and what is checked before them: they run truly, in an environment like a
-worker's, which holds neither TensorFlow nor this package (see tests/dataflow).
+worker's, which holds neither TensorFlow nor this package (see tests/services/dataflow).
 
 The inner law: the settings of a job, its notes of failure, and how long its end is waited for.
 """
@@ -18,13 +18,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from dataflow.cases import OUT, SOURCE, settings
-from dataflow.endpoint import Dataflow
-from gcs.control import Gcs
 from helpers.public_types import ConvertOptions
 from support import CSV, SAMPLES, content_files, end_by_ctrl_c, public_files, run, start, wait_for
 
 import tfrecorder
+from services.dataflow.cases import OUT, SOURCE, settings
+from services.dataflow.endpoint import Dataflow
+from services.gcs.control import Gcs
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.format import layout
 from tfrecorder.output.failure import Failure, note_failure
@@ -32,7 +32,7 @@ from tfrecorder.runners.dataflow import DataflowJob
 from tfrecorder.schema import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
 from tfrecorder.schema.keys import BOX_COLUMNS
 
-pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.dataflow.fixtures"]
 
 
 # ---------------------------------------------------------------------------------------------

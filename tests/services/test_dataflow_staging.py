@@ -19,14 +19,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from dataflow import image
-from dataflow.cases import OUT, SOURCE, settings
-from dataflow.endpoint import Dataflow
-from gcs.control import Gcs
 from helpers.public_types import ConvertOptions
 from support import run
 
 import tfrecorder
+from services.dataflow import image
+from services.dataflow.cases import OUT, SOURCE, settings
+from services.dataflow.endpoint import Dataflow
+from services.gcs.control import Gcs
 from tfrecorder.errors import RunnerError
 from tfrecorder.format.plan import Layout, Plan, PlannedRows
 from tfrecorder.runners.dataflow import launcher
@@ -35,7 +35,7 @@ from tfrecorder.runners.dataflow.wheels import stage_wheels
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 
-pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.dataflow.fixtures"]
 
 
 def staged(bucket: Gcs) -> dict[str, str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 
 import pytest
-from gcs.control import Gcs
-from gcs.tls_proxy import TlsProxy
 from helpers.follow_cases import IDS, append
 from helpers.growing_cases import QUIET, table
 from helpers.reading_cases import ids
 from support import TESTS, run
 
 import tfrecorder
+from services.gcs.control import Gcs
+from services.gcs.tls_proxy import TlsProxy
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = "gs://bkt/sets/out"
 

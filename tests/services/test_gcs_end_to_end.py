@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
-from gcs.tls_proxy import TlsProxy
 from support import (
     CSV,
     PHOTOS,
@@ -33,6 +31,8 @@ from support import (
 )
 
 import tfrecorder
+from services.gcs.control import Gcs
+from services.gcs.tls_proxy import TlsProxy
 from tfrecorder.errors import (
     DatasetError,
     ImagesUnreachableError,
@@ -41,7 +41,7 @@ from tfrecorder.errors import (
     UnreachableError,
 )
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 #: Images that are opened before the launch, and images of which the sizes are asked for.
 OPENED_ROWS, SAMPLE_ROWS = 100, 1000

@@ -18,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
-from gcs.control import Gcs, in_thread
-from gcs.tls_proxy import TlsProxy
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
@@ -27,7 +25,10 @@ from google.cloud.storage.exceptions import DataCorruption
 from google.cloud.storage.retry import DEFAULT_RETRY
 from support import TESTS, framed, wait_for
 
-pytest_plugins = ["gcs.fixtures"]
+from services.gcs.control import Gcs, in_thread
+from services.gcs.tls_proxy import TlsProxy
+
+pytest_plugins = ["services.gcs.fixtures"]
 
 QUARTER = 256 * 1024
 #: Larger ones are uploaded in pieces by the client.
@@ -253,7 +254,7 @@ def test_a_server_in_this_process_is_the_same(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_server_ends_with_the_process_that_started_it() -> None:
     code = (
-        "import time\nfrom gcs.control import in_process\n"
+        "import time\nfrom services.gcs.control import in_process\n"
         "with in_process() as gcs:\n    print(gcs.url, flush=True)\n    time.sleep(60)"
     )
     parent = subprocess.Popen(

@@ -12,14 +12,14 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from gcs.control import Gcs
 from helpers.growing_cases import QUIET, table, timeless
 from support import PHOTOS, shorten_pauses
 
 import tfrecorder
+from services.gcs.control import Gcs
 from tfrecorder.errors import OutputError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = "gs://bkt/sets/out"
 

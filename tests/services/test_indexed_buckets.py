@@ -13,7 +13,7 @@ from helpers.reading_cases import blocks_of, convert_photos
 from tfrecorder import Records, batches
 from tfrecorder.errors import DatasetError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 @pytest.fixture

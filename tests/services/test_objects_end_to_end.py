@@ -11,7 +11,6 @@ import pytest
 from helpers.growing_cases import QUIET, table, timeless
 from helpers.public_types import ConversionResult
 from helpers.streaming_cases import TO_ITS_END, Numbered
-from objects.control import S3
 from support import (
     CSV,
     PHOTOS,
@@ -27,9 +26,10 @@ from support import (
 )
 
 import tfrecorder
+from services.objects.control import S3
 from tfrecorder.errors import OutputError, UnreachableError
 
-pytest_plugins = ["objects.fixtures"]
+pytest_plugins = ["services.objects.fixtures"]
 
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`
 SOURCE = "s3://bkt/photos.csv"

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gcs.certificates import write_certificates
 from helpers.clusters import free_port
 from helpers.kafka_brokers import Broker, Cluster, mock_cluster
 from helpers.streaming_cases import TO_ITS_END
@@ -31,6 +30,7 @@ from support import PHOTOS, SAMPLES, records, run, shorten_patience, shorten_pau
 from torture import topics
 
 import tfrecorder
+from services.gcs.certificates import write_certificates
 from tfrecorder.errors import OptionError, PackageError, SourceError, UnreachableError
 from tfrecorder.streaming import Unusable
 from tfrecorder.streaming.kafka_messages import KafkaOptions, row_of

@@ -16,7 +16,7 @@ from support import TESTS, skip_without
 
 #: torch warns of a tensor that shares memory which may not be written.
 _UNWRITABLE = ("-W", "error:The given NumPy array is not writable")
-CASES = TESTS / "trainers"
+CASES = TESTS / "services" / "trainers"
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ import tfrecorder
 from tfrecorder import ValidationError
 from tfrecorder.errors import OutputError, RejectedError, SourceError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 def of_cells(cells: list[Any], **columns: Any) -> pd.DataFrame:

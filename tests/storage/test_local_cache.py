@@ -27,7 +27,7 @@ from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.storage import cache_folder, local_cache
 from tfrecorder.storage.cache_folder import CacheFolder
 
-pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.objects.fixtures"]
 
 BLOCK, RECORDS = 2**14, 400
 KEPT: dict[str, Any] = {"local_cache": "cache", "inputs": "all", "decode": False}

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
-from gcs.tls_proxy import TlsProxy
+from services.gcs.control import Gcs
+from services.gcs.tls_proxy import TlsProxy
 from support import (
     CSV,
     PHOTOS,
@@ -45,7 +45,7 @@ from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.plan.make_plan import sample_rows
 from tfrecorder.plan.preflight import OPENED_ROWS
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = "gs://bkt/out"
 

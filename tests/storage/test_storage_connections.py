@@ -20,10 +20,10 @@ from pathlib import Path
 import google_crc32c
 import pandas as pd
 import pytest
-from gcs.control import Gcs
-from gcs.server import PAGE
-from gcs.tls_proxy import TlsProxy
 from google.auth.credentials import AnonymousCredentials
+from services.gcs.control import Gcs
+from services.gcs.server import PAGE
+from services.gcs.tls_proxy import TlsProxy
 from support import PHOTOS, error_of, run, shorten_patience, shorten_pauses
 
 import tfrecorder
@@ -33,7 +33,7 @@ from tfrecorder.storage import connections
 from tfrecorder.storage.gcs_requests import asker, read_object
 from tfrecorder.storage.store import TransientError, UnreadableError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 TIMEOUT = (5.0, 5.0)

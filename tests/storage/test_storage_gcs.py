@@ -14,15 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from gcs.control import Gcs
-from gcs.tls_proxy import TlsProxy
+from services.gcs.control import Gcs
+from services.gcs.tls_proxy import TlsProxy
 from support import patience, run, shorten_patience, shorten_pauses, wait_for
 
 from tfrecorder import storage
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import gcs as gcs_store, gcs_requests, retry
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 #: Larger files are uploaded in several requests.
 EIGHT = 8 * 1024 * 1024

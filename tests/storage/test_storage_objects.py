@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from objects.control import S3
+from services.objects.control import S3
 from support import (
     TESTS,
     end_by_ctrl_c,
@@ -27,7 +27,7 @@ from support import (
 from tfrecorder import storage
 from tfrecorder.errors import UnreachableError
 
-pytest_plugins = ["objects.fixtures"]
+pytest_plugins = ["services.objects.fixtures"]
 
 
 @pytest.fixture(autouse=True)

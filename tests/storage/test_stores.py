@@ -17,14 +17,14 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from gcs.server import PAGE as GATEWAY
-from objects import PAGE
+from services.gcs.server import PAGE as GATEWAY
+from services.objects import PAGE
 from support import patience, shorten_patience, shorten_pauses
 
 from tfrecorder import storage
 from tfrecorder.errors import UnreachableError
 
-pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.objects.fixtures"]
 
 #: Those that know the version of a file, and write over that one alone.
 VERSIONED = ("gs", "s3", "azure")

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from gcs.certificates import write_certificates
+from services.gcs.certificates import write_certificates
 from support import (
     error_of,
     filenames,

@@ -41,7 +41,7 @@ import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError, OutputError, SourceError
 from tfrecorder.streaming import Unusable
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 class Rows:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gcs.control import Gcs
 from helpers.streaming_cases import TO_ITS_END, Numbered, photo, spool_at_once
+from services.gcs.control import Gcs
 from support import end_by_ctrl_c, shorten_patience, start, wait_for
 
 import tfrecorder
 from tfrecorder.errors import UnreachableError
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 AT_ONCE = {"source_options": {"settle": 0}, "progress": False}
 

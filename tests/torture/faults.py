@@ -9,8 +9,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pandas as pd
-from gcs.control import Gcs, in_process
 from helpers.public_types import ConversionResult
+from services.gcs.control import Gcs, in_process
 from support import PHOTOS, forget_services
 
 import tfrecorder

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gcs.control import Gcs, in_process
 from helpers.public_types import ConversionResult
+from services.gcs.control import Gcs, in_process
 from support import PHOTOS, photo_frame, serialized
 
 import tfrecorder

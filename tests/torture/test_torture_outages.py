@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from gcs.control import Gcs
-from gcs.door import door
+from services.gcs.control import Gcs
+from services.gcs.door import door
 from support import shorten_patience, shorten_pauses
 
 from torture.outages import KINDS, MOMENTS, Bucket, Outage, endure, make_bucket
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 #: Seconds after which a bucket that stays away is given up.
 PATIENCE = 2

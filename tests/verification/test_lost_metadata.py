@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
 from helpers.damage import reseal
 from helpers.growing_cases import QUIET, table
 from helpers.kind_cases import EVERY_KIND, every_kind
-from objects.control import S3
+from services.gcs.control import Gcs
+from services.objects.control import S3
 from support import copied_as_tfds, photo_frame, public_files
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OutputError
 from tfrecorder.schema import Boxes, Image, Schema, Split
 
-pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.objects.fixtures"]
 
 FIRST, MIDDLE, NEWEST = (f"_tfrecorder/commits/0000{number}.json" for number in range(3))
 

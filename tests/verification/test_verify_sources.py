@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from gcs.control import Gcs
 from helpers.growing_cases import QUIET, drawn, table
-from objects.control import S3
+from services.gcs.control import Gcs
+from services.objects.control import S3
 from support import PHOTOS, invoke, list_folders_of, records, shorten_patience
 
 import tfrecorder
 from tfrecorder.errors import UnreachableError
 
-pytest_plugins = ["gcs.fixtures", "objects.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.objects.fixtures"]
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import google_crc32c
 import pandas as pd
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from gcs.control import Gcs
 from helpers.public_types import ConversionResult
+from services.gcs.control import Gcs
 from support import (
     CSV,
     PHOTOS,
@@ -48,7 +48,7 @@ from tfrecorder.writing.attempt import settled
 from tfrecorder.writing.shards import Pool, ShardWriter
 from tfrecorder.writing.worker import Task
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}  # those of the fixture `dataset`

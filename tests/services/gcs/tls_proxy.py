@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gcs.certificates import write_certificates, write_service_account
-from gcs.control import Gcs
+from services.gcs.certificates import write_certificates, write_service_account
+from services.gcs.control import Gcs
 
 _CONNECT = re.compile(rb"CONNECT ([a-z0-9.-]+\.googleapis\.com):443 HTTP/1\.[01]\r\n")
 

@@ -1,6 +1,6 @@
 """moto's S3 on loopback, in threads, with a record of what it was asked, and faults on demand.
 
-    python -m objects.server            prints its address, and ends when its standard input does
+    python -m services.objects.server     prints its address, and ends with its standard input
 
 moto looks at a condition of a write and then writes, in two steps, between which another thread may
 do the same; here writes come one after the other, as S3 has it for each object.
@@ -20,7 +20,7 @@ from typing import Any
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from objects import PAGE
+from services.objects import PAGE
 
 ADMIN = "/_test/"
 

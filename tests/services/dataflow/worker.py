@@ -41,7 +41,7 @@ def fetch(pipeline: bytes, get: Any, folder: Path) -> None:
 
 def environment(stock_image: Path, folder: Path, environments: Path) -> Path:
     """The Python of a fresh environment with what was staged; one for the same staged files."""
-    from dataflow import image
+    from services.dataflow import image
 
     packages = sorted((folder / "staged").iterdir())
     content = b"".join(hashlib.sha256(path.read_bytes()).digest() for path in packages)
@@ -93,7 +93,7 @@ def run(folder: Path, processes: int) -> None:
 
     urn, payload, attempts = python_urns.EMBEDDED_PYTHON, b"", 1
     if processes:
-        from dataflow.twice import Twice
+        from services.dataflow.twice import Twice
 
         command = f"exec {shlex.quote(sys.executable)} -I -m {WORKER}"
         urn, payload, attempts = python_urns.SUBPROCESS_SDK, command.encode(), ATTEMPTS
@@ -114,5 +114,5 @@ def run(folder: Path, processes: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent.parent))
+    sys.path.append(str(Path(__file__).parents[2]))
     run(Path(sys.argv[1]), int(sys.argv[2]))

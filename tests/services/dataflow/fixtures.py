@@ -1,6 +1,6 @@
 """Fixtures of the tests on Dataflow.  A test file asks for them with
 
-pytest_plugins = ["gcs.fixtures", "dataflow.fixtures"]
+pytest_plugins = ["services.gcs.fixtures", "services.dataflow.fixtures"]
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gcs.control import Gcs
 from support import CSV, SAMPLES
 
-from dataflow.cases import SOURCE
-from dataflow.endpoint import Dataflow, serve
-from dataflow.image import make_image
+from services.dataflow.cases import SOURCE
+from services.dataflow.endpoint import Dataflow, serve
+from services.dataflow.image import make_image
+from services.gcs.control import Gcs
 
 
 @pytest.fixture(scope="session")

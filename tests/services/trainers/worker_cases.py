@@ -29,7 +29,7 @@ import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.torch import batches
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 
 OUT = os.environ["TFRECORDER_DATASET"]
 EXAMPLES = int(os.environ.get("TFRECORDER_EXAMPLES", "12"))

@@ -1,6 +1,6 @@
 """Fixtures of the tests on gs://.  A test file asks for them with
 
-pytest_plugins = ["gcs.fixtures"]
+pytest_plugins = ["services.gcs.fixtures"]
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from support import forget_services
 
-from gcs.control import Gcs, in_process
-from gcs.tls_proxy import TlsProxy, tls_proxy
+from services.gcs.control import Gcs, in_process
+from services.gcs.tls_proxy import TlsProxy, tls_proxy
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gcs.objects import Refused
+from services.gcs.objects import Refused
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any
 
 from support import wait_for
 
-_TESTS = Path(__file__).parent.parent
+_TESTS = Path(__file__).parents[2]
 
 #: Of Azurite, for everybody.
 ACCOUNT = "devstoreaccount1"
@@ -145,7 +145,7 @@ def _answer(
 @contextlib.contextmanager
 def s3_in_process() -> Iterator[S3]:
     """moto in its own process, which ends with this one, however this one ends."""
-    command = [sys.executable, "-m", "objects.server"]
+    command = [sys.executable, "-m", "services.objects.server"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=_TESTS, start_new_session=True, text=True, **pipes)
     try:

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gcs.faults import Fault, matches
-from gcs.objects import Store
-from gcs.server import ADMIN, serve
-from gcs.service import Service
+from services.gcs.faults import Fault, matches
+from services.gcs.objects import Store
+from services.gcs.server import ADMIN, serve
+from services.gcs.service import Service
 
-_TESTS = Path(__file__).parent.parent
+_TESTS = Path(__file__).parents[2]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +154,7 @@ def in_thread(store: Store | None = None) -> Iterator[Gcs]:
 @contextlib.contextmanager
 def in_process() -> Iterator[Gcs]:
     """A server in its own process, which ends with this one, however this one ends."""
-    command = [sys.executable, "-m", "gcs.server"]
+    command = [sys.executable, "-m", "services.gcs.server"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=_TESTS, start_new_session=True, text=True, **pipes)
     try:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gcs.access import Rule
-from gcs.faults import Fault, Journal
-from gcs.messages import Answer, Request, error, ok
-from gcs.objects import Preconditions, Refused, Store, StoredObject, compose
-from gcs.uploads import Sessions, described, parse_multipart
+from services.gcs.access import Rule
+from services.gcs.faults import Fault, Journal
+from services.gcs.messages import Answer, Request, error, ok
+from services.gcs.objects import Preconditions, Refused, Store, StoredObject, compose
+from services.gcs.uploads import Sessions, described, parse_multipart
 
 _BUCKET = r"/storage/v1/b/(?P<bucket>[^/]+)"
 _OBJECT = r"(?:/download)?" + _BUCKET + r"/o/(?P<name>[^/]+)"

@@ -7,7 +7,7 @@ Its server class can be made to serve several requests at once, but not the rest
 end; and a client that asks how much of its upload has arrived makes it publish an empty object.
 Tests of "whole or not at all" would prove nothing there.
 
-    python -m gcs.server            prints its address, and ends when its standard input does
+    python -m services.gcs.server     prints its address, and ends with its standard input
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from collections.abc import Callable
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from gcs.faults import Fault
-from gcs.messages import Answer, Request, error, ok
-from gcs.objects import Refused
-from gcs.service import Call, Service
+from services.gcs.faults import Fault
+from services.gcs.messages import Answer, Request, error, ok
+from services.gcs.objects import Refused
+from services.gcs.service import Call, Service
 
 ADMIN = "/_test/"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gcs.messages import Request
-from gcs.objects import Refused
+from services.gcs.messages import Request
+from services.gcs.objects import Refused
 
 #: Operations that change nothing.
 READS = ("bucket", "list", "metadata", "download")

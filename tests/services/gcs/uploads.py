@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gcs.objects import Preconditions, Refused, Store, StoredObject, Upload
+from services.gcs.objects import Preconditions, Refused, Store, StoredObject, Upload
 
 #: All but the last piece of a resumable upload is kept in multiples of this.
 UNIT = 256 * 1024

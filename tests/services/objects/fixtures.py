@@ -1,6 +1,6 @@
 """Fixtures of the tests on s3:// and az://.  A test file asks for them with
 
-pytest_plugins = ["objects.fixtures"]
+pytest_plugins = ["services.objects.fixtures"]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from support import forget_services
 
-from objects.control import S3, Azure, azure_in_process, azurite, s3_in_process
+from services.objects.control import S3, Azure, azure_in_process, azurite, s3_in_process
 
 _containers = itertools.count()
 

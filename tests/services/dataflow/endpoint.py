@@ -18,9 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gcs.control import Gcs
-
-from dataflow import worker
+from services.dataflow import worker
+from services.gcs.control import Gcs
 
 _JOBS = re.compile(
     r"/v1b3/projects/([^/]+)/locations/([^/]+)/jobs(?:/([^/]+)(/messages|/metrics)?)?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dataflow.endpoint import Dataflow
+from services.dataflow.endpoint import Dataflow
 
 SOURCE, OUT = "gs://bkt/data/photos.csv", "gs://bkt/flowers"
 SHARDS = {"TRAIN": 3, "VALIDATION": 2, "TEST": 1}

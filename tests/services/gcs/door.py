@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gcs.control import Gcs
+from services.gcs.control import Gcs
 
 
 @dataclass
