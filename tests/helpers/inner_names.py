@@ -6,6 +6,7 @@ The inner law: the faces, which are all of the package that most tests know.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,18 +31,30 @@ FACES = {
 }
 
 _DOTTED = re.compile(r"\btfrecorder(?:\.\w+)+")
-_PRIVATE = re.compile(r"\._(?!_|fields\b)")  # any class has dunders, and a named tuple `_fields`
 _IMPORTED = re.compile(r"\bfrom (tfrecorder[\w.]*) import (\w+(?:, \w+)*)")
+_PRIVATE = re.compile(r"\._(?!_|fields\b)")  # any class has dunders, and a named tuple `_fields`
+
+#: What a file has that knows one: most have none of these, and need not be parsed.
+_BELOW = "|".join(sorted({name.rpartition(".")[2] for name in MODULES - FACES if name.count(".")}))
+_NEXT = r"(?:\.|\s+import\s[\w\s,(]*\b)"
+_FIRST = "|".join(sorted({name.split(".")[1] for name in MODULES - FACES if name.count(".") == 1}))
+_LIKELY = re.compile(
+    rf"\btfrecorder{_NEXT}(?:{_FIRST})\b"
+    rf"|\btfrecorder\.(?:schema|streaming){_NEXT}(?:{_BELOW})\b"
+    rf"|\btfrecorder[\w.]*{_NEXT}_[a-zA-Z]"
+    r"|\btfrecorder[\w.]* as \w"
+    r"|\b(?:errors|keras|parts|schema|streaming|torch)\._[a-zA-Z]"
+)
 
 
 def inner_names(code: str) -> set[str]:
     """Each name in the code that belongs to an inner module of the package."""
-    return {name for name in _names(ast.parse(code)) if _module_of(name) not in FACES}
+    return {name for name in _names(code) if _module_of(name) not in FACES}
 
 
 def private_names(code: str) -> set[str]:
     """Each name in the code that a module of the package keeps to itself."""
-    return {name for name in _names(ast.parse(code)) if _PRIVATE.search(name)}
+    return {name for name in _names(code) if _PRIVATE.search(name)}
 
 
 def _module_of(name: str) -> str:
@@ -50,8 +63,22 @@ def _module_of(name: str) -> str:
     return name
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
+@functools.cache
+def _names(code: str) -> frozenset[str]:
     """Names within the package, with all dots from `tfrecorder` on."""
+    return frozenset(_found(ast.parse(code)) if _LIKELY.search(code) else ())
+
+
+def _dotted(node: ast.AST) -> str:
+    """A name with its attributes as the code has it; "" for what is no such name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    return ".".join([node.id, *parts]) if isinstance(node, ast.Name) else ""
+
+
+def _found(tree: ast.AST) -> Iterator[str]:
     homes = {"tfrecorder": "tfrecorder"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -73,10 +100,10 @@ def _names(tree: ast.AST) -> Iterator[str]:
                     yield f"{module}.{name}"
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            root, _, rest = ast.unparse(node).partition(".")
-            if root in homes and "(" not in rest:
+            root, _, rest = _dotted(node).partition(".")
+            if root in homes:
                 yield f"{homes[root]}.{rest}"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+        elif isinstance(node, ast.Call) and _dotted(node.func).endswith("setattr"):
             target, name = node.args[:2]
-            if isinstance(name, ast.Constant) and ast.unparse(target) in homes:
-                yield f"{homes[ast.unparse(target)]}.{name.value}"
+            if isinstance(name, ast.Constant) and _dotted(target) in homes:
+                yield f"{homes[_dotted(target)]}.{name.value}"
