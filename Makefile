@@ -88,7 +88,7 @@ bench-peers: $(PEERS)/installed
 	$(PEERS)/bin/python benchmarks/run.py peers_writing peers_reading choosing
 
 interop: $(INTEROP)/installed
-	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/test_docs.py tests/test_model_garden*.py \
+	INTEROP=1 $(INTEROP)/bin/python -m pytest tests/docs/test_docs.py tests/*/test_model_garden*.py \
 	  -k "interop or garden"
 
 engines: $(ENGINES)/installed

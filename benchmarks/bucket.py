@@ -76,7 +76,7 @@ def against_server(
 
     These are gs://bkt/in/NUMBER.jpg; the CSV gs://bkt/data.csv lists them.
     """
-    from gcs.control import in_process
+    from services.gcs.control import in_process
 
     stack = contextlib.ExitStack()
     server = stack.enter_context(in_process())
@@ -84,7 +84,9 @@ def against_server(
     rows = _fill(server, source, images)
     if slow:
         server.inject("stall", seconds=SLOW_SECONDS)
-    process = next(one for one in psutil.Process().children() if "gcs.server" in one.cmdline())
+    process = next(
+        one for one in psutil.Process().children() if "services.gcs.server" in one.cmdline()
+    )
 
     def run() -> Numbers:
         with stack:  # its CPU is counted with ours once it has ended

@@ -51,7 +51,7 @@ IMAGE, RANGE, RECORD, SHARD = 88_000, 2**18, 1_000, 8_000_000
 
 def measure(kind: str, client: str, requests: int) -> Timed:
     """One kind of work by one client, against a server that already holds what is read."""
-    from objects.control import s3_in_process
+    from services.objects.control import s3_in_process
 
     from tfrecorder.storage import stores
 
@@ -63,7 +63,9 @@ def measure(kind: str, client: str, requests: int) -> Timed:
     if client == "fsspec":
         stores._REMOTE["s3"] = _fsspec_store()
     work = _WORK[kind](server, requests)
-    process = next(one for one in psutil.Process().children() if "objects.server" in one.cmdline())
+    process = next(
+        one for one in psutil.Process().children() if "services.objects.server" in one.cmdline()
+    )
 
     def run() -> Numbers:
         with stack:  # its CPU is counted with ours once it has ended

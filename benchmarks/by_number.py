@@ -90,7 +90,7 @@ def load(directory: str, **options: Any) -> Timed:
 
 def from_bucket(directory: str, **options: Any) -> Timed:
     """One epoch of undecoded batches from a loopback bucket."""
-    from gcs.control import in_process
+    from services.gcs.control import in_process
 
     import tfrecorder
 

@@ -156,8 +156,8 @@ def tensorflow_wheels(folder: Path) -> list[str]:
 
 def beside_the_image(name: str) -> list[Distribution]:
     """A package and all that it requires, but for what Beam's stock worker image holds."""
-    from dataflow.image import normal, stock_distributions
     from packaging.requirements import Requirement
+    from services.dataflow.image import normal, stock_distributions
 
     there, found, todo = {*stock_distributions(), *_INSTALLERS}, {}, [name]
     while todo:

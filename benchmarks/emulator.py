@@ -5,7 +5,7 @@
 By itself it answers one request at a time; here it has a thread for each.  That in turn does not
 suit the copy of all metadata that it makes after every upload and in memory never reads: it fails
 where another upload is under way, so it is left out.  Tests here ask more of an emulator than this
-one does (see `tests/gcs/server.py`); a conversion does not.
+one does (see `tests/services/gcs/server.py`); a conversion does not.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def write_rows(path: Path, count: int) -> None:
 def scale(data: Path, rows: int, shards: int) -> bool:
     """The steps of a very large conversion but for its images, on a bucket."""
     sys.path.insert(0, str(harness.HERE.parent / "tests"))
-    from gcs.control import in_process
+    from services.gcs.control import in_process
 
     source = data / f"rows-{rows}.csv"
     if not source.exists():

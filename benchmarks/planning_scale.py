@@ -32,7 +32,7 @@ RECORD = 16
 
 def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
     """Seconds, CPU seconds and requests of each step over a server that is running."""
-    from gcs.control import Gcs
+    from services.gcs.control import Gcs
 
     server = Gcs(url)
     os.environ.update(server.environment())

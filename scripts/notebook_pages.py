@@ -22,7 +22,7 @@ from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-import notebooks  # noqa: E402
+from helpers import notebooks  # noqa: E402
 
 _log = logging.getLogger("mkdocs.hooks.notebook_pages")
 

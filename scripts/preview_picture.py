@@ -20,7 +20,7 @@ import tfrecorder
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from chromium import browser  # noqa: E402
+from helpers.chromium import browser  # noqa: E402
 
 #: Of the window, in pixels.
 WIDTH, HEIGHT = 860, 640

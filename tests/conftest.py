@@ -19,8 +19,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Operations note when they began; tests compare all files of a killed one with a whole one's.
 os.environ.setdefault("SOURCE_DATE_EPOCH", "1800000000")
 
-# Those run in their own process: tests/test_trainers.py.
-collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["trainers"]
+# Those run in their own process: tests/services/test_trainers.py.
+collect_ignore = [] if "TFRECORDER_DATASET" in os.environ else ["services/trainers"]
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,9 @@ from tfrecorder.storage import retry, stores
 from tfrecorder.storage.retry import patience
 from tfrecorder.writing.commit import commit
 
-SAMPLES = Path(__file__).parent.parent / "samples"
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+SAMPLES = ROOT / "samples"
 CSV = SAMPLES / "photos.csv"
 PHOTOS = sorted(SAMPLES.glob("photos/*/*.jpg"))
 
@@ -171,6 +173,11 @@ def limit_web_files(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 def make_public(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """Take this address, and no other, for one that every uri on the web may lead to."""
     monkeypatch.setattr("tfrecorder.storage.web_store._is_public", address.__eq__)
+
+
+def upload_in_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Send files that are larger to s3:// and az:// in parts."""
+    monkeypatch.setattr("tfrecorder.storage.object_store._AT_ONCE", size)
 
 
 def put(directory: str, name: str, data: bytes) -> None:

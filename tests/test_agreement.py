@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agreement import Told, agree, of_tfds
-from growing_cases import QUIET, table
-from objects.control import S3
-from streaming_cases import TO_ITS_END, Numbered
+from helpers.agreement import Told, agree, of_tfds
+from helpers.growing_cases import QUIET, table
+from helpers.streaming_cases import TO_ITS_END, Numbered
+from services.objects.control import S3
 from support import shorten_pauses
 from torture import kills
 
@@ -27,7 +27,7 @@ import tfrecorder
 from tfrecorder import TfrecorderError
 from tfrecorder.errors import OutputError
 
-pytest_plugins = ["objects.fixtures"]
+pytest_plugins = ["services.objects.fixtures"]
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import types
 
 import pandas as pd
 import pytest
+from helpers.wall_cases import BEAM, TENSORFLOW, attempts_of
 from support import run
-from wall_cases import BEAM, TENSORFLOW, attempts_of
 
 import tfrecorder
 from tfrecorder import errors

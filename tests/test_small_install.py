@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doc_pages import DOCS, ROOT
-from environments import Environment, without
+from helpers.doc_pages import DOCS, ROOT
+from helpers.environments import Environment, without
 from support import CSV, public_files, skip_without
 
 #: What is in a clone of the repository and decides what is installed.

@@ -12,8 +12,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers.inner_names import inner_names, private_names
+from helpers.wall_cases import BEAM, COMMAND, HEAVY, TENSORFLOW, attempts_of
 from support import CSV, run
-from wall_cases import BEAM, COMMAND, HEAVY, TENSORFLOW, attempts_of
 
 import tfrecorder
 
@@ -190,25 +191,60 @@ def test_imports_for_type_checkers_do_not_count(house):
 # ---------------------------------------------------------------------------------------------
 # The tests themselves: they look at what a user sees.
 
-#: The modules that docs/api.md names.
-API = (PACKAGE.parent / "docs/api.md").read_text()
-PUBLIC = set(re.findall(r"^::: (tfrecorder[\w.]*)\.\w+$", API, re.MULTILINE))
-FOLDERS = "|".join(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-INNER = re.compile(
-    r"(?:from|import) (tfrecorder(?:\.\w+)+)"
-    r"|[\"'](tfrecorder(?:\.\w+)+)[\"']"
-    rf"|^from tfrecorder import (?:\([^)]*|.*)\b(?:{FOLDERS})\b",
-    re.MULTILINE,
-)
+TESTS = {path: path.read_text() for path in Path(__file__).parent.rglob("*.py")}
 
 
 def test_few_files_of_tests_reach_into_the_package_and_each_says_why():
-    texts = {path: path.read_text() for path in Path(__file__).parent.rglob("*.py")}
-    inner = {
-        path.name: text
-        for path, text in texts.items()
-        if any((match[1] or match[2]) not in PUBLIC for match in INNER.finditer(text))
-    }
-    assert len(inner) <= 29, sorted(inner)
-    silent = [name for name, text in inner.items() if "inner law" not in text.split('"""')[1]]
+    inner = [path for path, code in TESTS.items() if inner_names(code)]
+    of_tests = sorted(path.name for path in inner if path.name.startswith("test_"))
+    assert len(of_tests) <= 25, of_tests
+    assert len(inner) <= 33, sorted(path.name for path in inner)
+    silent = [path.name for path in inner if "inner law" not in TESTS[path].split('"""')[1]]
     assert silent == []
+
+
+def test_no_file_of_tests_knows_a_private_name():
+    """Those that tests need, `support.py` knows for all."""
+    known = {path.name: private_names(code) for path, code in TESTS.items()}
+    assert [name for name, names in known.items() if names] == ["support.py"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from tfrecorder.storage import retry",
+        "def late():\n    from tfrecorder import storage",
+        "import tfrecorder.images.jpeg as jpeg",
+        "monkeypatch.setattr('tfrecorder.reading.order.BLOCK', 1)",
+        "run('-c', 'from tfrecorder.schema import Image, splits')",
+        "import tfrecorder\ntfrecorder.exports.card.Card",
+    ],
+)
+def test_inner_names_are_found_wherever_they_stand(code):
+    assert inner_names(code)
+    assert not private_names(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from tfrecorder.images.jpeg import NAME",
+        "from tfrecorder.images import jpeg\njpeg.NAME(b'')",
+        "from tfrecorder.images import jpeg\nmonkeypatch.setattr(jpeg, 'NAME', None)",
+        "monkeypatch.setattr('tfrecorder.images.jpeg.NAME', None)",
+    ],
+)
+def test_private_names_are_found_wherever_they_stand(code):
+    assert private_names(code.replace("NAME", "_decode"))
+
+
+def test_what_users_import_is_not_inner():
+    code = "from tfrecorder.schema import Image\nimport tfrecorder\ntfrecorder.parts.stage(CSV)"
+    assert not inner_names(code)
+
+
+def test_few_files_of_tests_lie_beside_the_folders():
+    flat = sorted(path.name for path in Path(__file__).parent.glob("test_*.py"))
+    assert len(flat) <= 12, flat
+    names = [path.name for path in TESTS if path.name.startswith("test_")]
+    assert len(names) == len(set(names)), "pytest imports them by name"

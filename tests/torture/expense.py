@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from expensive_cases import (
+from helpers.expensive_cases import (
     Scan,
     dear_but_sound,
     every_legal_scan,

@@ -9,11 +9,11 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pandas as pd
-from gcs.control import Gcs, in_process
+from helpers.public_types import ConversionResult
+from services.gcs.control import Gcs, in_process
 from support import PHOTOS, forget_services
 
 import tfrecorder
-from tfrecorder.output.result import ConversionResult
 from torture.counts import Count, demand, lost_rows
 
 #: The share of all requests that fail, one way or another.

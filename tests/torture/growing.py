@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gcs.control import Gcs, in_process
+from helpers.public_types import ConversionResult
+from services.gcs.control import Gcs, in_process
 from support import PHOTOS, photo_frame, serialized
 
 import tfrecorder
 from tfrecorder import TfrecorderError
-from tfrecorder.output.result import ConversionResult
 from torture.counts import Count, demand
 from torture.faults import client_of_its_own
 from torture.steps import Moment, convert_until

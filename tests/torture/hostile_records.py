@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from foreign_cases import DATA, png, write
+from helpers.foreign_cases import DATA, png, write
 
 import tfrecorder
 from tfrecorder import TfrecorderError

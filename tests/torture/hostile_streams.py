@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from streaming_cases import TO_ITS_END, names_in, photo, rejects_of
+from helpers.streaming_cases import TO_ITS_END, names_in, photo, rejects_of
 
 import tfrecorder
 from tfrecorder.errors import SourceError

@@ -20,11 +20,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pandas as pd
-from agreement import agree, of_records, of_tfds
-from gcs.control import in_thread
-from gcs.objects import Preconditions, Store, StoredObject, Upload
-from growing_cases import drawn, timeless
-from streaming_cases import TO_ITS_END, Numbered
+from helpers.agreement import agree, of_records, of_tfds
+from helpers.growing_cases import drawn, timeless
+from helpers.streaming_cases import TO_ITS_END, Numbered
+from services.gcs.control import in_thread
+from services.gcs.objects import Preconditions, Store, StoredObject, Upload
 from support import forget_services
 
 import tfrecorder

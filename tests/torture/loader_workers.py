@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from reading_cases import convert_photos
+from helpers.reading_cases import convert_photos
 
 import tfrecorder
 from torture.counts import Count, demand

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from damage import all_files, flip
+from helpers.damage import all_files, flip
+from helpers.streaming_cases import TO_ITS_END
 from PIL import Image
-from streaming_cases import TO_ITS_END
 from support import public_files
 
 import tfrecorder

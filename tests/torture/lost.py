@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
 
-from gcs.control import in_process
-from growing_cases import QUIET, table
+from helpers.growing_cases import QUIET, table
+from services.gcs.control import in_process
 from support import public_files
 
 import tfrecorder

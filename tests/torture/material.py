@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from damage import flip
+from helpers.damage import flip
 from support import PHOTOS, SAMPLES
 
 import tfrecorder

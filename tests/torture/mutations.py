@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from image_cases import (
+from helpers.image_cases import (
     PHOTOS,
     SIGNATURE,
     adobe,

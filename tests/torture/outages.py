@@ -17,8 +17,8 @@ from multiprocessing import get_context
 from unittest.mock import patch
 
 import pandas as pd
-from gcs.control import Gcs, in_process
-from gcs.door import Door, door
+from services.gcs.control import Gcs, in_process
+from services.gcs.door import Door, door
 from support import PHOTOS, forget_services, patience, wait_for
 
 import tfrecorder

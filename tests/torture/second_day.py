@@ -19,8 +19,9 @@ from typing import Any, ClassVar
 import hypothesis
 import pandas as pd
 import pytest
-from agreement import agree, of_records, of_tfds
-from growing_cases import drawn, manifest
+from helpers.agreement import agree, of_records, of_tfds
+from helpers.growing_cases import drawn, manifest
+from helpers.streaming_cases import TO_ITS_END
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -29,7 +30,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from streaming_cases import TO_ITS_END
 from support import rejects
 
 import tfrecorder

@@ -18,7 +18,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from streaming_cases import TO_ITS_END, Numbered, contents_of, digest, names_in, photo, rejects_of
+from helpers.streaming_cases import (
+    TO_ITS_END,
+    Numbered,
+    contents_of,
+    digest,
+    names_in,
+    photo,
+    rejects_of,
+)
 from support import records
 
 import tfrecorder

@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kafka_brokers import Broker
+from helpers.kafka_brokers import Broker
+from helpers.streaming_cases import TO_ITS_END, rejects_of
 from PIL import Image as Picture
-from streaming_cases import TO_ITS_END, rejects_of
 from support import records
 
 import tfrecorder

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reading_cases import convert_photos
+from helpers.reading_cases import convert_photos
 from support import is_installed
 
 import tfrecorder
@@ -220,7 +220,7 @@ def _mangle(directory: str, dice: random.Random) -> bool:
 # ---------------------------------------------------------------------------------------------
 # Trainings by Lightning.
 
-_TRAINING = Path(__file__).parent.parent / "trainers/lightning_training.py"
+_TRAINING = Path(__file__).parent.parent / "services/trainers/lightning_training.py"
 
 
 def train_by_lightning(directory: str, folder: Path, chosen: dict[str, Any], kill: int) -> str:
