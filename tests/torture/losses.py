@@ -171,7 +171,10 @@ def make(name: str, folder: Path) -> Rows:
 
 
 def lose(path: Path, way: str) -> None:
-    """Lose a file, or change a byte in its middle."""
+    """Lose a file or a folder, or change a byte in the middle of a file."""
+    if path.is_dir():
+        shutil.rmtree(path)
+        return
     data = path.read_bytes()
     path.unlink()
     if way == "damaged":
@@ -214,7 +217,7 @@ class Cell:
 
 
 def sweep(rows: Rows, history: str, pattern: str = "*", ways: Sequence[str] = WAYS) -> list[Cell]:
-    """Lose each file of a dataset in turn; it is as before in the end.
+    """Lose each file of a dataset in turn, and all of `_tfrecorder`; it is as before in the end.
 
     Args:
         pattern: of the names of the files that are lost.
@@ -226,7 +229,9 @@ def sweep(rows: Rows, history: str, pattern: str = "*", ways: Sequence[str] = WA
     unused = {f"_tfrecorder/commits/{number:05d}.json" for number in newest_of(kept)["skips"]}
     files = [name for name, data in before.items() if data and name not in unused]
     cells = []
-    for file, way in itertools.product(fnmatch.filter(files, pattern), ways):
+    losses = [*itertools.product(fnmatch.filter(files, pattern), ways)]
+    losses += [("_tfrecorder", "gone")] if pattern == "*" else []
+    for file, way in losses:
         shutil.rmtree(rows.out)
         shutil.copytree(kept, rows.out)
         lose(rows.out / file, way)

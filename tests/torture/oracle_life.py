@@ -409,7 +409,8 @@ class Life:
         one = None if self.has_losses else chance.choice([*state.sizes])
         columns = ["caption"] if self.kind.captions else []
         gone = sorted({*map(self.sources.uri, self.removed)} - {""})
-        verify = partial(tfrecorder.verify, str(self.out), absent=gone or None, progress=False)
+        options = {"absent": gone or None, "records": True, "progress": False}
+        verify = partial(tfrecorder.verify, str(self.out), **options)
         try:
             called(partial(oracle_readers.compare, self.out, contents, chance, columns))
             if one is not None:

@@ -119,16 +119,20 @@ def test_repair_makes_it_again(out: Path, lose: Callable, manifest: str) -> None
     frame = tfrecorder.to_frame(out)
     lose(out / manifest)
     result = tfrecorder.repair(out, progress=False)
-    assert (NEWEST if lose == all_private_gone else manifest) in result.files
+    assert NEWEST in result.files  # which says it all
     assert result.lost
     if lose == all_private_gone:
         assert str(result).count("not known any more: of 6 tables: sizes, checksums and times") == 1
     assert public_files(out) == before
     assert tfrecorder.verify(out, progress=False).ok
     pd.testing.assert_frame_equal(tfrecorder.to_frame(out), frame)
-    if lose != all_private_gone:  # then nothing says what was there before the newest commit
-        for at in range(3):
+    lost = [FIRST, MIDDLE] if lose == all_private_gone else [manifest]
+    for at, name in enumerate((FIRST, MIDDLE, NEWEST)):
+        if name not in lost or name == NEWEST:
             assert tfrecorder.info(out, at=at).records == 10 * (at + 1)
+        elif lose != all_private_gone:
+            with pytest.raises(DatasetError, match="Its manifest was lost"):
+                tfrecorder.info(out, at=at)
     assert tfrecorder.append(table(0, 10), out, **QUIET).rows_there == 10
     assert tfrecorder.append(table(30, 2), out, **QUIET).records == 2
     assert tfrecorder.info(out).records == 32
@@ -136,14 +140,18 @@ def test_repair_makes_it_again(out: Path, lose: Callable, manifest: str) -> None
 
 
 @pytest.mark.parametrize("names", [(FIRST, MIDDLE), (MIDDLE, NEWEST)])
-def test_manifests_in_a_row_are_told_apart_by_their_tables(out: Path, names) -> None:
+def test_several_manifests_are_made_again_as_one(out: Path, names) -> None:
     for name in names:
         (out / name).unlink()
     assert {fault.file for fault in tfrecorder.verify(out).found} == {*names}
-    # The newest notes what is lost.
-    assert set(tfrecorder.repair(out, progress=False).files) == {*names, NEWEST}
-    for at in range(3):
-        assert tfrecorder.info(out, at=at).records == 10 * (at + 1)
+    # The newest says it all.
+    assert tfrecorder.repair(out, progress=False).files == (NEWEST,)
+    for at, name in enumerate((FIRST, MIDDLE, NEWEST)):
+        if name not in names or name == NEWEST:
+            assert tfrecorder.info(out, at=at).records == 10 * (at + 1)
+    lost = tfrecorder.info(out).lost
+    assert any("the source, its own options" in words for words in lost)
+    assert lost[0] in str(tfrecorder.info(out))
     assert tfrecorder.verify(out).ok
 
 

@@ -52,10 +52,9 @@ def lose(path: Path) -> None:
 
 @pytest.mark.parametrize("commit", [0, 1, 2])
 def test_an_ordered_stream_continues_after_a_manifest_is_lost(numbered: Path, commit: int) -> None:
-    positions = [json.loads(path.read_text())["positions"] for path in manifests(numbered)]
     lose(manifests(numbered)[commit])
-    again = [json.loads(path.read_text())["positions"] for path in manifests(numbered)]
-    assert again == positions
+    newest = json.loads(manifests(numbered)[-1].read_text())
+    assert newest["positions"] == {"numbered": ROWS}
     result = tfrecorder.stream(Numbered(ROWS + 5), "out", **TO_ITS_END)
     assert result.rows == 5
     assert names_in(numbered).total() == ROWS + 5

@@ -186,6 +186,8 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
         since = f"nothing was added since generation {commit.number} ({kind.value}), which"
         if kind is PlanKind.UNDO:  # of an update: it holds all that came before
             since = f"generation {commit.number} took an update back; what was added before that"
+        if commit.plan.stands_for:
+            since = f"what generation {commit.number} added is not known any more, so it"
         raise DatasetError(
             f"{where}: {since} is not taken back. `update` corrects and adds rows, and `remove` "
             f"removes records; `convert` with {spelled('overwrite', True)} replaces all of them."

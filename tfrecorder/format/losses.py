@@ -7,7 +7,11 @@ as the tables that were made again.  What follows takes it over.
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping, Sequence
+
+from tfrecorder.display.tables import counted
+from tfrecorder.format import layout
 
 #: The losses of a manifest, or some of them.
 Losses = Mapping[str, Sequence[str]]
@@ -22,7 +26,9 @@ class Loss(str, enum.Enum):
     POSITIONS: how far streams were read.
     MARKS: which rows were removed, so that they may come in again.
     OPTIONS: with which options the dataset was made.
+    NAMES: what public files do not say of columns and options.
     HISTORY: what was done before, such as whether rows were appended.
+    GENERATIONS: what the dataset held as of earlier commits.
     KEPT: what the newest update replaced, so that it cannot be taken back.
     """
 
@@ -32,7 +38,9 @@ class Loss(str, enum.Enum):
     POSITIONS = "positions"
     MARKS = "marks"
     OPTIONS = "options"
+    NAMES = "names"
     HISTORY = "history"
+    GENERATIONS = "generations"
     KEPT = "kept"
 
     def is_in(self, losses: Losses) -> bool:
@@ -40,7 +48,7 @@ class Loss(str, enum.Enum):
         return self.value in losses
 
 
-#: What each is, as the result of `repair` says it.
+#: What each is, as `repair` and `info` say it.
 WORDS = {
     Loss.PLACES: "in which folder the images were, so appends must say what to do with duplicates",
     Loss.SUMS: "sizes, checksums and times of the images' files",
@@ -48,9 +56,33 @@ WORDS = {
     Loss.POSITIONS: "how far streams were read: none can be continued in this directory",
     Loss.MARKS: "which rows were removed: they may come in again, so appends ask first",
     Loss.OPTIONS: "the source, its own options, and how often images were read again",
+    Loss.NAMES: (
+        "the options, which appends take over; the names of columns of images, masks and boxes, "
+        "and of the column of labels if there is only one, where records call them otherwise; and "
+        "class names with white space at an end that no record has"
+    ),
     Loss.HISTORY: "what was done before, such as whether rows were appended",
+    Loss.GENERATIONS: "which records the dataset had then",
     Loss.KEPT: "what the newest update replaced: it cannot be taken back",
 }
+
+
+def in_words(losses: Losses) -> list[str]:
+    """What is lost, a sentence for each kind, with the files that held it."""
+    sentences = []
+    for loss in Loss:
+        if names := losses.get(loss.value):
+            sentences.append(f"of {_named(names)}: {WORDS[loss]}")
+    return sentences
+
+
+def _named(names: Sequence[str]) -> str:
+    """Some files in a word or two."""
+    if len(names) == 1:
+        return names[0]
+    kinds = {layout.TABLES: "table", layout.COMMITS: "manifest"}
+    folders = {*map(os.path.dirname, names)}
+    return counted(len(names), kinds.get(folders.pop(), "file") if len(folders) == 1 else "file")
 
 
 def both(losses: Losses, more: Losses) -> dict[str, list[str]]:

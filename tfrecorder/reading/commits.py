@@ -20,6 +20,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse_commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange, SplitState
+from tfrecorder.format.losses import Loss
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
 from tfrecorder.options.keywords import Path
@@ -178,7 +179,9 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         last = newest.number
         has = f"only generation {first}" if first == last else f"generations {first} to {last}"
         why = f" Generation {at} was taken back by `undo`." if first < at < last else ""
-        if at < first:
+        if layout.manifest(at) in newest.plan.carried.losses.get(Loss.GENERATIONS.value, ()):
+            why = " Its manifest was lost, and nobody knows any more which records it had."
+        elif at < first:
             kind = f" ({read_commit(directory, first).plan.kind.value})" if first == chain else ""
             why = f" Generation {first} replaced what was there before it{kind}."
         raise DatasetError(f"{spelled('at', at)}: {directory} has {has}.{why}")

@@ -24,6 +24,7 @@ from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
+from tfrecorder.format.losses import in_words
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.picture import Sides
 from tfrecorder.images.reduced import reduced_in_words, reduced_of
@@ -200,6 +201,7 @@ class DatasetInfo(Report):
         card: the number of the commit that its card describes; None if it has none.
         unread: keys of images, labels, boxes and masks in other tools' records that we do not
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
+        lost: what was lost and nobody knows any more, a sentence for each kind.
     """
 
     _totals = ("records", "shards", "bytes")
@@ -224,6 +226,7 @@ class DatasetInfo(Report):
     generations: Mapping[int, SplitInfo] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
     card: int | None = None
+    lost: tuple[str, ...] = ()
 
     @property
     def records(self) -> int | None:
@@ -354,6 +357,7 @@ class DatasetInfo(Report):
             )
         if advice := self._advice():
             notes.append(("generations", advice))
+        notes += [("not known any more", words) for words in self.lost]
         chosen = {name: value for name, value in self.options.items() if value is not None}
         if chosen:
             if "shard_size" in chosen:
@@ -460,6 +464,7 @@ def info(
         },
         unread=dict(stored.unread),
         card=card.commit if card else None,
+        lost=tuple(in_words(every[-1].plan.carried.losses)) if every else (),
     )
 
 

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.format import layout
-from tfrecorder.format.documents import TfdsInfo, parse
+from tfrecorder.format.documents import parse
 from tfrecorder.format.example import Values
 from tfrecorder.format.plan import PlannedRow
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, fields_of
@@ -40,24 +41,24 @@ _COLUMNS = {"image": "image_uri", "image/class": "label", "image/segmentation/cl
 _BOXES = Field("boxes", kinds.Boxes(), "image/object")
 
 
-def fields_and_options(expected: Expectation) -> tuple[Fields, dict[str, object]]:
-    """The columns of the dataset, and the options of a commit that lost its own."""
-    number = max(expected.commits, default=-1)
-    plan = expected.commits[number].plan if number >= 0 else None
-    if plan is not None and number == expected.note[0]:
-        return plan.fields, plan.options
+def known_fields(expected: Expectation, known: Commit | None) -> Fields:
+    """The columns of the dataset.
+
+    Args:
+        known: the newest commit whose manifest is sound.
+    """
+    if known is not None and known.number == expected.note[0]:
+        return known.plan.fields
     document = parse(expected.read_whole(layout.FEATURES))
-    forms = document["featuresDict"]["features"]
     background = layout.LABEL_MAP_CSV in storage.names(expected.directory)
-    fields = _fields(forms, tfds_keys(document), background)
-    if plan is None:
-        return fields, _options(forms.values(), expected.info or {})
+    fields = _fields(document["featuresDict"]["features"], tfds_keys(document), background)
+    if known is None:
+        return fields
     counts = {field.label_key: field.num_classes for field in fields}
-    known_fields = (
+    return tuple(
         replace(field, num_classes=counts.get(field.label_key)) if field.label_key else field
-        for field in plan.fields
+        for field in known.plan.fields
     )
-    return tuple(known_fields), plan.options
 
 
 def _fields(forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool) -> Fields:
@@ -163,10 +164,14 @@ def with_names(expected: Expectation, field: Field, rows: Iterable[PlannedRow]) 
     return replace(field, names=tuple(lines), num_classes=len(lines))
 
 
-def _options(forms: Iterable[Form], info: TfdsInfo) -> dict[str, object]:
+def public_options(expected: Expectation) -> dict[str, object]:
+    """The options of a dataset whose manifests are all lost."""
+    document = parse(expected.read_whole(layout.FEATURES))
+    forms: Mapping[str, Form] = document["featuresDict"]["features"]
     options = ConvertOptions().content_options()
-    if info["name"] != DATASET_NAME:
-        options |= {"name": info["name"], "version": info["version"]}
-    if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms):
+    name = (expected.info or {})["name"]
+    if name != DATASET_NAME:
+        options["name"] = name
+    if any(form.get("tensor", {}).get("encoding") == "bytes" for form in forms.values()):
         options["image_format"] = "raw"
     return options

@@ -44,7 +44,7 @@ from tfrecorder.verification.expectation import (
 )
 from tfrecorder.verification.faults import Fault
 from tfrecorder.verification.kept import is_kept
-from tfrecorder.verification.rebuild import Remade, remake
+from tfrecorder.verification.remade_manifest import Remade, remake
 from tfrecorder.verification.remade_tables import is_nowhere
 from tfrecorder.verification.shard import ShardFindings
 from tfrecorder.verification.verify import byte_bar, check_all, verify

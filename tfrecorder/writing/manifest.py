@@ -96,14 +96,22 @@ def manifest_of(
 
 
 def _contents(plan: Plan, done: DoneRecords, before: Mapping[str, int]) -> dict[str, int]:
-    """A checksum of all shards of each split."""
-    contents = dict(before)
+    """A checksum of all shards of each split; corrected records have the numbers that they had."""
+    renumbered = {
+        shard: record
+        for shard, record in done.items()
+        if plan.follows.renumbers or plan.layout.is_new(shard)
+    }
+    return extended(before, renumbered)
+
+
+def extended(contents: Mapping[str, int], done: DoneRecords) -> dict[str, int]:
+    """The checksums of the shards of each split, extended by those of further shards."""
+    checksums = dict(contents)
     for shard, record in done.items():
-        if not plan.follows.renumbers and not plan.layout.is_new(shard):
-            continue  # corrected records have the numbers that they had
         crc = record.crc32c.to_bytes(4, "big")
-        contents[shard.split] = google_crc32c.extend(contents.get(shard.split, 0), crc)
-    return contents
+        checksums[shard.split] = google_crc32c.extend(checksums.get(shard.split, 0), crc)
+    return checksums
 
 
 def _log_of(plan: Plan, done: DoneRecords, undone: str) -> LogEntry:
