@@ -65,6 +65,17 @@ def column_places(source: Source, column: str) -> pa.LargeStringArray:
     return places(_texts(cells), source.base, files)
 
 
+def column_uris(source: Source, column: str) -> pa.LargeStringArray:
+    """What records call the image of each row of a source's column; null where a cell has none."""
+    cells = source.frame[column]
+    uris = _texts(cells)
+    contents = source.contents.get(column)
+    if contents is None:
+        return uris
+    rows = cells.index.to_numpy()
+    return pc.if_else(pc.equal(contents.files.take(rows), ""), uris, contents.names.take(rows))
+
+
 def place_numbers(source: Source, column: str) -> pd.Series:
     """For each cell of a source's column, a number that only the same place has; -1 without one.
 
