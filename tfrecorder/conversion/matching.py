@@ -18,14 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import StoredRows
-from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners
+from tfrecorder.conversion.row_keys import (
+    content_keys,
+    joined_texts,
+    keys_of,
+    partners,
+    stored_content_keys,
+    stored_total_sizes,
+    total_sizes,
+)
 from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.core.wording import spelled
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
-from tfrecorder.format.plan_columns import BASE, source_of
+from tfrecorder.format.plan_columns import BASE
 from tfrecorder.plan.preflight import before_the_launch
-from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Mask
@@ -71,56 +78,62 @@ def match_rows(
         SourceError: two rows have one number, or only the user knows what a row is.
     """
     files = file_fields(fields)
-    images = _images(fields)
-    found = _Found(stored, np.full(len(table.frame), -1), stored.is_newest.copy())
+    images = _images(files)
+    names = [] if files else sorted(values)
+    places = np.full(len(table.frame), -1)
     if table.numbers is not None:
-        numbers = table.numbers.to_numpy()
         _refuse_doubles(table.numbers)
-        found.pair(pa.array(stored.numbers), pa.array(numbers, mask=numbers < 0))
-    by_number = found.places >= 0
+        numbers = pa.array(table.numbers.to_numpy(), mask=(table.numbers < 0).to_numpy())
+        _pair(stored, places, pa.array(stored.numbers), numbers)
+    by_number = places >= 0
     # With another mask, it is a correction of the row with the image.
     for compared in [files, images] if len(files) > len(images) > 0 else [files]:
-        if (found.places < 0).any():
-            names = [] if files else sorted(values)
-            keys = [column_places(table, field.column) for field in compared]
-            keys += [values[name] for name in names]
+        if (places < 0).any():
             of_stored = keys_of(stored.rows, compared, names, stored.where)
-            found.pair(of_stored, joined_texts(keys))
-    by_place = ~by_number & (found.places >= 0)
-    if images and (found.places < 0).any():
-        _by_spelling(found, table, images, has_base)
-    return _pairs(found.places, by_place, stored, table, fields, has_base)
+            keys = [_places(table, field) for field in compared]
+            keys += [values[name] for name in names]
+            _pair(stored, places, of_stored, joined_texts(keys))
+    by_place = ~by_number & (places >= 0)
+    is_open = places < 0
+    if images and is_open.any():
+        _pair(stored, places, _stored_uris(stored.rows, images), _uris(table, images))
+        found = is_open & (places >= 0)
+        there = stored.rows.take(pa.array(places[found]))
+        same = _are_gone_or_copies(table.only(found), there, images)
+        if not same.all() and not has_base:
+            there = there.filter(pa.array(~same))
+            raise SourceError(_question(table.only(found).only(~same), there, images[0]))
+        places[np.flatnonzero(found)[~same]] = -1
+    is_old = places >= 0
+    here = table.only(is_old)
+    there = stored.rows.take(pa.array(places[is_old]))
+    by_spelling = ~by_place[is_old]
+    remade = np.zeros(len(places), bool)
+    if masks := [field for field in files if field not in images]:
+        alike = _equal(_uris(here, masks), _stored_uris(there, masks))
+        # What is known by its spelling has masks, too, where they were.
+        same = alike & by_spelling | _are_in_one_place(here, there, masks)
+        asked = alike & ~same
+        same[asked] = _are_gone_or_copies(here.only(asked), there.filter(pa.array(asked)), masks)
+        remade[is_old] = ~same
+    bases = np.full(len(places), table.base, object)
+    if images and not has_base:
+        stays = by_spelling & _equal(_uris(here, images), _stored_uris(there, images))
+        bases[np.flatnonzero(is_old)[stays]] = (
+            there.column(BASE).filter(pa.array(stays)).to_pylist()
+        )
+    return Pairs(places, pa.array(bases, pa.large_string()), remade)
 
 
-@dataclass
-class _Found:
-    """What was found so far.
-
-    Attributes:
-        places: as in `Pairs`.
-        free: which rows of the dataset no row of the table is yet.
-    """
-
-    stored: StoredRows
-    places: Ints
-    free: Bools
-
-    def candidates(self, of_stored: pa.Array, keys: pa.Array) -> tuple[Ints, Ints]:
-        """The rows of the table without one; and for each a free one with its key, or -1."""
-        free = np.flatnonzero(self.free)
-        free = free[np.argsort(self.stored.numbers[free], kind="stable")]
-        wanted = np.flatnonzero(self.places < 0)
-        matches = partners(keys.take(pa.array(wanted)), of_stored.take(pa.array(free)))
-        return wanted, np.append(free, -1)[matches]
-
-    def pair(self, of_stored: pa.Array, keys: pa.Array) -> None:
-        """Give each row of the table without one a free one with the same key."""
-        wanted, places = self.candidates(of_stored, keys)
-        self.take(wanted, places)
-
-    def take(self, rows: Ints, places: Ints) -> None:
-        self.places[rows] = places
-        self.free[places[places >= 0]] = False
+def _pair(stored: StoredRows, places: Ints, of_stored: pa.Array, keys: pa.Array) -> None:
+    """Give each row of a table without one a row of a dataset with the same key."""
+    is_free = stored.is_newest.copy()
+    is_free[places[places >= 0]] = False
+    free = np.flatnonzero(is_free)
+    free = free[np.argsort(stored.numbers[free], kind="stable")]
+    wanted = np.flatnonzero(places < 0)
+    matches = partners(keys.take(pa.array(wanted)), of_stored.take(pa.array(free)))
+    places[wanted] = np.append(free, -1)[matches]
 
 
 def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Source:
@@ -137,13 +150,14 @@ def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Sour
         return table
     stated = table.stated.to_numpy()
     known = pc.index_in(pa.array(stated), value_set=rows.column(SOURCE_ID).combine_chunks())
-    places = pc.fill_null(known, -1).to_numpy()
-    is_known = places >= 0
+    is_known = np.asarray(known.is_valid())
     here = table.only(is_known)
-    there = rows.take(pa.array(places[is_known]))
+    there = rows.take(known.drop_null())
+    agrees = _equal(_uris(here, images), _stored_uris(there, images))
+    agrees |= _are_in_one_place(here, there, images)
+    if {f.column for f in images} <= {*here.contents}:
+        agrees |= _are_copies(here, there, images)
     numbers = np.full(len(stated), -1)
-    agrees = _are_spelled_alike(here, there, images) | _are_in_one_place(here, there, images)
-    agrees |= _came_with_the_bytes(here, there, images)
     numbers[is_known] = np.where(agrees, stated[is_known], -1)
     return dataclasses.replace(table, numbers=pd.Series(numbers, table.frame.index))
 
@@ -162,128 +176,52 @@ def _refuse_doubles(numbers: pd.Series[int]) -> None:
         )
 
 
-def _are_spelled_alike(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
-    """True for each row of a table whose uris are texts of the row of a dataset beside it."""
-    alike = np.ones(len(there), bool)
-    for field in fields:
-        alike &= _equal(column_uris(here, field.column), there.column(field.uri_key))
-    return alike
+def _places(table: Source, field: Field) -> pa.Array:
+    return column_places(table, field.column)
+
+
+def _uris(table: Source, fields: Sequence[Field]) -> pa.Array:
+    return joined_texts([column_uris(table, field.column) for field in fields])
+
+
+def _stored_uris(rows: pa.Table, fields: Sequence[Field]) -> pa.Array:
+    return joined_texts([rows.column(field.uri_key).combine_chunks() for field in fields])
 
 
 def _are_in_one_place(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
     """True for each row of a table whose files are those of the row of a dataset beside it."""
-    columns = columns_of(there)
-    alike = np.ones(len(there), bool)
-    for field in fields:
-        spooled = columns.get(field.spool_key)
-        places = known_places(columns[field.uri_key], columns[BASE], spooled)
-        alike &= _equal(column_places(here, field.column), places)
-    return alike
+    return _equal(joined_texts([_places(here, f) for f in fields]), keys_of(there, fields))
 
 
-def _came_with_the_bytes(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
-    """True for each row of a table whose images came as bytes, which the row beside it had."""
-    rows = here.frame.index.to_numpy()
-    alike = np.ones(len(there), bool)
-    for field in fields:
-        contents = here.contents.get(field.column)
-        if contents is None:
-            return np.zeros(len(there), bool)
-        of = source_of(field)
-        alike &= _equal(pa.array(contents.sizes[rows]), there.column(of.bytes))
-        alike &= _equal(pa.array(contents.crcs[rows]), there.column(of.crc32c))
-    return alike
+def _are_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+    """True for each row of a table whose files have the bytes of the row beside it."""
+    with before_the_launch():
+        sums = [file_sums_of(here, field.column) for field in fields]
+        alike = _equal(pa.array(total_sizes(sums)), stored_total_sizes(there, fields))
+        return _equal(content_keys(sums, alike), stored_content_keys(there, fields))
+
+
+def _are_gone_or_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+    """True for each row of a table that names no other files than the row beside it was made of."""
+    if not len(there):
+        return np.zeros(0, bool)
+    with before_the_launch():
+        sizes = [file_sums_of(here, field.column).sizes for field in fields]
+    return np.all(np.array(sizes) < 0, axis=0) | _are_copies(here, there, fields)
 
 
 def _equal(ones: pa.Array, others: pa.Array) -> Bools:
-    return np.asarray(pc.fill_null(pc.equal(ones, others), False))
-
-
-def _by_spelling(found: _Found, table: Source, images: Sequence[Field], has_base: bool) -> None:
-    """Pair rows with the same uris in other places: these may be gone, or copies.
-
-    Raises:
-        SourceError: files of some have other bytes, and the user did not say where they are.
-    """
-    columns = columns_of(found.stored.rows.select([field.uri_key for field in images]))
-    uris = [column_uris(table, field.column) for field in images]
-    rows, places = found.candidates(joined_texts([*columns.values()]), joined_texts(uris))
-    for field in images:
-        contents = table.contents.get(field.column)
-        if contents is not None:  # bytes say themselves what they are
-            places[contents.holds(table.frame.index.to_numpy()[rows])] = -1
-    rows = rows[places >= 0]
-    places = places[places >= 0]
-    is_row = np.zeros(len(table.frame), bool)
-    is_row[rows] = True
-    here = table.only(is_row)
-    there = found.stored.rows.take(pa.array(places))
-    same = _are_gone_or_copies(here, there, images)
-    if not same.all() and not has_base:
-        other = np.flatnonzero(~same)
-        raise SourceError(_question(here.only(~same), there.take(pa.array(other)), images[0]))
-    found.take(rows[same], places[same])
-
-
-def _are_gone_or_copies(here: Source, there: pa.Table, images: Sequence[Field]) -> Bools:
-    """True for each row of a table that names no other files than the row beside it was made of."""
-    same = np.ones(len(there), bool)
-    for field in images if len(there) else ():
-        of = source_of(field)
-        with before_the_launch():
-            of_files = file_sums_of(here, field.column)
-            is_copy = _equal(pa.array(of_files.sizes), there.column(of.bytes))
-            crcs = of_files.crcs(is_copy & same)
-        is_copy &= _equal(pa.array(crcs), there.column(of.crc32c))
-        same &= is_copy | (of_files.sizes < 0)
-    return same
+    return np.array(pc.fill_null(pc.equal(ones, others), False))
 
 
 def _question(here: Source, there: pa.Table, image: Field) -> str:
     """What only the user knows of rows whose files are not those of the dataset."""
-    columns = columns_of(there)
-    uris = columns[image.uri_key]
-    came = image.spool_key in columns and columns[image.spool_key][0].as_py()
-    then = known_places(uris, columns[BASE])[0].as_py()
-    if came or then is None:
-        then = "given as bytes" if came else "in a place that nobody noted"
-        remedy = "Leave the rows the column `row` of `to_frame`"
-    else:
-        remedy = f"Give {spelled('base', columns[BASE][0].as_py())}"
-    now = column_places(here, image.column)[0].as_py()
+    then = known_places(*(there.column(name).combine_chunks() for name in (image.uri_key, BASE)))
+    base = there.column(BASE)[0].as_py()
     return (
-        f"{counted(len(there), 'row')} may be in the dataset or new: {cut(uris[0].as_py())!r} is "
-        f"{now} here, with other bytes than in the dataset, where it was {then}. {remedy} if these "
-        f"are the same images, {spelled('base', here.base)} if they are others. "
-        "Nothing was written."
+        f"{counted(len(there), 'row')} may be in the dataset or new: "
+        f"{cut(there.column(image.uri_key)[0].as_py())!r} is {_places(here, image)[0]} here, with "
+        f"other bytes than in the dataset, where it was {then[0].as_py() or 'nobody knows where'}. "
+        f"Give {spelled('base', base)} if these are the same images, or the column `row` of "
+        f"`to_frame`; {spelled('base', here.base)} if they are others. Nothing was written."
     )
-
-
-def _pairs(
-    places: Ints,
-    by_place: Bools,
-    stored: StoredRows,
-    table: Source,
-    fields: Sequence[Field],
-    has_base: bool,
-) -> Pairs:
-    """The pairs, with what differs in their files."""
-    is_old = places >= 0
-    here = table.only(is_old)
-    there = stored.rows.take(pa.array(places[is_old]))
-    # What is known by its spelling has masks, too, where they were.
-    by_spelling = ~by_place[is_old]
-    stays = by_spelling & _are_spelled_alike(here, there, _images(fields)) & (not has_base)
-    remade = np.zeros(len(places), bool)
-    for mask in file_fields(fields):
-        if isinstance(mask.kind, Mask):
-            alike = _are_spelled_alike(here, there, [mask])
-            same = alike & by_spelling | _are_in_one_place(here, there, [mask])
-            if (asked := alike & ~same).any():
-                some = there.filter(pa.array(asked))
-                same[asked] = _are_gone_or_copies(here.only(asked), some, [mask])
-            remade[is_old] |= ~same
-    own = pa.scalar(table.base, pa.large_string())
-    bases = np.full(len(places), table.base, object)
-    bases[is_old] = pc.if_else(pa.array(stays), there.column(BASE), own).to_numpy()
-    return Pairs(places, pa.array(bases, pa.large_string()), remade)

@@ -66,14 +66,8 @@ def column_places(source: Source, column: str) -> pa.LargeStringArray:
 
 
 def column_uris(source: Source, column: str) -> pa.LargeStringArray:
-    """What records call the image of each row of a source's column; null where a cell has none."""
-    cells = source.frame[column]
-    uris = _texts(cells)
-    contents = source.contents.get(column)
-    if contents is None:
-        return uris
-    rows = cells.index.to_numpy()
-    return pc.if_else(pc.equal(contents.files.take(rows), ""), uris, contents.names.take(rows))
+    """The uri of each row of a source's column, as it is spelled; null where a cell has none."""
+    return _texts(source.frame[column])
 
 
 def place_numbers(source: Source, column: str) -> pd.Series:
