@@ -93,8 +93,16 @@ def of_bucket(gcs: Gcs) -> None:
     tfrecorder.convert(rows(), "sets/out", base="gs://bkt/photos", **QUIET)
 
 
-@pytest.mark.parametrize("files", ["there", "moved", "gone"])
-@pytest.mark.parametrize("make", [of_base, of_folder, of_stream, of_bucket])
+FILES = ["there", "moved", "gone"]
+QUICK = [(of_base, "there"), (of_folder, "gone"), (of_stream, "moved"), (of_bucket, "gone")]
+CASES = [
+    pytest.param(make, files, marks=() if (make, files) in QUICK else pytest.mark.slow)
+    for make in (of_base, of_folder, of_stream, of_bucket)
+    for files in FILES
+]
+
+
+@pytest.mark.parametrize(("make", "files"), CASES)
 def test_the_recipe_is_right_from_every_folder(
     gcs: Gcs, monkeypatch: pytest.MonkeyPatch, make: Callable[[Gcs], None], files: str
 ) -> None:

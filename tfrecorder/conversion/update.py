@@ -160,8 +160,9 @@ class Update(OnDataset):
             others = tuple(name for name in table.left_out if name not in OF_COPIES)
             table = dataclasses.replace(table, left_out=others)
         stored = stored_rows(where, newest)
-        rows = stored.rows.filter(pa.array(stored.is_newest))
-        table = with_numbers(table, rows, dataset.fields)
+        if table.stated is not None:
+            rows = stored.rows.filter(pa.array(stored.is_newest))
+            table = with_numbers(table, rows, dataset.fields)
         compared = _Comparison(
             table, stored, dataset.fields, options, updating=self.updating, say=say
         )
