@@ -156,6 +156,11 @@ def test_a_simplejpeg_of_which_files_are_missing_is_downloaded(
         stage_wheels(str(tmp_path), platform.machine())
 
 
+def is_for_types(node: ast.stmt) -> bool:
+    """True for imports that only a type checker sees."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 def imported_by_workers() -> set[str]:
     """Top-level packages that a worker imports, at import or within a function."""
     package = Path(tfrecorder.__file__).parent
@@ -166,7 +171,9 @@ def imported_by_workers() -> set[str]:
     loaded += [*package.glob("stores/*.py"), *package.glob("images/*.py")]
     found = set()
     for path in filter(Path.is_file, loaded):
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        tree.body = [one for one in tree.body if not is_for_types(one)]
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 found |= {name.name.partition(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

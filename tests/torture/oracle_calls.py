@@ -183,7 +183,37 @@ class AnyLife(Life):
             rows=rows,
         )
 
-    def remove(self, names: Sequence[str], by_row: bool = False) -> Call:
+    def own_table(self, rows: Sequence[Row]) -> Call:
+        """The dataset's own table, with the labels of these rows."""
+        state = self.now
+        table = tfrecorder.to_frame(str(self.out))
+        changed = []
+        for row in rows:
+            fact = state.records.get(row.name)
+            if fact is not None and fact.copies == 1 and not self.kind.bare:
+                changed.append(self._as_it_is(row)._replace(label=row.label))
+        labels = {row.name: row.label for row in changed}
+        if labels:
+            names = map(self.sources.name, table["image_uri"])
+            pairs = zip(names, table["label"], strict=True)
+            table["label"] = [labels.get(name, label) for name, label in pairs]
+        after = state.corrected(changed, self.sources, "keep")
+        call = partial(tfrecorder.update, table, str(self.out), **QUIET)
+        return Call(call, after, (("update", state),))
+
+    def remove(
+        self,
+        names: Sequence[str],
+        by_row: bool = False,
+        before: Sequence[str] = (),
+        copies: bool = False,
+    ) -> Call:
+        """Remove records.
+
+        Args:
+            before: names of what was removed before.
+            copies: what has the same bytes goes too.
+        """
         state = self.now
         names = [name for name in names if name in state.names]
         if by_row:
@@ -198,9 +228,16 @@ class AnyLife(Life):
             assert found is not None
             of_name = {self.name_of(one): one.number for one in found.records}
             where = {"row": [of_name[name] for name in names]}
+        elif not self.kind.bare:
+            gone = [name for name in before if name in state.gone - state.maybe - state.names]
+            where["image_uri"] += [self.sources.uri(name) for name in gone]
+        if copies and not self.kind.bare:
+            data = {self.sources.stored[name] for name in names if name in state.records}
+            names += [n for n in state.records if self.sources.stored[n] in data and n not in names]
         after = state.without(names, self.sources)
         self._demand_records(after)
-        call = partial(tfrecorder.remove, str(self.out), where, **QUIET)
+        options = {"copies": copies, **QUIET}
+        call = partial(tfrecorder.remove, str(self.out), where, **options)
         return Call(call, after, (), order="kept")
 
     def compact(self, shards: int | None, drop: Sequence[str] = ()) -> Call:

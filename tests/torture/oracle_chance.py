@@ -22,6 +22,7 @@ WEIGHTS = {
     "move_shards": 10,
     "move_some": 6,
     "missing": 7,
+    "own_table": 6,
     "remove": 9,
     "compact": 6,
     "drop": 3,
@@ -213,9 +214,18 @@ class Chance:
             given["readmit"] = True
         return Step("update", given)
 
+    def _own_table(self, life: Life) -> Step:
+        rows = self._changed(self.of_state(life.now), self.random.choice((0, 0.2, 1)))
+        return Step("own_table", {"rows": rows})
+
     def _remove(self, life: Life) -> Step:
-        names = self.some([*life.now.names], 3)
-        return Step("remove", {"names": names, "by_row": self.random.random() < 0.3})
+        draw = self.random
+        given = {"names": self.some([*life.now.names], 3), "by_row": draw.random() < 0.3}
+        if life.now.gone and draw.random() < 0.3:
+            given["before"] = self.some([*life.now.gone], 2)
+        if draw.random() < 0.2:
+            given["copies"] = True
+        return Step("remove", given)
 
     def _compact(self, life: Life) -> Step:
         return Step("compact", {"shards": self.random.choice((None, 1, 2, 3))})

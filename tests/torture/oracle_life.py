@@ -39,7 +39,7 @@ MAY_RETURN = "may come in again"
 PLAN = "_tfrecorder/plan.json"
 
 #: Steps by which something is removed for good.
-REMOVING = ("update", "remove", "compact")
+REMOVING = ("update", "own_table", "remove", "compact")
 
 #: What can be taken back, with what the dataset was before it; the next one last.
 Earlier = tuple[tuple[str, State], ...]
