@@ -123,7 +123,7 @@ class Batches(Progress):
             members, self._shares = open_members(directory, options)
         records = self._chosen(members, split)
         stored = records.stored
-        spec = refuse_sizes(stored, options, options.batch_size)
+        spec = refuse_sizes(stored, options)
         seed = seed_of(options.seed, world=1)
         self._has_own_seed = options.seed is None
         any_size = of_any_size(stored, options) if self._growing else stored
@@ -289,14 +289,12 @@ class Batches(Progress):
     @contextlib.contextmanager
     def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
-        kept = self._ahead
+        ahead, *is_for = self._ahead or (None,)
         self._ahead = None
         of_this = self._reader, share, os.getpid()
-        if kept is not None and kept[1:] == (position, *of_this):
-            ahead = kept[0]
-        else:
-            if kept is not None:
-                kept[0].close()
+        if ahead is None or is_for != [position, *of_this]:
+            if ahead is not None:
+                ahead.close()
             together = block if position.mode == "blocks" else 1
             held = 2 * WINDOW * block // together
             ahead = PrefetchReader(self._reader, self._coming(position, share), together, held)
