@@ -73,7 +73,8 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[TfdsKey]:
         if depth or length < 0 or "featuresDict" in inner:
             yield from _of(inner, key, depth + 1)
         else:
-            yield from (_of_length(tfds_key, length) for tfds_key in _of(inner, key, depth))
+            for tfds_key in _of(inner, key, depth):
+                yield _of_length(tfds_key, length)
     elif depth <= 1:  # lists of lists are left out
         tfds_key = _single(form, key)
         yield _of_length(tfds_key, None) if depth else tfds_key
@@ -101,9 +102,9 @@ def _single(form: Mapping[str, Any], key: str) -> TfdsKey:
     if name == "BBoxFeature":
         # Before 4.9.4 there was only one format, and the file did not name it.
         said = form.get("boundingBox", {"bboxFormat": "REL_YXYX"}).get("bboxFormat", "")
+        boxes = TfdsKey(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"))
         words = f"holds boxes of the form {said or 'unknown'}, not REL_YXYX or YXYX"
-        fault = "" if said in _BOX_UNITS else words
-        return TfdsKey(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
+        return boxes if said in _BOX_UNITS else replace(boxes, fault=words)
     if name in ("Scalar", "Tensor"):
         return _tensor(form.get("tensor", {}), key)
     return TfdsKey(Feature(key, ""), fault=f"is a TFDS feature of the kind {name}")
