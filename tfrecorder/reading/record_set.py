@@ -19,6 +19,7 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.choice import choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import class_column, labels_of, table_of
+from tfrecorder.reading.frame_columns import objects
 from tfrecorder.reading.joined_datasets import LEFT_OUT, joined, renamed
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.record_bytes import RecordReader
@@ -120,8 +121,8 @@ class RecordSet:
             names = {*names, field.column}
         frames = [table_of(member, member.split(self.split), names) for member in self.members]
         if field is not None and isinstance(field.kind, Label):
-            maps = self.stored.class_maps.get(field.label_key or "")
-            for member, frame, becomes in zip(self.members, frames, maps or (), strict=False):
+            maps = self.stored.class_maps.get(field.label_key or "", ())
+            for member, frame, becomes in zip(self.members, frames, maps, strict=False):
                 frame[field.column] = renamed(frame[field.column], member.fields, field, becomes)
         frame = pd.concat(frames, ignore_index=True) if frames[1:] else frames[0]
         return frame if self.chosen is None else frame.iloc[self.chosen].reset_index(drop=True)
@@ -310,9 +311,7 @@ def fingerprint_of(stored: StoredDataset, split: str) -> str:
 def _mapped(labels: np.ndarray, becomes: np.ndarray) -> np.ndarray:
     if labels.dtype != object:
         return becomes[labels + 1]
-    mapped = np.empty(len(labels), object)
-    mapped[:] = [becomes[several + 1] for several in labels]
-    return mapped
+    return objects([becomes[several + 1] for several in labels])
 
 
 def _digest(data: Any) -> str:
