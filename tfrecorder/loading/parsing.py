@@ -166,7 +166,8 @@ class GraphEngine(Engine):
 
     def padded(self, values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
         values = values[:count]
-        after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
+        missing = count - tf.shape(values)[0]
+        after = [[0, missing]] + [[0, 0]] * (values.shape.rank - 1)
         padded = tf.pad(values, after, constant_values=filler)
         padded.set_shape((count, *values.shape[1:]))
         return padded

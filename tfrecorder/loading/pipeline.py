@@ -209,7 +209,14 @@ def _read_by_number(
     members, shares = open_members(directory, options)
 
     def load_split(name: str) -> tf.data.Dataset:
-        records = record_set(members, name, options, shares, options.balance, options.epoch_size)
+        records = record_set(
+            members,
+            name,
+            options,
+            shares,
+            balance=options.balance,
+            epoch_size=options.epoch_size,
+        )
         return _load_split(records.stored, records.split, options, records)
 
     if split is not None:

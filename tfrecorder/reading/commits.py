@@ -169,9 +169,10 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         DatasetError: there is no such commit, or the dataset was rewritten since.
         OptionError: `at` is not a whole number from 0.
     """
-    if at is not None:
-        require(Whole(0), at=at)
-    if at is None or at == newest.number:
+    if at is None:
+        return newest
+    require(Whole(0), at=at)
+    if at == newest.number:
         return newest
     numbers = _readable(directory, newest)
     chain = newest.dataset.chain

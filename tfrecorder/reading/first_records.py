@@ -169,14 +169,15 @@ def _pixel_fault(sample: Sample, edges: Sequence[str], image: str) -> str:
         size = shape_of(data[0])
     except ValueError:
         return ""
+    height, width = size
     sides = [sample.get(key, []) for key in (HEIGHT, WIDTH)]
     stated = [int(side[0]) for side in sides if isinstance(side, np.ndarray) and len(side)]
     if len(stated) == 2 and tuple(stated) != size:
         return (
             f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "
-            f"image has {size[1]} x {size[0]}"
+            f"image has {width} x {height}"
         )
-    for key, side, name in ((edges[2], size[1], "width"), (edges[3], size[0], "height")):
+    for key, side, name in ((edges[2], width, "width"), (edges[3], height, "height")):
         farthest = float(np.max(sample[key]))
         if farthest > side * (1 + _BEYOND):
             return (

@@ -174,7 +174,8 @@ def meaning_of(keys: RecordKeys) -> Meaning:
     fields = tuple(made + values)
     held = {feature.key: feature for field in fields for feature in field.features}
     record = tuple(held[key] for key in keys.features)
-    return Meaning(fields, record, {key: f"{keys.where}: {key} {unread[key]}" for key in unread})
+    in_words = {key: f"{keys.where}: {key} {fault}" for key, fault in unread.items()}
+    return Meaning(fields, record, in_words)
 
 
 def _image(keys: RecordKeys, unread: Unread) -> Field | None:

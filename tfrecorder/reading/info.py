@@ -157,11 +157,6 @@ class SplitInfo:
     shards: int
     bytes: int
 
-    def cells(self) -> list[str]:
-        """For a table."""
-        records = "?" if self.records is None else f"{self.records:,}"
-        return [records, f"{self.shards:,}", readable_bytes(self.bytes)]
-
 
 @dataclass(frozen=True)
 class DatasetInfo(Report):
@@ -278,7 +273,7 @@ class DatasetInfo(Report):
     def _tables(self) -> list[Table]:
         table = [["split", "records", "shards", "bytes"]]
         for name, split in self.splits.items():
-            table.append([name, *split.cells()])
+            table.append([name, *_cells(split)])
         columns = column_tables(self.columns, self.statistics)
         below = "The statistics include rows without a record." if self.rejects else ""
         of_columns = [Table(rows, below if rows[0][0] != "column" else "") for rows in columns]
@@ -290,7 +285,7 @@ class DatasetInfo(Report):
             return []
         table = [["generation", "records", "shards", "bytes"]]
         for number, counts in list(self.generations.items())[-SHOWN_GENERATIONS:]:
-            table.append([str(number), *counts.cells()])
+            table.append([str(number), *_cells(counts)])
         return [Table(table, _more(len(self.generations) - SHOWN_GENERATIONS, "earlier"))]
 
     def _class_table(self) -> list[Table]:
@@ -386,6 +381,12 @@ def _sizes_in_words(shape: Shape) -> str:
     return f"{height or 'any'} x {width or 'any'} pixels (height x width), {many}"
 
 
+def _cells(counts: SplitInfo) -> list[str]:
+    """Counts for a table."""
+    records = "?" if counts.records is None else f"{counts.records:,}"
+    return [records, f"{counts.shards:,}", readable_bytes(counts.bytes)]
+
+
 def _more(rows: int, what: str) -> str:
     """The line below a table without so many rows; "" if it has them all."""
     return f"… {rows:,} {what}" if rows > 0 else ""
@@ -423,9 +424,11 @@ def info(
     named = NamedKeys(image, label)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
-        number = stored.commit
-        card = None if number is None else stored_card(where)
-        every = [] if number is None else commits(where, opened_commit(where, number))
+        card = None
+        every: list[Commit] = []
+        if stored.commit is not None:
+            card = stored_card(where)
+            every = commits(where, opened_commit(where, stored.commit))
         of_each = [add_up(commit.done.values()) for commit in every]
         totals = add_up(all_done(every).values())
         rejects = totals.reasons

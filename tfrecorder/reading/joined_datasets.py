@@ -82,7 +82,9 @@ def joined_classes(
         raise OptionError.of("classes", ..., words + more)
     names = tuple(dict.fromkeys(name for field in fields for name in field.names or ()))
     numbers = {name: number for number, name in enumerate(names)}
-    made = [np.array([_NONE, *(numbers[name] for name in field.names or ())]) for field in fields]
+    made = []
+    for field in fields:
+        made.append(np.array([_NONE, *map(numbers.__getitem__, field.names or ())]))
     return _with_names(first, names), made
 
 
@@ -137,8 +139,11 @@ def _with_names(field: Field, names: tuple[str, ...]) -> Field:
 
 def _told(field: Field) -> str:
     names = field.names or ()
-    shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
-    return f"{field.num_classes} classes" + (f" ({shown})" if names else "")
+    count = f"{field.num_classes} classes"
+    if not names:
+        return count
+    more = ", …" if len(names) > 5 else ""
+    return f"{count} ({', '.join(map(repr, names[:5]))}{more})"
 
 
 def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) -> StoredDataset:

@@ -39,9 +39,9 @@ class RecordSet:
         split: its name in the first of them.
         stored: all of them as one.
         shares: how much of an epoch each dataset is; None if that follows from their records.
+        fingerprint: a short text that tells these records and counts from others.
         chosen: the numbers of the records among all of the datasets, ascending; None is all.
         sampling: which records an epoch has; None has each once.
-        fingerprint: a short text that tells these records and counts from others.
         folder: keeps on this machine what is read from a bucket; None for none.
     """
 
@@ -49,9 +49,9 @@ class RecordSet:
     split: str
     stored: StoredDataset
     shares: tuple[float, ...] | None
-    chosen: np.ndarray | None
-    sampling: Sampling | None
     fingerprint: str
+    chosen: np.ndarray | None = None
+    sampling: Sampling | None = None
     folder: CacheFolder | None = None
 
     @property
@@ -102,7 +102,7 @@ class RecordSet:
 
     def order(self, mode: str, seed: int, epoch: int) -> Order:
         """The order of an epoch."""
-        return SampledOrder(self.size, mode, seed, epoch, self.block, self.sampling)
+        return SampledOrder(self.size, mode, seed, epoch, block=self.block, sampling=self.sampling)
 
     def members_of(self, numbers: np.ndarray) -> np.ndarray:
         """The place of each record's dataset among the members, int64."""
@@ -206,7 +206,8 @@ def open_members(
     shares = None
     if isinstance(datasets, Mapping):
         shares = tuple(datasets.values())
-        if not all(is_number(share) and 0 <= share < np.inf for share in shares) or not any(shares):
+        are_weights = all(is_number(share) and 0 <= share < np.inf for share in shares)
+        if not are_weights or not any(shares):
             raise OptionError.of(
                 "directory", dict(datasets), "give each dataset a finite weight from 0, not all 0."
             )
@@ -252,9 +253,12 @@ def record_set(
     name = members[0].split(split)
     stored = joined(members, name, options)
     texts = [fingerprint_of(member, member.split(split)) for member in members]
-    fingerprint = texts[0] if len(texts) == 1 else _digest("".join(texts).encode())
-    folder = options.cache_folder
-    records = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint, folder)
+    fingerprint = texts[0]
+    if texts[1:]:
+        fingerprint = _digest("".join(texts).encode())
+    records = RecordSet(
+        tuple(members), name, stored, shares, fingerprint, folder=options.cache_folder
+    )
     frame = None
     all_maps = itertools.chain.from_iterable(stored.class_maps.values())
     leaves_out = any(LEFT_OUT in becomes for becomes in all_maps)

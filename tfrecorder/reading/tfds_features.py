@@ -112,8 +112,8 @@ def _single(form: Mapping[str, Any], key: str) -> TfdsKey:
 
 def _image(form: Mapping[str, Any], key: str, labeled: bool) -> TfdsKey:
     dtype = form.get("dtype", "uint8")
-    sides = [int(side) for side in form.get("shape", {}).get("dimensions", ())] or [-1, -1, 3]
-    height, width, channels = (None if side < 0 else side for side in sides)
+    sides = _sides(form) or (None, None, 3)
+    height, width, channels = sides
     is_mask = labeled or (channels == 1 and _MASK.search(key))
     fault = "" if dtype == "uint8" else f"holds images of {dtype}; load decodes to 8 bits"
     feature = Feature(key, "mask" if is_mask else "image")
@@ -121,11 +121,17 @@ def _image(form: Mapping[str, Any], key: str, labeled: bool) -> TfdsKey:
 
 
 def _tensor(form: Mapping[str, Any], key: str) -> TfdsKey:
-    sides = tuple(int(side) for side in form.get("shape", {}).get("dimensions", ()))
+    sides = _sides(form)
     if sides and form.get("encoding", "none") != "none":
         return TfdsKey(Feature(key, "bytes"))
     dtype = form.get("dtype", "")
     kinds = {"string": "text", "object": "text", "bool": "bool"}
     kind = kinds.get(dtype, "float" if "float" in dtype else "int64")
-    shape = (None,) if any(side < 0 for side in sides) or form.get("optional") else sides
+    shape = (None,) if None in sides or form.get("optional") else sides
     return TfdsKey(Feature(key, kind, shape))
+
+
+def _sides(form: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """The shape of an array, with None where it differs."""
+    sides = map(int, form.get("shape", {}).get("dimensions", ()))
+    return tuple(None if side < 0 else side for side in sides)
