@@ -83,8 +83,8 @@ def read(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
     reader = records.reader()
     stored = records.stored
     split = records.split
-    mean = max(1, stored.bytes(split) // max(1, stored.records(split) or 0))
-    together = max(1, min(64, _CALL_BYTES // mean))
+    mean = stored.bytes(split) // (stored.records(split) or 1)
+    together = max(1, min(64, _CALL_BYTES // max(1, mean)))
 
     def of_numbers(wanted: np.ndarray) -> np.ndarray:
         return np.array(reader.read(wanted.tolist(), lambda framed, _: data_of(framed)), object)

@@ -27,7 +27,8 @@ def _check_cache(value: Any) -> str | None:
 
 
 def _check_start(value: Any) -> str | None:
-    if isinstance(value, (tuple, list)) and len(value) == 2 and not any(map(Whole(0), value)):
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+    if is_pair and not any(map(Whole(0), value)):
         return None
     return "give (epoch, step), both from 0, such as `start=(3, 120)`."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -31,8 +31,7 @@ SHUFFLE_SHARE = 0.25
 _TOGETHER = 256
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """A run of records in one shard: `take` of them after the first `skip`; -1 takes all.
 
     `compression` is of the whole file, as TensorFlow names it.
@@ -92,13 +91,10 @@ def read_records(
     runs: Sequence[Slice], shuffled: bool, options: LoadOptions, opened: OpenedShards, note: str
 ) -> tf.data.Dataset:
     """The serialized records of some shards; if `shuffled`, in random shard order, interleaved."""
-    columns = (
-        tf.constant([run.path for run in runs], tf.string),
-        tf.constant([run.skip for run in runs], tf.int64),
-        tf.constant([run.take for run in runs], tf.int64),
-        tf.constant([run.compression for run in runs], tf.string),
-    )
-    files = tf.data.Dataset.from_tensor_slices(columns)
+    columns = []
+    for at, dtype in enumerate((tf.string, tf.int64, tf.int64, tf.string)):
+        columns.append(tf.constant([run[at] for run in runs], dtype))
+    files = tf.data.Dataset.from_tensor_slices(tuple(columns))
     if shuffled:
         files = shuffle(files, len(runs), "shards", options)
     cycle = cycle_of(len(runs)) if shuffled else None
@@ -151,20 +147,23 @@ def shuffle(
     dataset: tf.data.Dataset, buffer: int, purpose: str, options: LoadOptions
 ) -> tf.data.Dataset:
     """Shuffle differently in each iteration, or always as in `options.epoch` if that is given."""
-    seed = options.seed
-    if seed is not None:
-        seed = derive_seed(seed, options.epoch or 0, purpose)
     return dataset.shuffle(
-        max(buffer, 1), seed=seed, reshuffle_each_iteration=options.epoch is None
+        max(buffer, 1),
+        seed=_seed_for(purpose, options),
+        reshuffle_each_iteration=options.epoch is None,
     )
+
+
+def _seed_for(purpose: str, options: LoadOptions) -> int | None:
+    if options.seed is None:
+        return None
+    return derive_seed(options.seed, options.epoch or 0, purpose)
 
 
 def random_draws(options: LoadOptions) -> tf.data.Dataset:
     """An endless dataset of what `augment` draws for a record, float32 of [DRAWS]."""
-    seed = options.seed
-    if seed is not None:
-        seed = derive_seed(seed, options.epoch or 0, "augment")
-    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=options.epoch is None)
+    own = _seed_for("augment", options)
+    seeds = tf.data.Dataset.random(seed=own, rerandomize_each_iteration=options.epoch is None)
 
     def draw(seed: tf.Tensor) -> tf.Tensor:
         return crop_draws(tf.random.stateless_uniform([_TOGETHER, DRAWS], seed), tf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -67,7 +68,7 @@ def refused_in_words(encoded: tf.Tensor, stored: StoredDataset, key: str) -> tf.
 
 def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
     """The error for an image, which is looked for in all files."""
-    for shard in (shard for shards in stored.splits.values() for shard in shards):
+    for shard in itertools.chain.from_iterable(stored.splits.values()):
         offset = 0
         for data in records_in(shard):
             if image in parse_example(data).get(key, ()):
@@ -117,8 +118,8 @@ def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..
         values |= {key: tf.cast(values[key], tf.bool) for key in bools}
         pixels = {}
         if spec.decoded:
-            more = {} if drawn is None else {"drawn": drawn}
-            pixels = (decode_all if batch else decode_one)({**values, **more})
+            known = values if drawn is None else {**values, "drawn": drawn}
+            pixels = (decode_all if batch else decode_one)(known)
         return spec.element(values, pixels, drawn, beside.get("member"), GRAPH)
 
     return parse
@@ -165,7 +166,8 @@ class GraphEngine(Engine):
 
     def padded(self, values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
         values = values[:count]
-        after = [[0, count - tf.shape(values)[0]], *([[0, 0]] * (values.shape.rank - 1))]
+        missing = count - tf.shape(values)[0]
+        after = [[0, missing]] + [[0, 0]] * (values.shape.rank - 1)
         padded = tf.pad(values, after, constant_values=filler)
         padded.set_shape((count, *values.shape[1:]))
         return padded

@@ -66,8 +66,17 @@ def read_followed(
         stored = growing.look()
         shards = stored.splits[split]
         opened.by_path |= {shard.path: shard for shard in shards}
-        paths, *more = _files(shards, shuffled, next(epochs), options)
-        yield paths, stored.note, *more
+        paths = [run.path for run in slices(shards, None)]
+        cycle = cycle_of(len(paths))
+        epoch = next(epochs)
+        if not shuffled:
+            yield paths, stored.note, cycle, 0, 0
+            return
+        seed = secrets.randbits(32) if options.seed is None else int(options.seed)
+        random = np.random.default_rng(derive_seed(seed, epoch, "shards"))
+        paths = [paths[place] for place in random.permutation(len(paths))]
+        seed = derive_seed(seed, epoch, "records")
+        yield paths, stored.note, cycle, _held(shards, options), seed
 
     def read(
         paths: tf.Tensor, note: tf.Tensor, cycle: tf.Tensor, held: tf.Tensor, seed: tf.Tensor
@@ -82,20 +91,6 @@ def read_followed(
         return records.shuffle(held, seed=seed, reshuffle_each_iteration=False)
 
     return tf.data.Dataset.from_generator(look, output_signature=_FORM).flat_map(read)
-
-
-def _files(
-    shards: Sequence[ShardFile], shuffled: bool, epoch: int, options: LoadOptions
-) -> tuple[Any, ...]:
-    """The files of an epoch in the form of `_FORM`, without the note; shuffled if asked for."""
-    paths = [run.path for run in slices(shards, None)]
-    cycle = cycle_of(len(paths))
-    if not shuffled:
-        return paths, cycle, 0, 0
-    seed = secrets.randbits(32) if options.seed is None else int(options.seed)
-    random = np.random.default_rng(derive_seed(seed, epoch, "shards"))
-    paths = [paths[place] for place in random.permutation(len(paths))]
-    return paths, cycle, _held(shards, options), derive_seed(seed, epoch, "records")
 
 
 def _held(shards: Sequence[ShardFile], options: LoadOptions) -> int:
@@ -129,16 +124,17 @@ def refuse_unread(path: str) -> None:
         try:
             tf.io.gfile.exists(path)
         except tf.errors.OpError as error:
+            words = f"{path} cannot be read by TensorFlow: {error.message}"
             # In this it differs from all other readers.  Source:
             # https://cloud.google.com/storage/docs/xml-api/reference-headers#xgooguserproject
             if "no user project" in error.message:
-                raise DatasetError(
+                words = (
                     f"{path} cannot be read: the reader of this bucket pays for it. Before Python "
                     f"starts, set {storage.USER_PROJECT}={project}, the Google Cloud project to "
                     "bill, and for TensorFlow "
                     f"GCS_ADDITIONAL_REQUEST_HEADER=x-goog-user-project:{project} too."
-                ) from error
-            raise DatasetError(f"{path} cannot be read by TensorFlow: {error.message}") from error
+                )
+            raise DatasetError(words) from error
 
 
 #: Used if nothing better is known.
@@ -192,10 +188,8 @@ def read_dataset(
     refuse_unread(storage.given_path(directory))
     growing = GrowingDataset(directory, chosen) if chosen.follow else None
     stored = growing.look() if growing else open_dataset(directory, chosen.at, chosen.keys)
-    name = None if split is None else stored.split(split)
-    refuse_sizes(stored, chosen, chosen.batch_size)
-    if name is not None:
-        return _load_split(stored, name, chosen, growing=growing)
+    if split is not None:
+        return _load_split(stored, stored.split(split), chosen, growing=growing)
     return {name: _load_split(stored, name, chosen, growing=growing) for name in stored.splits}
 
 
@@ -204,18 +198,25 @@ def _read_by_number(
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns where records are read by number, in the order of `batches`."""
     for name in ("follow", "cache"):
-        if getattr(options, name):
+        value = getattr(options, name)
+        if value:
             raise OptionError.of(
                 name,
-                getattr(options, name),
+                value,
                 "it reads one dataset, and does not choose; `tfrecorder.batches` can follow one "
                 "with `where`.",
             )
     members, shares = open_members(directory, options)
 
     def load_split(name: str) -> tf.data.Dataset:
-        records = record_set(members, name, options, shares, options.balance, options.epoch_size)
-        refuse_sizes(records.stored, options, options.batch_size)
+        records = record_set(
+            members,
+            name,
+            options,
+            shares,
+            balance=options.balance,
+            epoch_size=options.epoch_size,
+        )
         return _load_split(records.stored, records.split, options, records)
 
     if split is not None:
@@ -231,8 +232,15 @@ def _load_split(
     chosen: RecordSet | None = None,
     growing: GrowingDataset | None = None,
 ) -> tf.data.Dataset:
-    records = None if growing else _count(stored, split, options, chosen)
-    dataset = _decoded(stored, split, records, options, chosen, growing)
+    spec = refuse_sizes(stored, options)
+    records = None
+    if growing:
+        spec = spec_of(of_any_size(stored, options), options)
+    else:
+        records = _count(stored, split, options, chosen)
+    dataset = _decoded(
+        stored, split, spec, records=records, options=options, chosen=chosen, growing=growing
+    )
     if records is not None:
         whole = steps(records, options)
         if options.step > whole:
@@ -266,6 +274,8 @@ def _count(
 def _decoded(
     stored: StoredDataset,
     split: str,
+    spec: ElementSpec,
+    *,
     records: int | None,
     options: LoadOptions,
     chosen: RecordSet | None,
@@ -273,21 +283,13 @@ def _decoded(
 ) -> tf.data.Dataset:
     """The elements, in order or shuffled, and batched if asked for."""
     shuffled = options.shuffles(split)
-    spec = spec_of(of_any_size(stored, options) if growing else stored, options)
     by_batch = _decodes_batches(spec, stored, split, options)
     under_way = element_bytes if by_batch else decoding_bytes
     parallel: dict[str, Any] = {
         "num_parallel_calls": parallel_calls(under_way(stored, split, options), options.budget),
         "deterministic": options.is_deterministic(split),
     }
-    held = 0
     cache_pixels = caches_pixels(options)
-    if shuffled and chosen is None and not growing:
-        of_one = (
-            image_bytes(stored, split, options) if cache_pixels else record_bytes(stored, split)
-        )
-        held = shuffle_records(of_one, records, options)
-    skipped = options.step * (options.batch_size or 1)
     if growing:
         dataset = read_followed(growing, split, shuffled, options)
     elif chosen is not None:
@@ -302,12 +304,16 @@ def _decoded(
         dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
     if options.cache:
         dataset = dataset.cache(_cache_path(stored, split, options))
-    if held:
+    if shuffled and chosen is None and not growing:
+        of_one = record_bytes(stored, split)
+        if cache_pixels:
+            of_one = image_bytes(stored, split, options)
+        held = shuffle_records(of_one, records, options)
         dataset = shuffle(dataset, held, "records", options)
     if options.augment and chosen is None:
         dataset = tf.data.Dataset.zip(dataset, {"drawn": random_draws(options)})
-    if skipped:  # before decoding: skipped records are only read
-        dataset = dataset.skip(skipped)
+    if options.step:  # before decoding: skipped records are only read
+        dataset = dataset.skip(options.step * (options.batch_size or 1))
     if chosen is not None:
         dataset = read(chosen, dataset)
     if by_batch:
@@ -350,9 +356,8 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
         raise OptionError.of(
             "cache", folder, f"{error.message}; give a folder that can be written."
         ) from error
-    content = ("size", "resize", "antialias", "dtype", "low_high", "decode")
-    columns = ("inputs", "targets", "max_boxes")
-    decides = [getattr(options, name) for name in (*content, *columns, "shard", "augment")]
+    content = "size resize antialias dtype low_high decode inputs targets max_boxes shard augment"
+    decides = [getattr(options, name) for name in content.split()]
     # A repeated conversion may give files with the same names and sizes, and a copy other times.
     contents = stored.contents.get(split)
     shards = [shard._replace(listed=None) if contents else shard for shard in stored.splits[split]]
@@ -369,13 +374,12 @@ def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:
     chosen.autotune.enabled = False
     # The graph may call Python, but what that answers is no state of an iterator: it can be saved.
     chosen.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
+    policies = tf.data.experimental.AutoShardPolicy
     if options.rank.world > 1:
         # tf.distribute would divide what is one process's share already.
-        off = tf.data.experimental.AutoShardPolicy.OFF
-        chosen.experimental_distribute.auto_shard_policy = off
+        chosen.experimental_distribute.auto_shard_policy = policies.OFF
     elif options.augment or options.follow:
         # By file, tf.distribute would split the records and their random seeds differently, and
         # with `follow` it would split the list of files.
-        by_data = tf.data.experimental.AutoShardPolicy.DATA
-        chosen.experimental_distribute.auto_shard_policy = by_data
+        chosen.experimental_distribute.auto_shard_policy = policies.DATA
     return chosen

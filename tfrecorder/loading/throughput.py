@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tfrecorder import storage
 from tfrecorder.display.bars import watched
 from tfrecorder.errors import DatasetError
@@ -198,14 +200,10 @@ def benchmark(
         raise DatasetError(f"{os.fspath(directory)} has no batch of {own.batch_size} in {split}.")
     first = time.perf_counter() - begun
     _run(batches, WARM_UP_SECONDS, own.step_ms, at_most=WARM_UP_BATCHES)
-    cpu = time.process_time()
-    blocks = _blocks_from_disk()
-    fetched = _fetched(reading)
+    before = _used(reading)
     with looks_at_lock() as looks:
         images, lasted, waited = _run(batches, own.seconds, own.step_ms)
-    cpu = time.process_time() - cpu
-    blocks = _blocks_from_disk() - blocks
-    fetched = _fetched(reading) - fetched
+    cpu, from_disk, fetched = (_used(reading) - before).tolist()
     stored = open_dataset(directory, reading.at, reading.keys)
     name = stored.split(split)
     megabytes = images * stored.bytes(name) / (stored.records(name) or 1) / 1e6
@@ -215,7 +213,7 @@ def benchmark(
         busy=cpu / lasted,
         taken=sum(looks) / max(1, len(looks)),
         megabytes=megabytes / lasted,
-        from_disk=blocks * _BLOCK_BYTES / 1e6 / (megabytes or 1),
+        from_disk=from_disk / (megabytes or 1),
         remote=not storage.is_local(stored.directory),
         waiting=waiting,
     )
@@ -232,14 +230,17 @@ def benchmark(
     )
 
 
-def _fetched(options: LoadOptions) -> float:
-    """The megabytes that were fetched by all processes that share a local cache."""
-    folder = options.cache_folder
-    return 0 if folder is None else (folder.counters().kept + folder.counters().passed) / 1e6
+def _used(options: LoadOptions) -> np.ndarray:
+    """What was used so far: CPU seconds, and the megabytes from the disk and from a bucket.
 
-
-def _blocks_from_disk() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+    Those from a bucket were fetched by all processes that share a local cache.
+    """
+    fetched = 0
+    if options.cache_folder is not None:
+        counters = options.cache_folder.counters()
+        fetched = counters.kept + counters.passed
+    from_disk = resource.getrusage(resource.RUSAGE_SELF).ru_inblock * _BLOCK_BYTES
+    return np.array([time.process_time(), from_disk / 1e6, fetched / 1e6])
 
 
 def _run(

@@ -123,7 +123,7 @@ class Batches(Progress):
             members, self._shares = open_members(directory, options)
         records = self._chosen(members, split)
         stored = records.stored
-        spec = refuse_sizes(stored, options, options.batch_size)
+        spec = refuse_sizes(stored, options)
         seed = seed_of(options.seed, world=1)
         self._has_own_seed = options.seed is None
         any_size = of_any_size(stored, options) if self._growing else stored
@@ -141,9 +141,14 @@ class Batches(Progress):
         self._read_from(records)
 
     def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
-        balance = self._options.balance
-        size = self._options.epoch_size
-        return record_set(members, split, self._options, self._shares, balance, size)
+        return record_set(
+            members,
+            split,
+            self._options,
+            self._shares,
+            balance=self._options.balance,
+            epoch_size=self._options.epoch_size,
+        )
 
     def _read_from(self, records: RecordSet) -> None:
         """From now on, read these records: the position refers to them."""
@@ -278,8 +283,15 @@ class Batches(Progress):
                 some = step.numbers[begin : begin + part]
                 return task, self._elements.read(reader, some, step.epoch, pixels, begin)
 
-            tasks = self._tasks(order, reader, position.next, share, part, memory)
-            results = map_ahead(pool, make, tasks, ahead + threads)
+            def tasks() -> Iterator[_Task]:
+                for step in steps_of(order, share, position.next):
+                    if isinstance(reader, PrefetchReader):
+                        reader.fetch(len(step.numbers))
+                    pixels = self._elements.arrays(len(step.numbers), memory)
+                    for begin in range(0, len(step.numbers), part):
+                        yield step, begin, pixels
+
+            results = map_ahead(pool, make, tasks(), ahead + threads)
             for (step, _, pixels), elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
                 if len(made) == len(step.numbers):
@@ -289,14 +301,12 @@ class Batches(Progress):
     @contextlib.contextmanager
     def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
-        kept = self._ahead
+        ahead, *is_for = self._ahead or (None,)
         self._ahead = None
         of_this = self._reader, share, os.getpid()
-        if kept is not None and kept[1:] == (position, *of_this):
-            ahead = kept[0]
-        else:
-            if kept is not None:
-                kept[0].close()
+        if ahead is None or is_for != [position, *of_this]:
+            if ahead is not None:
+                ahead.close()
             together = block if position.mode == "blocks" else 1
             held = 2 * WINDOW * block // together
             ahead = PrefetchReader(self._reader, self._coming(position, share), together, held)
@@ -313,22 +323,6 @@ class Batches(Progress):
             for step in steps_of(self._order(position), share, position.next):
                 yield from step.numbers
             position = position.next_epoch()
-
-    def _tasks(
-        self,
-        order: Order,
-        reader: RecordReader | PrefetchReader,
-        start: int,
-        share: Share,
-        part: int,
-        memory: BatchMemory,
-    ) -> Iterator[_Task]:
-        for step in steps_of(order, share, start):
-            if isinstance(reader, PrefetchReader):
-                reader.fetch(len(step.numbers))
-            pixels = self._elements.arrays(len(step.numbers), memory)
-            for begin in range(0, len(step.numbers), part):
-                yield step, begin, pixels
 
     def _batch_bytes(self) -> float:
         slots = self._elements.arrays(1, BatchMemory(0))

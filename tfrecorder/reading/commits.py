@@ -6,7 +6,6 @@ a reader must know of the whole dataset then.  A generation is the number of a c
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse_commit_note
 from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard, ShardRange, SplitState
+from tfrecorder.format.layout import Shard, ShardRange
 from tfrecorder.format.losses import Loss
 from tfrecorder.format.manifest import DatasetRecord, Manifest
 from tfrecorder.format.plan import Plan
@@ -116,7 +115,7 @@ def newest_versioned(
         commit = read_commit(directory, number)
     if commit.digest != digest:
         raise _no_manifest(directory, number, "belongs to another commit")
-    return Commit(number, commit.manifest, info), version
+    return replace(commit, info=info), version
 
 
 def commit_numbers(directory: str) -> list[int]:
@@ -143,18 +142,20 @@ def read_commit(directory: str, number: int) -> Commit:
 
 def commit_of(directory: str, number: int, digest: str) -> Commit | None:
     """The commit with this number of the plan with this digest; None if it cannot be read."""
-    with contextlib.suppress(DatasetError):
+    try:
         commit = read_commit(directory, number)
-        return commit if commit.digest == digest else None
-    return None
+    except DatasetError:
+        return None
+    return commit if commit.digest == digest else None
 
 
 def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | str) -> DatasetError:
     access = ""
-    if isinstance(fault, storage.UnreadableError):
-        is_missing = fault.code == "not_found"
-        access = "" if is_missing else " If you may not read it, ask for access; otherwise"
-        fault = "is missing" if is_missing else f"cannot be read: {fault}"
+    if isinstance(fault, storage.UnreadableError) and fault.code == "not_found":
+        fault = "is missing"
+    elif isinstance(fault, storage.UnreadableError):
+        fault = f"cannot be read: {fault}"
+        access = " If you may not read it, ask for access; otherwise"
     return DatasetError(
         f"{os.path.join(directory, layout.manifest(number))} {fault}. It says which records the "
         f"dataset has.{access} `{command('repair', directory)}` writes it again."
@@ -168,9 +169,10 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         DatasetError: there is no such commit, or the dataset was rewritten since.
         OptionError: `at` is not a whole number from 0.
     """
-    if at is not None:
-        require(Whole(0), at=at)
-    if at is None or at == newest.number:
+    if at is None:
+        return newest
+    require(Whole(0), at=at)
+    if at == newest.number:
         return newest
     numbers = _readable(directory, newest)
     chain = newest.dataset.chain
@@ -217,12 +219,11 @@ def _earlier(directory: str, chain: int, number: int) -> Commit:
     """
     whole = read_commit(directory, chain)
     then = whole.dataset.earlier[number]
-    splits = {}
-    own = {}
-    for split, count in then.splits.items():
-        revision = whole.dataset.splits[split].revision
-        splits[split] = SplitState(revision, count)
-        own[split] = ShardRange(revision, 0, count)
+    splits = {
+        split: whole.dataset.splits[split]._replace(shards=count)
+        for split, count in then.splits.items()
+    }
+    own = {split: ShardRange(revision, 0, count) for split, (revision, count) in splits.items()}
     done = [whole.done[shard].values() for shard in layout.shards_of(own)]
     dataset = replace(whole.dataset, splits=splits, contents=then.contents, chain=number)
     commit = replace(whole.manifest.commit, own=own, done_values=done)

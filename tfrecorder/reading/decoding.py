@@ -57,7 +57,7 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
     except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
         pixels = _by_pillow(data, picture.channels)
         ratio = 1
-    return _fit(pixels, ratio, picture, shape, drawn, part)
+    return _fit(pixels, ratio, picture, shape, drawn, part=part)
 
 
 def _fit(

@@ -14,13 +14,13 @@ from tfrecorder.errors import OptionError
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import as_whole, place_boxes
 from tfrecorder.images.picture import Picture
-from tfrecorder.options.read import ReadOptions
+from tfrecorder.options.read import EpochOptions, ReadOptions
 from tfrecorder.reading.boxes import corners_of
 from tfrecorder.reading.columns import chosen_columns, refuse_empty
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.schema.fields import Field, Fields, image_of, primary_image
 from tfrecorder.schema.keys import Feature
-from tfrecorder.schema.kinds import FILES, Boxes, Image, Label, Labels, Mask, Number
+from tfrecorder.schema.kinds import FILES, Boxes, Image, Label, Mask, Number
 
 #: The dtypes of stored numbers by the kind of their feature; all others are bytes.
 NUMBERS = {"int64": "int64", "label": "int64", "bool": "int64", "float": "float32"}
@@ -177,9 +177,9 @@ class ElementSpec:
         if field.label_key is None:
             return values[field.key]
         labels = values[field.label_key]
-        return (
-            labels if isinstance(kind, Label) else engine.multi_hot(labels, field.num_classes or 0)
-        )
+        if isinstance(kind, Label):
+            return labels
+        return engine.multi_hot(labels, field.num_classes or 0)
 
     def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
         picture = self.pictures[field.key]
@@ -229,26 +229,33 @@ def spec_of(stored: StoredDataset, options: ReadOptions) -> ElementSpec:
     else:
         inputs, targets = chosen_columns(stored, options)
         columns = (*inputs, *targets)
-        needed = {
-            key
-            for field in columns
-            for of in (field, boxes if field.of_boxes else None)
-            if of is not None
-            for key in needed_keys(of, pictures[of.key], image)
-        }
+        read = [*columns]
+        if boxes is not None and any(field.of_boxes for field in columns):
+            read.append(boxes)
+        needed = {key for field in read for key in needed_keys(field, pictures[field.key], image)}
         parsed = tuple(feature for feature in stored.record if feature.key in needed)
     decoded = tuple(field for field in columns if isinstance(field.kind, (Image, Mask)))
     if not options.decode:
         decoded = ()
     maps = {key: _stacked(of_members) for key, of_members in stored.class_maps.items()}
     spec = ElementSpec(
-        inputs, targets, parsed, decoded, pictures, image, boxes, stored.raw, maps, options
+        inputs=inputs,
+        targets=targets,
+        parsed=parsed,
+        decoded=decoded,
+        pictures=pictures,
+        image=image,
+        boxes=boxes,
+        is_raw=stored.raw,
+        class_maps=maps,
+        options=options,
     )
     for name, what, is_there in (
         ("max_boxes", "boxes", spec.has_boxes),
         ("augment", "images", spec.has_boxes or bool(decoded)),
     ):
-        if (value := getattr(options, name)) and not is_there:
+        value = getattr(options, name)
+        if value and not is_there:
             raise OptionError.of(
                 name,
                 value,
@@ -267,14 +274,14 @@ def _stacked(maps: Sequence[np.ndarray]) -> np.ndarray:
 
 def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:
     """How to prepare an image, or a mask or boxes on it."""
-    image = primary_image(stored.fields) or field
+    image: Field | None = field
     if isinstance(field.kind, Mask):
         image = image_of(field, stored.fields)
-    elif isinstance(field.kind, Image):
-        image = field
-    key = image.encoded_key if isinstance(image.kind, Image) else ""
+    elif not isinstance(field.kind, Image):
+        image = primary_image(stored.fields)
+    key = image.encoded_key if image else ""
     sides = stored.sides if key == stored.image_key else None
-    return picture_of(stored.shape_of(key), options, sides, image.depth)
+    return picture_of(stored.shape_of(key), options, sides, image.depth if image else 8)
 
 
 def picture_of(
@@ -299,9 +306,7 @@ def picture_of(
     )
 
 
-def refuse_sizes(
-    stored: StoredDataset, options: ReadOptions, batch_size: int | None
-) -> ElementSpec:
+def refuse_sizes(stored: StoredDataset, options: EpochOptions) -> ElementSpec:
     """What the elements of a dataset hold; batches of images that differ in size are refused.
 
     Raises:
@@ -310,10 +315,10 @@ def refuse_sizes(
     """
     spec = spec_of(stored, options)
     differ = any(None in spec.pictures[field.key].stored_size for field in spec.decoded)
-    if differ and batch_size and not options.map_fn and options.image_size is None:
+    if differ and options.batch_size and not options.map_fn and options.image_size is None:
         raise OptionError.of(
             "batch_size",
-            batch_size,
+            options.batch_size,
             f"the images of {stored.directory} differ in size and cannot share a batch; give a "
             f"size, such as {spelled('image_size', (224, 224))}.",
         )
@@ -328,19 +333,17 @@ def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[st
         picture: what its image becomes.
         image: the image that boxes are on.
     """
-    labels = () if field.label_key is None else (field.label_key,)
-    if isinstance(field.kind, (Label, Labels)):
-        return labels
-    sizes: tuple[str, ...] = ()
     if isinstance(field.kind, Boxes):
-        masks = () if field.masks_key is None else (field.masks_key,)
+        sizes: tuple[str, ...] = ()
         if image is not None and needs_size(field, picture):
             sizes = image.size_keys[:2] or (image.encoded_key,)
         edges = field.edges if field.box_key is None else (field.box_key,)
-        return (*edges, *labels, *masks, *sizes)
+        return (*edges, *filter(None, [field.label_key, field.masks_key]), *sizes)
     if isinstance(field.kind, FILES):
         sizes = field.size_keys[:2] if picture.size is not None else ()
         return (field.encoded_key, *sizes)
+    if field.label_key is not None:
+        return (field.label_key,)
     return tuple(feature.key for feature in field.features)
 
 

@@ -94,11 +94,12 @@ def features_of(
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
         elif kinds:
             counts = {len(sample.get(key, ())) for sample in samples}
-            kind = _text_or_bytes(values) if kinds == ["bytes"] else kinds[0]
+            kind = kinds[0]
             shape: tuple[int | None, ...] = () if counts == {1} else (None,)
-            numbers = kinds != ["bytes"] and key.rpartition("/")[0] not in of_boxes
-            if numbers and shape and len(counts) == 1 < len(samples):
-                shape = (*counts,)
+            if kind == "bytes":
+                kind = _text_or_bytes(values)
+            elif shape and key.rpartition("/")[0] not in of_boxes:
+                shape = (*counts,) if len(counts) == 1 < len(samples) else shape
             features[key] = Feature(key, kind, shape)
         elif key in usual_kinds:
             features[key] = Feature(key, usual_kinds[key], (None,))
@@ -123,9 +124,14 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
 
 def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     """The keys with a value that begins as an encoded image does, sorted."""
-    values = [(key, data) for sample in samples for key, data in sample.items() if len(data)]
-    texts = [(key, data) for key, data in values if isinstance(data, list)]
-    return sorted({key for key, data in texts if ending_of(data[0]) in _IMAGES})
+    return sorted(
+        {
+            key
+            for sample in samples
+            for key, data in sample.items()
+            if isinstance(data, list) and data and ending_of(data[0]) in _IMAGES
+        }
+    )
 
 
 def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
@@ -145,19 +151,16 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
         edges: the keys of the left, upper, right and lower edge.
         image: the key of the encoded image.
     """
-    boxed = [(sample, [np.asarray(sample.get(key, ())) for key in edges]) for sample in samples]
-    boxed = [(sample, corners) for sample, corners in boxed if all(map(len, corners))]
-    if not boxed:
+    boxed = [sample for sample in samples if all(len(sample.get(key, ())) for key in edges)]
+    every = [np.asarray(sample[key]) for sample in boxed for key in edges]
+    are_small = all(edge.max() <= _LARGEST_FRACTION for edge in every)
+    if are_small and (not every or any(edge.dtype != np.int64 for edge in every)):
         return "fraction", ""
-    largest = max(float(edge.max()) for _, corners in boxed for edge in corners)
-    whole = all(edge.dtype == np.int64 for _, corners in boxed for edge in corners)
-    if largest <= _LARGEST_FRACTION and not whole:
-        return "fraction", ""
-    faults = (_pixel_fault(sample, corners, image) for sample, corners in boxed)
+    faults = (_pixel_fault(sample, edges, image) for sample in boxed)
     return "pixel", next(filter(None, faults), "")
 
 
-def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str:
+def _pixel_fault(sample: Sample, edges: Sequence[str], image: str) -> str:
     """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
     data = sample.get(image)
     if not isinstance(data, list) or not data:
@@ -166,17 +169,19 @@ def _pixel_fault(sample: Sample, edges: Sequence[np.ndarray], image: str) -> str
         size = shape_of(data[0])
     except ValueError:
         return ""
+    height, width = size
     sides = [sample.get(key, []) for key in (HEIGHT, WIDTH)]
     stated = [int(side[0]) for side in sides if isinstance(side, np.ndarray) and len(side)]
     if len(stated) == 2 and tuple(stated) != size:
         return (
             f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "
-            f"image has {size[1]} x {size[0]}"
+            f"image has {width} x {height}"
         )
-    for edge, side, name in ((edges[2], size[1], "width"), (edges[3], size[0], "height")):
-        if float(edge.max()) > side * (1 + _BEYOND):
+    for key, side, name in ((edges[2], width, "width"), (edges[3], height, "height")):
+        farthest = float(np.max(sample[key]))
+        if farthest > side * (1 + _BEYOND):
             return (
-                f"is in pixels, and a box reaches to {float(edge.max()):g}, beyond the image's "
+                f"is in pixels, and a box reaches to {farthest:g}, beyond the image's "
                 f"{name} of {side}"
             )
     return ""

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -100,11 +100,12 @@ def open_files(pattern: str, paths: list[str], named: NamedKeys) -> StoredDatase
     in_order = {
         name: tuple(splits[name]) for name in sorted(splits, key=[*SPLITS, UNASSIGNED].index)
     }
-    if len(folders) == 1 and layout.FEATURES in (only := next(iter(folders.items())))[1]:
-        keys = _tfds_keys(only[0])
-        meaning = meaning_of(_keys_by_tfds(*only, keys, None, named))
+    folder, files = next(iter(folders.items()))
+    if len(folders) == 1 and layout.FEATURES in files:
+        keys = _tfds_keys(folder)
+        meaning = meaning_of(_keys_by_tfds(folder, files, keys, None, named))
         return StoredDataset(pattern, "files", in_order, *meaning, shapes=_shapes(keys))
-    meaning = _meaning_by_samples(in_order, folders, named)
+    meaning = _meaning_by_samples(in_order, partial(_names, folder, files), named)
     return StoredDataset(pattern, "files", in_order, *meaning)
 
 
@@ -126,7 +127,7 @@ def _shard(path: str, file: storage.Description, before: Sequence[ShardFile]) ->
 
 def _meaning_by_samples(
     splits: Mapping[str, Sequence[ShardFile]],
-    folders: Mapping[str, Collection[str]],
+    names: Callable[[str], tuple[str, ...] | None],
     named: NamedKeys,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
@@ -135,18 +136,14 @@ def _meaning_by_samples(
         return Meaning((), (), {})
     samples = list(itertools.chain(*by_path.values()))
     features, faults = features_of(samples, USUAL_KINDS)
-    folder = next(iter(folders))
-    names = partial(_names, folder, folders[folder])
     where = next(iter(by_path))
     return meaning_of(RecordKeys(where, features, samples, faults, named=named, names=names))
 
 
 def _split_of(name: str) -> str:
     """The split that a file's name mentions; TRAIN if none."""
-    if (match := _TFDS_SPLIT.search(name.lower())) and match[1] in _SPLITS:
-        return _SPLITS[match[1]]
-    words = (_SPLITS.get(word) for word in _WORD.findall(name.lower()))
-    return next((word for word in words if word), "TRAIN")
+    words = _TFDS_SPLIT.findall(name.lower()) + _WORD.findall(name.lower())
+    return next((_SPLITS[word] for word in words if word in _SPLITS), "TRAIN")
 
 
 @contextlib.contextmanager

@@ -85,6 +85,9 @@ USUAL_KINDS = {
 #: Keys that are not understood, with the reason.
 Unread = dict[str, str]
 
+#: The names of classes, and how many there are; None if not known.
+Vocabulary = tuple[tuple[str, ...] | None, int | None]
+
 
 @dataclass(frozen=True)
 class RecordKeys:
@@ -118,7 +121,7 @@ class RecordKeys:
         feature = self.features.get(key)
         return feature is not None and feature.kind in kinds and feature.shape == shape
 
-    def vocabulary(self, key: str) -> tuple[tuple[str, ...] | None, int | None]:
+    def vocabulary(self, key: str) -> Vocabulary:
         """The names of a key's classes, and how many there are; None if not known."""
         names = self.names(key)
         return names, self.classes.get(key) if names is None else len(names)
@@ -161,8 +164,9 @@ def meaning_of(keys: RecordKeys) -> Meaning:
         made = [image, *labels, *boxes, *_masks(keys, unread)]
     else:
         of_images = (*_OBJECT.edges, *keys.units, _ARRAY, *_MASKS)
-        for key in [key for key in of_images if key in keys.features][:1]:
-            unread.setdefault(key, "belongs to an image, and no key is known to hold one")
+        first = next((key for key in of_images if key in keys.features), None)
+        if first is not None:
+            unread.setdefault(first, "belongs to an image, and no key is known to hold one")
     taken = {feature.key for field in made for feature in field.features}
     values = [
         _value(feature, keys, unread) for key, feature in keys.features.items() if key not in taken
@@ -170,20 +174,24 @@ def meaning_of(keys: RecordKeys) -> Meaning:
     fields = tuple(made + values)
     held = {feature.key: feature for field in fields for feature in field.features}
     record = tuple(held[key] for key in keys.features)
-    return Meaning(fields, record, {key: f"{keys.where}: {key} {unread[key]}" for key in unread})
+    in_words = {key: f"{keys.where}: {key} {fault}" for key, fault in unread.items()}
+    return Meaning(fields, record, in_words)
 
 
 def _image(keys: RecordKeys, unread: Unread) -> Field | None:
     """The column of the image; None if no key is known to hold it."""
     images = [key for key, feature in keys.features.items() if feature.kind == "image"]
-    stated = [name for name in (keys.supervised or ())[:1] if name in images]
-    named = [keys.named.image] if keys.named.image else stated
+    named = keys.named.image
+    if named is None and keys.supervised and keys.supervised[0] in images:
+        named = keys.supervised[0]
     usual = [key for key in (ENCODED, "image") if key in keys.features]
     only = images if len(images) == 1 else []
-    key = next(iter([*named, *usual, *only]), None)
-    fault = "" if key is None else keys.faults.get(key) or _image_fault(keys, key)
-    if key is None or fault:
-        unread.update({key: fault} if key else {})
+    key = named or next(iter([*usual, *only]), None)
+    if key is not None and key not in unread:
+        fault = _image_fault(keys, key)
+        if fault:
+            unread[key] = fault
+    if key is None or key in unread:
         for other in images or encoded_keys(keys.samples):
             if other not in (key, *_MASKS, _OBJECT_MASK):
                 words = "holds images; if it is the image to read, give"
@@ -206,7 +214,7 @@ def _image_fault(keys: RecordKeys, key: str) -> str:
 
 
 def _labels(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
-    named = list(filter(None, [keys.target]))
+    named = [keys.target] if keys.target else []
     usual = [key for key in (LABEL, LABEL_COLUMN) if key in keys.features][:1]
     stated = [
         key for key, feature in keys.features.items() if feature.kind == "label" and "/" not in key
@@ -287,13 +295,14 @@ def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> I
 def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> Iterator[Field]:
     edges = _OBJECT.edges
     unit = ""
+    fault = unequal(keys.samples, edges)
     missing = [key for key in edges if key not in keys.features]
     present = next(key for key in edges if key in keys.features)
     if missing:
         fault = f"is present without {', '.join(missing)}"
     elif any(keys.features[key].kind not in ("float", "int64") for key in edges):
         fault = "holds something other than numbers"
-    elif not (fault := unequal(keys.samples, edges)):
+    elif not fault:
         unit, fault = box_unit(keys.samples, edges, image)
     if fault:
         unread[present] = fault
@@ -317,13 +326,13 @@ def _of_objects(keys: RecordKeys, key: str, edge: str, unread: Unread) -> bool:
     """Whether a key is there, with one value for each box."""
     if key not in keys.features:
         return False
-    is_mask = key == _OBJECT_MASK
+    kind = keys.features[key].kind
     fault = unequal(keys.samples, (edge, key))
-    if keys.features[key].kind not in (
-        ("bytes", "text", "mask") if is_mask else ("int64", "label")
-    ):
-        fault = "holds numbers, not PNGs" if is_mask else "holds no integers"
-    elif is_mask and not fault:
+    if key != _OBJECT_MASK:
+        fault = fault if kind in ("int64", "label") else "holds no integers"
+    elif kind not in ("bytes", "text", "mask"):
+        fault = "holds numbers, not PNGs"
+    elif not fault:
         fault = mask_fault(keys.samples, key)
     if fault:
         unread[key] = fault
@@ -340,15 +349,16 @@ def _boxes_in_array(keys: RecordKeys, key: str, label: str, unread: Unread) -> I
     usual = f"{prefix}/label"
     if keys.is_a(usual, ("label", "int64"), (None,)):
         labels = [usual]
-    masks = [other for other in near if keys.is_a(other, ("mask",), (None,))]
-    held = (
-        feature,
-        *(Feature(other, "label", (None,)) for other in labels if len(labels) == 1),
-        *(keys.features[other] for other in masks[:1]),
-    )
-    kind = Boxes(label=label if len(labels) == 1 else None, unit=keys.units.get(key, "fraction"))
-    vocabulary = keys.vocabulary(labels[0]) if len(labels) == 1 else (None, 0)
-    yield Field(prefix or key, kind, prefix or key, *vocabulary, held=held)
+    held = [feature]
+    kind = Boxes(unit=keys.units.get(key, "fraction"))
+    vocabulary: Vocabulary = (None, 0)
+    if len(labels) == 1:
+        held.append(Feature(labels[0], "label", (None,)))
+        kind = replace(kind, label=label)
+        vocabulary = keys.vocabulary(labels[0])
+    masks = [keys.features[other] for other in near if keys.is_a(other, ("mask",), (None,))]
+    held += masks[:1]
+    yield Field(prefix or key, kind, prefix or key, *vocabulary, held=tuple(held))
 
 
 def _value(feature: Feature, keys: RecordKeys, unread: Unread) -> Field:

@@ -36,6 +36,7 @@ from tfrecorder.reading.frame_columns import (
     cells_of,
     frame_of,
     name_key,
+    objects,
     table_keys,
 )
 from tfrecorder.reading.open import open_dataset
@@ -176,21 +177,21 @@ def table_of(
     Raises:
         DatasetError: a record is damaged, or the dataset was replaced since it was opened.
     """
-    nameless = [field for field in file_fields(stored.fields) if not name_key(stored, field)]
-    fields = [field for field in stored.fields if field not in nameless]
+    files = file_fields(stored.fields)
+    fields = [field for field in stored.fields if field not in files or name_key(stored, field)]
     if names is not None and {*names} <= {field.column for field in fields}:
         fields = [field for field in fields if field.column in names]
-    rows = record_rows(
-        stored, split, fields, [key for field in fields for key in table_keys(field)]
-    )
+    needed = [key for field in fields for key in table_keys(field)]
+    rows = record_rows(stored, split, fields, needed)
+    records: Sequence[object]
     if rows is None:
-        splits, cells = gather(stored, fields, [split])
-        count = len(splits)
+        records, cells = gather(stored, fields, [split])
     else:
+        records = range(len(rows))
         cells = cells_in(fields, rows)
-        count = len(rows)
-    of_one = pd.Categorical.from_codes(np.zeros(count, np.int8), pd.Index([split]))
-    return frame_of(stored, of_one, cells, pd.RangeIndex(count))
+    codes = np.zeros(len(records), np.int8)
+    of_one = pd.Categorical.from_codes(codes, pd.Index([split]))
+    return frame_of(stored, of_one, cells, pd.RangeIndex(len(records)))
 
 
 def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> np.ndarray:
@@ -217,9 +218,7 @@ def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> n
         cells = [row.get(key, ()) for _, row in read_rows(stored, [split])]
     if isinstance(field.kind, Label):
         return np.array([next(iter(values), NO_LABEL) for values in cells], np.int64)
-    labels = np.empty(len(cells), object)
-    labels[:] = [np.array(values, np.int64) for values in cells]
-    return labels
+    return objects([np.array(values, np.int64) for values in cells])
 
 
 def class_column(stored: StoredDataset, column: str | None) -> Field:

@@ -92,11 +92,9 @@ def cells_of(
     """
     kind = field.kind
     if isinstance(kind, FILES):
-        key: str | None = field.encoded_key
-        read: Callable[[bytes], Any] = bytes
-        if images == "uri":
-            key = name_key(stored, field)
-            read = text_of
+        is_uri = images == "uri"
+        key = name_key(stored, field) if is_uri else field.encoded_key
+        read: Callable[[bytes], Any] = text_of if is_uri else bytes
         if key is None:
             raise OptionError.of(
                 "images",
@@ -133,12 +131,12 @@ def cells_in(fields: Iterable[Field], rows: pa.Table) -> dict[str, Cells]:
 
     Those of which the tables do not hold everything are left out.
     """
-    keys_of = {field: table_keys(field) for field in fields}
-    return {
-        field.column: dict(_cells_in(field, [rows.column(key) for key in names]))
-        for field, names in keys_of.items()
-        if {*names} <= {*rows.column_names}
-    }
+    cells = {}
+    for field in fields:
+        names = table_keys(field)
+        if {*names} <= {*rows.column_names}:
+            cells[field.column] = dict(_cells_in(field, [rows.column(key) for key in names]))
+    return cells
 
 
 def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple[str, Any]]:
@@ -197,18 +195,21 @@ def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> Iterator[tuple[str
             yield field.masks_key, masks
 
 
+def objects(values: Sequence[Any]) -> np.ndarray:
+    """An array with each value in a cell, also where values are lists or arrays."""
+    cells = np.empty(len(values), object)
+    cells[:] = values
+    return cells
+
+
 def _sides(row: Row) -> list[int]:
     """The height and the width of an image, twice."""
     return [int(row[key][0]) for key in (keys.HEIGHT, keys.WIDTH)] * 2
 
 
 def _value(kind: Any, values: Any) -> Any:
-    cells: Any
-    if isinstance(kind, Number):
-        cells = np.asarray(values, kind.dtype)
-    else:
-        cells = np.empty(len(values), dtype=object)
-        cells[:] = values
+    is_number = isinstance(kind, Number)
+    cells: Any = np.asarray(values, kind.dtype) if is_number else objects(values)
     if kind.shape == ():
         return cells[0] if len(cells) else None
     return cells.tolist() if None in kind.shape else cells.reshape(kind.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.row_lists import reject_counts
 from tfrecorder.reading.stored_card import stored_card
 from tfrecorder.schema.fields import Field, class_field, image_of
-from tfrecorder.schema.kinds import Boxes, Bytes, File, Image, Labels, Mask, Number, Text
+from tfrecorder.schema.kinds import Image, Mask, ValueKind
 from tfrecorder.schema.statistics import merged
 
 #: How many of the most frequent values the printed table shows; programs get ten.
@@ -64,6 +64,11 @@ class ColumnInfo:
     class_names: tuple[str, ...] | None = None
 
 
+#: Of kinds all of whose columns have the same, by their words.
+_DTYPES = {"mask": "uint8", "label": "int64", "labels": "int64", "boxes": "float32"}
+_SHAPES: dict[str, tuple[int | None, ...]] = {"labels": (None,), "boxes": (None, 4)}
+
+
 def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
     """The columns that make features, by name."""
     return {field.column: _column(field, stored) for field in stored.fields}
@@ -71,33 +76,19 @@ def columns_of(stored: StoredDataset) -> dict[str, ColumnInfo]:
 
 def _column(field: Field, stored: StoredDataset) -> ColumnInfo:
     kind = field.kind
-    dtype = "int64"
-    shape = tuple[int | None, ...]()
+    dtype = _DTYPES.get(kind.word, "string")
+    shape = _SHAPES.get(kind.word, ())
     if isinstance(kind, Image):
         dtype = f"uint{field.depth}"
-        shape = _pixels(field, stored)
+        shape = stored.shape_of(field.encoded_key)
     elif isinstance(kind, Mask):
-        dtype = "uint8"
-        shape = (*_pixels(image_of(field, stored.fields), stored)[:2], 1)
-    elif isinstance(kind, Boxes):
-        dtype = "float32"
-        shape = (None, 4)
-    elif isinstance(kind, Labels):
-        shape = (None,)
-    elif isinstance(kind, Number):
-        dtype = kind.dtype
-        shape = kind.shape
-    elif isinstance(kind, File):
-        dtype = "string"
-    elif isinstance(kind, (Text, Bytes)):
-        dtype = "string"
+        image = image_of(field, stored.fields)
+        shape = (*stored.shape_of(image.encoded_key)[:2], 1)
+    elif isinstance(kind, ValueKind):
+        dtype = getattr(kind, "dtype", dtype)
         shape = kind.shape
     count = None if field.label_key is None else field.num_classes
     return ColumnInfo(kind.word, dtype, shape, count, field.names)
-
-
-def _pixels(image: Field, stored: StoredDataset) -> tuple[int | None, ...]:
-    return stored.shape_of(image.encoded_key)
 
 
 def column_tables(
@@ -113,7 +104,7 @@ def column_tables(
         for name, of_splits in statistics.items()
         for split, stats in of_splits.items()
     ]
-    absent = ["missing"] if any("missing" in stats for _, _, stats in described) else []
+    absent = ["missing"] if any("missing" in stats for *_, stats in described) else []
     numbers = [["numbers", "split", "count", *absent, "min", "max", "mean", "std"]]
     values = [["values", "split", "count", *absent, "distinct", "most frequent"]]
     for name, split, stats in described:
@@ -134,8 +125,10 @@ def _most_frequent(stats: Mapping[str, Any]) -> str:
 
 def _number(value: float | int | bool | None) -> str:
     """A statistic as a cell; empty if no value is finite."""
-    if value is None or isinstance(value, bool):
-        return "" if value is None else str(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
@@ -280,8 +273,7 @@ class DatasetInfo(Report):
     def _tables(self) -> list[Table]:
         table = [["split", "records", "shards", "bytes"]]
         for name, split in self.splits.items():
-            records = "?" if split.records is None else f"{split.records:,}"
-            table.append([name, records, f"{split.shards:,}", readable_bytes(split.bytes)])
+            table.append([name, *_cells(split)])
         columns = column_tables(self.columns, self.statistics)
         below = "The statistics include rows without a record." if self.rejects else ""
         of_columns = [Table(rows, below if rows[0][0] != "column" else "") for rows in columns]
@@ -293,16 +285,16 @@ class DatasetInfo(Report):
             return []
         table = [["generation", "records", "shards", "bytes"]]
         for number, counts in list(self.generations.items())[-SHOWN_GENERATIONS:]:
-            cells = [f"{counts.records:,}", f"{counts.shards:,}", readable_bytes(counts.bytes)]
-            table.append([str(number), *cells])
-        more = len(self.generations) - SHOWN_GENERATIONS
-        return [Table(table, f"… {more:,} earlier" if more > 0 else "")]
+            table.append([str(number), *_cells(counts)])
+        return [Table(table, _more(len(self.generations) - SHOWN_GENERATIONS, "earlier"))]
 
     def _class_table(self) -> list[Table]:
         """Records of the most frequent classes, by class and split; empty if not known."""
+        if self.class_counts is None:
+            return []
         names = dict.fromkeys(self.class_names or (), 0)
-        totals = summed([names, *(self.class_counts or {}).values()])
-        if not totals or self.class_counts is None:
+        totals = summed([names, *self.class_counts.values()])
+        if not totals:
             return []
         shown = sorted(totals, key=lambda name: -totals[name])[:SHOWN_CLASSES]
         if len(totals) <= SHOWN_CLASSES:
@@ -311,78 +303,73 @@ class DatasetInfo(Report):
         for name in shown:
             counts = [self.class_counts.get(split, {}).get(name, 0) for split in self.splits]
             table.append([one_line(name), *(f"{count:,}" for count in [*counts, totals[name]])])
-        more = len(totals) - SHOWN_CLASSES
-        return [Table(table, f"… {more:,} more" if more > 0 else "")]
+        return [Table(table, _more(len(totals) - SHOWN_CLASSES, "more"))]
 
     def _notes(self) -> list[str]:
-        notes = []
+        return [f"{name}: {words}" for name, words in self._noted()]
+
+    def _noted(self) -> Iterator[tuple[str, str]]:
         if "image" in self.features.values():
-            notes.append(("images", _sizes_in_words(self.image_shape)))
+            yield "images", _sizes_in_words(self.image_shape)
         if self.image_sides:
             shorter, longer = (_range(*extremes) for extremes in self.image_sides)
-            notes.append(("sizes", f"shorter side {shorter}, longer side {longer} pixels"))
+            yield "sizes", f"shorter side {shorter}, longer side {longer} pixels"
         if self.formats:
-            notes.append(("formats", _counts(self.formats)))
+            yield "formats", _counts(self.formats)
         labels = [key for key, kind in self.features.items() if kind == "label"]
         if self.class_names is not None:
-            notes.append(("classes", class_words(self.class_names)))
+            yield "classes", class_words(self.class_names)
         elif len(labels) > 1:
-            notes.append(("classes", "of several columns: " + ", ".join(labels)))
+            yield "classes", "of several columns: " + ", ".join(labels)
         elif self.num_classes is not None:
             number = f"{self.num_classes} without names" if self.num_classes else "no labels"
-            notes.append(("classes", number))
-        notes.append(("features", ", ".join(self.features)))
-        notes += [("not understood", words) for words in self.unread.values()]
+            yield "classes", number
+        yield "features", ", ".join(self.features)
+        for words in self.unread.values():
+            yield "not understood", words
         if self.rejects:
             where = os.path.join(self.directory, layout.REJECTS)
-            notes.append(("rejects", f"{_counts(self.rejects)}; see {where}"))
+            yield "rejects", f"{_counts(self.rejects)}; see {where}"
         if self.suspects:
             where = os.path.join(self.directory, layout.SUSPECTS)
             single = "image decodes with a warning"
             many = "images decode with a warning"
-            notes.append(("suspects", f"{counted(self.suspects, single, many)}; see {where}"))
+            yield "suspects", f"{counted(self.suspects, single, many)}; see {where}"
         if self.oriented:
             applies = spelled("apply_exif", True)
-            words = f"carry an EXIF orientation, which training does not apply: {applies} does"
-            single = words.replace("carry", "image carries")
-            notes.append(("orientation", counted(self.oriented, single, f"images {words}")))
-        notes += reduced_in_words(self.reduced).items()
+            words = f"an EXIF orientation, which training does not apply: {applies} does"
+            single = f"image carries {words}"
+            yield "orientation", counted(self.oriented, single, f"images carry {words}")
+        yield from reduced_in_words(self.reduced).items()
         if self.card is not None and self._changed_since(self.card):
-            notes.append(
-                (
-                    "card",
-                    f"older than the dataset: of commit {self.card}; "
-                    f"`{command('card', self.directory)}` writes it again",
-                )
-            )
-        if advice := self._advice():
-            notes.append(("generations", advice))
-        notes += [("not known any more", words) for words in self.lost]
+            again = command("card", self.directory)
+            words = f"older than the dataset: of commit {self.card}; `{again}` writes it again"
+            yield "card", words
+        yield from self._advice()
+        for words in self.lost:
+            yield "not known any more", words
         chosen = {name: value for name, value in self.options.items() if value is not None}
+        if "shard_size" in chosen:
+            chosen["shard_size"] = readable_bytes(chosen["shard_size"])
         if chosen:
-            if "shard_size" in chosen:
-                chosen["shard_size"] = readable_bytes(chosen["shard_size"])
-            notes.append(("options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())))
-        return [f"{name}: {words}" for name, words in notes]
+            yield "options", ", ".join(f"{n}={value!r}" for n, value in chosen.items())
 
     def _changed_since(self, number: int) -> bool:
         """Whether the records are others than those as of a commit, by its number."""
         later = (counts for n, counts in self.generations.items() if n > number)
         return number not in self.generations or any(counts.shards for counts in later)
 
-    def _advice(self) -> str:
+    def _advice(self) -> Iterator[tuple[str, str]]:
         """Advice for many small generations, which are slow to read."""
         count = len(self.generations)
         if count < MANY_GENERATIONS:
-            return ""
+            return
         added = list(self.generations.values())[1:]
         mean = sum(generation.bytes for generation in added) // len(added)
-        if mean >= SMALL_GENERATION:
-            return ""
-        return (
-            f"{count:,}, of {readable_bytes(mean)} on average; "
-            f"`{command('compact', self.directory)}` merges them"
-        )
+        if mean < SMALL_GENERATION:
+            merges = command("compact", self.directory)
+            words = f"{count:,}, of {readable_bytes(mean)} on average; `{merges}` merges them"
+            yield "generations", words
 
 
 def _sizes_in_words(shape: Shape) -> str:
@@ -391,8 +378,18 @@ def _sizes_in_words(shape: Shape) -> str:
     many = "channels vary" if channels is None else f"{channels} channels"
     if height is None and width is None:
         return f"sizes vary, {many}"
-    sides = " x ".join("any" if side is None else str(side) for side in (height, width))
-    return f"{sides} pixels (height x width), {many}"
+    return f"{height or 'any'} x {width or 'any'} pixels (height x width), {many}"
+
+
+def _cells(counts: SplitInfo) -> list[str]:
+    """Counts for a table."""
+    records = "?" if counts.records is None else f"{counts.records:,}"
+    return [records, f"{counts.shards:,}", readable_bytes(counts.bytes)]
+
+
+def _more(rows: int, what: str) -> str:
+    """The line below a table without so many rows; "" if it has them all."""
+    return f"… {rows:,} {what}" if rows > 0 else ""
 
 
 def _range(low: int, high: int) -> str:
@@ -427,9 +424,11 @@ def info(
     named = NamedKeys(image, label)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
-        number = stored.commit
-        card = None if number is None else stored_card(where)
-        every = [] if number is None else commits(where, opened_commit(where, number))
+        card = None
+        every: list[Commit] = []
+        if stored.commit is not None:
+            card = stored_card(where)
+            every = commits(where, opened_commit(where, stored.commit))
         of_each = [add_up(commit.done.values()) for commit in every]
         totals = add_up(all_done(every).values())
         rejects = totals.reasons
@@ -446,7 +445,7 @@ def info(
         },
         class_names=stored.class_names,
         num_classes=labels.num_classes if labels else 0,
-        class_counts=_class_counts(labels, stored.splits, every) if labels else None,
+        class_counts=_class_counts(labels, stored.splits, every) if labels and every else None,
         image_shape=stored.image_shape,
         image_sides=stored.sides,
         features=stored.features,
@@ -478,14 +477,12 @@ def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _class_counts(
     labels: Field, splits: Iterable[str], every: Sequence[Commit]
-) -> dict[str, dict[str, int]] | None:
-    """For each split, the number of records of each class by name; None if not known.
+) -> dict[str, dict[str, int]]:
+    """For each split, the number of records of each class by name.
 
     Args:
-        every: the commits; empty for datasets of other tools.
+        every: the commits.
     """
-    if not every:
-        return None
     counts: dict[str, Counter[str]] = {split: Counter() for split in splits}
     for shard, record in all_done(every).items():
         counts[shard.split].update(record.classes)

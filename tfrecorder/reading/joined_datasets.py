@@ -5,7 +5,6 @@ Their classes become one list; each dataset has a map from its integers to those
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -63,23 +62,29 @@ def joined_classes(
                 f"it maps columns of one label, and {first.column!r} is not one; leave it out.",
             )
         return _mapped(fields, classes)
-    named = {field.names is not None or field.is_unlabelled for field in fields}
-    same = len({(field.names, field.num_classes) for field in fields}) == 1
-    if not same and (classes == EQUAL or named != {True}):
-        for field, directory in zip(fields, directories, strict=True):
-            if (field.names, field.num_classes) != (first.names, first.num_classes):
-                words = (
-                    f"{first.column!r} of {directories[0]} has {_told(first)}, of {directory} "
-                    f"{_told(field)}; give new ones with those that each is made of, such as "
-                    "`classes={'cat': ['cat', 'kitten']}`"
-                )
-                more = ", or `classes='by name'`." if named == {True} else "."
-                raise OptionError.of("classes", ..., words + more)
-    if same or named != {True}:
+    own = (first.names, first.num_classes)
+    others = [
+        (field, directory)
+        for field, directory in zip(fields, directories, strict=True)
+        if (field.names, field.num_classes) != own
+    ]
+    if not others:
         return first, [np.arange(_NONE, first.num_classes or 0) for _ in fields]
+    are_named = all(field.names is not None or field.is_unlabelled for field in fields)
+    if classes == EQUAL or not are_named:
+        field, directory = others[0]
+        words = (
+            f"{first.column!r} of {directories[0]} has {_told(first)}, of {directory} "
+            f"{_told(field)}; give new ones with those that each is made of, such as "
+            "`classes={'cat': ['cat', 'kitten']}`"
+        )
+        more = ", or `classes='by name'`." if are_named else "."
+        raise OptionError.of("classes", ..., words + more)
     names = tuple(dict.fromkeys(name for field in fields for name in field.names or ()))
     numbers = {name: number for number, name in enumerate(names)}
-    made = [np.array([_NONE, *(numbers[name] for name in field.names or ())]) for field in fields]
+    made = []
+    for field in fields:
+        made.append(np.array([_NONE, *map(numbers.__getitem__, field.names or ())]))
     return _with_names(first, names), made
 
 
@@ -129,13 +134,16 @@ def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field,
 
 
 def _with_names(field: Field, names: tuple[str, ...]) -> Field:
-    return dataclasses.replace(field, names=names, num_classes=len(names))
+    return replace(field, names=names, num_classes=len(names))
 
 
 def _told(field: Field) -> str:
     names = field.names or ()
-    shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
-    return f"{field.num_classes} classes" + (f" ({shown})" if names else "")
+    count = f"{field.num_classes} classes"
+    if not names:
+        return count
+    more = ", …" if len(names) > 5 else ""
+    return f"{count} ({', '.join(map(repr, names[:5]))}{more})"
 
 
 def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) -> StoredDataset:

@@ -33,7 +33,7 @@ class LikelyCopies(NamedTuple):
     records: int | None
 
 
-def likely_copies(directory: str, newest: Commit, image: Field, since: int = 0) -> LikelyCopies:
+def likely_copies(directory: str, newest: Commit, image: Field, since: int) -> LikelyCopies:
     """How many images have copies, by what the tables know of their bytes and their looks.
 
     Args:

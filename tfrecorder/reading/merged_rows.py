@@ -78,12 +78,11 @@ def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     merged: frozenset[Shard] = frozenset()
     with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
         shards = _shards_in(file, directory, newest)
-        if not {*columns} <= {*file.schema_arrow.names}:
-            shards = frozenset()
-        for group in range(file.num_row_groups if shards else 0):
-            table = file.read_row_group(group, columns=columns, use_threads=False)
-            yield table.select(columns)
-        merged = shards
+        if shards and {*columns} <= {*file.schema_arrow.names}:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=columns, use_threads=False)
+                yield table.select(columns)
+            merged = shards
     rest = [shard for shard in newest.shards if shard not in merged]
     for shard, table in each_table(directory, rest, those_of(columns)):
         splits = repeated(shard.split, len(table))
@@ -152,9 +151,10 @@ def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """These columns of a table; those that it does not have are as `known_rows` says."""
     for name in names:
         if name not in table.column_names:
-            is_number = is_number_of_source(name)
-            empty = pa.scalar(None, pa.int64()) if is_number else pa.scalar("", pa.large_string())
-            table = table.append_column(name, pa.repeat(empty, len(table)))
+            empty = repeated("", len(table))
+            if is_number_of_source(name):
+                empty = pa.nulls(len(table), pa.int64())
+            table = table.append_column(name, empty)
     return table.select(names)
 
 

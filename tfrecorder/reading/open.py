@@ -47,18 +47,26 @@ def open_dataset(
     where = storage.given_path(directory)
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
-        newest = None if _is_pattern(where) else newest_commit(where)
+        is_pattern = _is_pattern(where)
+        newest = None if is_pattern else newest_commit(where)
         if newest is not None:
             _refuse_named_keys(where, named)
             return open_own(where, newest, at)
-        files = storage.Descriptions() if _is_pattern(where) else files_in(where)
+        files = storage.Descriptions() if is_pattern else files_in(where)
         if layout.COMMIT in files and has_private_folder(where):
             raise DatasetError(
                 f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
                 f"replaced: it names no commit. `{command('repair', where)}` writes it again, or "
                 "says that it cannot: then convert again."
             )
-        stored = _open_foreign(where, files, named)
+        if is_pattern:
+            paths = [where] if _is_file(where) else matching(where)
+            stored = foreign.open_files(where, paths, named)
+        elif layout.COMMIT not in files:
+            stored = foreign.open_uncommitted(where, files, named)
+        else:
+            with foreign.in_tfds_form(where):
+                stored = foreign.open_tfds(where, files, named)
     if at:
         raise DatasetError(
             f"{spelled('at', at)}: {where} has no generations; only `append` makes them."
@@ -72,19 +80,6 @@ def _refuse_named_keys(where: str, named: NamedKeys) -> None:
             words = f"it is for records of other tools, but tfrecorder wrote {where}; leave it out"
             more = ", or choose columns with `inputs` and `targets`."
             raise OptionError.of(option, key, words + more)
-
-
-def _open_foreign(
-    where: str, files: Mapping[str, storage.Description], named: NamedKeys
-) -> StoredDataset:
-    if _is_file(where):
-        return foreign.open_files(where, [where], named)
-    if _is_pattern(where):
-        return foreign.open_files(where, matching(where), named)
-    if layout.COMMIT not in files:
-        return foreign.open_uncommitted(where, files, named)
-    with foreign.in_tfds_form(where):
-        return foreign.open_tfds(where, files, named)
 
 
 def _is_file(where: str) -> bool:

@@ -19,6 +19,7 @@ from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.choice import choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import class_column, labels_of, table_of
+from tfrecorder.reading.frame_columns import objects
 from tfrecorder.reading.joined_datasets import LEFT_OUT, joined, renamed
 from tfrecorder.reading.order import Order, block_of
 from tfrecorder.reading.record_bytes import RecordReader
@@ -38,9 +39,9 @@ class RecordSet:
         split: its name in the first of them.
         stored: all of them as one.
         shares: how much of an epoch each dataset is; None if that follows from their records.
+        fingerprint: a short text that tells these records and counts from others.
         chosen: the numbers of the records among all of the datasets, ascending; None is all.
         sampling: which records an epoch has; None has each once.
-        fingerprint: a short text that tells these records and counts from others.
         folder: keeps on this machine what is read from a bucket; None for none.
     """
 
@@ -48,9 +49,9 @@ class RecordSet:
     split: str
     stored: StoredDataset
     shares: tuple[float, ...] | None
-    chosen: np.ndarray | None
-    sampling: Sampling | None
     fingerprint: str
+    chosen: np.ndarray | None = None
+    sampling: Sampling | None = None
     folder: CacheFolder | None = None
 
     @property
@@ -101,7 +102,7 @@ class RecordSet:
 
     def order(self, mode: str, seed: int, epoch: int) -> Order:
         """The order of an epoch."""
-        return SampledOrder(self.size, mode, seed, epoch, self.block, self.sampling)
+        return SampledOrder(self.size, mode, seed, epoch, block=self.block, sampling=self.sampling)
 
     def members_of(self, numbers: np.ndarray) -> np.ndarray:
         """The place of each record's dataset among the members, int64."""
@@ -120,8 +121,8 @@ class RecordSet:
             names = {*names, field.column}
         frames = [table_of(member, member.split(self.split), names) for member in self.members]
         if field is not None and isinstance(field.kind, Label):
-            maps = self.stored.class_maps.get(field.label_key or "")
-            for member, frame, becomes in zip(self.members, frames, maps or (), strict=False):
+            maps = self.stored.class_maps.get(field.label_key or "", ())
+            for member, frame, becomes in zip(self.members, frames, maps, strict=False):
                 frame[field.column] = renamed(frame[field.column], member.fields, field, becomes)
         frame = pd.concat(frames, ignore_index=True) if frames[1:] else frames[0]
         return frame if self.chosen is None else frame.iloc[self.chosen].reset_index(drop=True)
@@ -205,7 +206,8 @@ def open_members(
     shares = None
     if isinstance(datasets, Mapping):
         shares = tuple(datasets.values())
-        if not all(is_number(share) and 0 <= share < np.inf for share in shares) or not any(shares):
+        are_weights = all(is_number(share) and 0 <= share < np.inf for share in shares)
+        if not are_weights or not any(shares):
             raise OptionError.of(
                 "directory", dict(datasets), "give each dataset a finite weight from 0, not all 0."
             )
@@ -251,9 +253,12 @@ def record_set(
     name = members[0].split(split)
     stored = joined(members, name, options)
     texts = [fingerprint_of(member, member.split(split)) for member in members]
-    fingerprint = texts[0] if len(texts) == 1 else _digest("".join(texts).encode())
-    folder = options.cache_folder
-    records = RecordSet(tuple(members), name, stored, shares, None, None, fingerprint, folder)
+    fingerprint = texts[0]
+    if texts[1:]:
+        fingerprint = _digest("".join(texts).encode())
+    records = RecordSet(
+        tuple(members), name, stored, shares, fingerprint, folder=options.cache_folder
+    )
     frame = None
     all_maps = itertools.chain.from_iterable(stored.class_maps.values())
     leaves_out = any(LEFT_OUT in becomes for becomes in all_maps)
@@ -310,9 +315,7 @@ def fingerprint_of(stored: StoredDataset, split: str) -> str:
 def _mapped(labels: np.ndarray, becomes: np.ndarray) -> np.ndarray:
     if labels.dtype != object:
         return becomes[labels + 1]
-    mapped = np.empty(len(labels), object)
-    mapped[:] = [becomes[several + 1] for several in labels]
-    return mapped
+    return objects([becomes[several + 1] for several in labels])
 
 
 def _digest(data: Any) -> str:

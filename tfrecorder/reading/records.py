@@ -185,18 +185,14 @@ class Records(Sequence[Any]):
 
     def __repr__(self) -> str:
         """The records and options: the same on every machine, so that Grain can resume with it."""
-        given = {
-            field.name: getattr(self._options, field.name)
-            for field in dataclasses.fields(self._options)
-            if getattr(self._options, field.name) != field.default
-            and field.name not in _OF_THE_MACHINE
-        }
-        for name, value in given.items():
-            if callable(value):
-                given[name] = getattr(value, "__qualname__", "a function")
-        words = [f"{name}={value!r}" for name, value in given.items()]
-        of_data = f"{self.split!r}, {len(self)} records, fingerprint={self.fingerprint!r}"
-        return f"Records({', '.join([of_data, *words])})"
+        words = [f"{self.split!r}, {len(self)} records, fingerprint={self.fingerprint!r}"]
+        for field in dataclasses.fields(self._options):
+            value = getattr(self._options, field.name)
+            if value != field.default and field.name not in _OF_THE_MACHINE:
+                if callable(value):
+                    value = getattr(value, "__qualname__", "a function")
+                words.append(f"{field.name}={value!r}")
+        return f"Records({', '.join(words)})"
 
     def _number(self, number: Any) -> int:
         try:

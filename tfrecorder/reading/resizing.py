@@ -90,18 +90,20 @@ def _rust_options(antialias: bool) -> Any:
 def _by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
     height, width, channels = pixels.shape
     wanted = (size[1], size[0])
-    # Each channel alone: for RGBA, Pillow would weight the colours by alpha.
-    planes = [Image.fromarray(pixels[:, :, at]) for at in range(channels)]
-    if antialias and pixels.dtype == np.uint8:
-        resized = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in planes]
-        return np.stack([np.asarray(plane) for plane in resized], -1)
+    way = Image.Resampling.BILINEAR
+    along = (width / size[1], 0, 0, 0, height / size[0], 0)
     # As floats, which Pillow does not truncate to whole grey levels.
-    floats = [plane.convert("F") for plane in planes]
-    if antialias:
-        exact = [plane.resize(wanted, Image.Resampling.BILINEAR) for plane in floats]
-    else:
-        along = (width / size[1], 0, 0, 0, height / size[0], 0)
-        form = Image.Transform.AFFINE
-        way = Image.Resampling.BILINEAR
-        exact = [plane.transform(wanted, form, along, way) for plane in floats]
-    return (np.stack([np.asarray(plane) for plane in exact], -1) + 0.5).astype(pixels.dtype)
+    as_floats = not antialias or pixels.dtype != np.uint8
+    planes = []
+    for at in range(channels):
+        # Each channel alone: for RGBA, Pillow would weight the colours by alpha.
+        plane = Image.fromarray(pixels[:, :, at])
+        if as_floats:
+            plane = plane.convert("F")
+        if antialias:
+            plane = plane.resize(wanted, way)
+        else:
+            plane = plane.transform(wanted, Image.Transform.AFFINE, along, way)
+        planes.append(np.asarray(plane))
+    resized = np.stack(planes, -1)
+    return (resized + 0.5).astype(pixels.dtype) if as_floats else resized

@@ -136,19 +136,13 @@ def weights_of(
         )
     groups, classes = _codes(frame[label], parts)
     for name in [*classes, *balance]:
+        words = ""
         if name not in balance:
-            raise OptionError.of(
-                "balance",
-                dict(balance),
-                f"it has no weight for the class {name!r}; with 0 a class is never drawn.",
-            )
-        is_left_out = not balance[name] and str(name) in (field.class_names or ())
-        if name not in classes and not is_left_out:
-            raise OptionError.of(
-                "balance",
-                dict(balance),
-                f"no record has the class {name!r}; there is {', '.join(map(str, classes))}.",
-            )
+            words = f"it has no weight for the class {name!r}; with 0 a class is never drawn."
+        elif name not in classes and (balance[name] or str(name) not in (field.class_names or ())):
+            words = f"no record has the class {name!r}; there is {', '.join(map(str, classes))}."
+        if words:
+            raise OptionError.of("balance", dict(balance), words)
     by_class = checked([balance[name] for name in classes])
     return by_class[groups % len(classes)] / np.bincount(groups)[groups], groups
 

@@ -30,9 +30,7 @@ class Record:
     features: dict[str, Values]
 
 
-def open_stored(
-    directory: Path, at: int | None = None, named: NamedKeys = NO_KEYS
-) -> StoredDataset:
+def open_stored(directory: Path, at: int | None, named: NamedKeys = NO_KEYS) -> StoredDataset:
     """The dataset in a directory, for reading single records.
 
     Args:

@@ -73,7 +73,8 @@ def _of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[TfdsKey]:
         if depth or length < 0 or "featuresDict" in inner:
             yield from _of(inner, key, depth + 1)
         else:
-            yield from (_of_length(tfds_key, length) for tfds_key in _of(inner, key, depth))
+            for tfds_key in _of(inner, key, depth):
+                yield _of_length(tfds_key, length)
     elif depth <= 1:  # lists of lists are left out
         tfds_key = _single(form, key)
         yield _of_length(tfds_key, None) if depth else tfds_key
@@ -101,9 +102,9 @@ def _single(form: Mapping[str, Any], key: str) -> TfdsKey:
     if name == "BBoxFeature":
         # Before 4.9.4 there was only one format, and the file did not name it.
         said = form.get("boundingBox", {"bboxFormat": "REL_YXYX"}).get("bboxFormat", "")
+        boxes = TfdsKey(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"))
         words = f"holds boxes of the form {said or 'unknown'}, not REL_YXYX or YXYX"
-        fault = "" if said in _BOX_UNITS else words
-        return TfdsKey(Feature(key, "float", (4,)), unit=_BOX_UNITS.get(said, "?"), fault=fault)
+        return boxes if said in _BOX_UNITS else replace(boxes, fault=words)
     if name in ("Scalar", "Tensor"):
         return _tensor(form.get("tensor", {}), key)
     return TfdsKey(Feature(key, ""), fault=f"is a TFDS feature of the kind {name}")
@@ -111,8 +112,8 @@ def _single(form: Mapping[str, Any], key: str) -> TfdsKey:
 
 def _image(form: Mapping[str, Any], key: str, labeled: bool) -> TfdsKey:
     dtype = form.get("dtype", "uint8")
-    sides = [int(side) for side in form.get("shape", {}).get("dimensions", ())] or [-1, -1, 3]
-    height, width, channels = (None if side < 0 else side for side in sides)
+    sides = _sides(form) or (None, None, 3)
+    height, width, channels = sides
     is_mask = labeled or (channels == 1 and _MASK.search(key))
     fault = "" if dtype == "uint8" else f"holds images of {dtype}; load decodes to 8 bits"
     feature = Feature(key, "mask" if is_mask else "image")
@@ -120,11 +121,17 @@ def _image(form: Mapping[str, Any], key: str, labeled: bool) -> TfdsKey:
 
 
 def _tensor(form: Mapping[str, Any], key: str) -> TfdsKey:
-    sides = tuple(int(side) for side in form.get("shape", {}).get("dimensions", ()))
+    sides = _sides(form)
     if sides and form.get("encoding", "none") != "none":
         return TfdsKey(Feature(key, "bytes"))
     dtype = form.get("dtype", "")
     kinds = {"string": "text", "object": "text", "bool": "bool"}
     kind = kinds.get(dtype, "float" if "float" in dtype else "int64")
-    shape = (None,) if any(side < 0 for side in sides) or form.get("optional") else sides
+    shape = (None,) if None in sides or form.get("optional") else sides
     return TfdsKey(Feature(key, kind, shape))
+
+
+def _sides(form: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """The shape of an array, with None where it differs."""
+    sides = map(int, form.get("shape", {}).get("dimensions", ()))
+    return tuple(None if side < 0 else side for side in sides)
