@@ -94,7 +94,7 @@ class OpenedSource:
         self.behind: Callable[[Any], int | None] = getattr(source, "behind", lambda position: None)
         self.pending: Callable[[], bool] = getattr(source, "pending", bool)
         self.replaced: Callable[[str], bool] = getattr(source, "replaced", lambda position: False)
-        self.close: Callable[[], object] = getattr(source, "close", bool)
+        self.close: Callable[[], object] = getattr(source, "close", lambda: None)
 
 
 class Unusable(dict[str, Any]):
