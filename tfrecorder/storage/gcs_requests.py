@@ -368,8 +368,10 @@ def answer_words(status: int, text: str, reason: str | None) -> str:
     """
     with contextlib.suppress(LookupError, TypeError, ValueError):  # not JSON
         text = str(json.loads(text)["error"]["message"] or "")
-    lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
-    return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
+    words = reason or "no reason was given"
+    if text.strip() and not text.lstrip().startswith("<"):
+        words = text.strip().splitlines()[0]
+    return f"{status} {words[:200].rstrip('.')}"
 
 
 def failure_words(error: BaseException) -> str:

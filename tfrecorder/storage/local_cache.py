@@ -84,7 +84,8 @@ class LocalCache:
                 continue
             if whose == OURS:
                 first = at // BLOCK
-                data = self._fill(file, first, after, fetch)[at - first * BLOCK :][: until - at]
+                begin = first * BLOCK
+                data = self._fill(file, first, after, fetch)[at - begin : until - begin]
             else:
                 data = self._kept(path, at, until) if whose == HERE else fetch(at, until)
                 if len(data) < until - at:  # the folder was emptied meanwhile

@@ -136,7 +136,8 @@ def _answer(text: str) -> tuple[int, str, str]:
 
 def _tag(name: str, text: str) -> str:
     """What an element of this name holds."""
-    inner, end, _ = text.partition(f"<{name}>")[2].partition(f"</{name}>")
+    _, _, behind = text.partition(f"<{name}>")
+    inner, end, _ = behind.partition(f"</{name}>")
     return html.unescape(inner).strip() if end else ""
 
 
