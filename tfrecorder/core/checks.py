@@ -163,7 +163,11 @@ def text(value: Any) -> str | None:
 
 def fraction(value: Any) -> str | None:
     """A number from 0 to 1."""
-    return None if is_number(value) and 0 <= value <= 1 else "give a number from 0 to 1."
+    try:
+        ok = not isinstance(value, (bool, str)) and 0 <= float(value) <= 1
+    except (TypeError, ValueError, OverflowError):
+        ok = False
+    return None if ok else "give a number from 0 to 1."
 
 
 def is_text(value: Any) -> bool:
