@@ -63,6 +63,13 @@ def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:
     return pd.DataFrame({"split": split, "image_uri": uris, "label": labels})
 
 
+def given_again(directory: Any, *arguments: Any, **options: Any) -> pd.DataFrame:
+    """The frame that a dataset was made from: `to_frame` without the numbers that it adds."""
+    frame = tfrecorder.to_frame(directory, *arguments, **options)
+    assert frame["row"].tolist() == frame.index.tolist()
+    return frame.drop(columns="row")
+
+
 def serialized(shard: str | Path) -> list[bytes]:
     """Every record of a shard, as it is stored."""
     with open(shard, "rb") as file:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
-from support import copied_photos, public_files
+from support import copied_photos, given_again, public_files
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, OptionError, SourceError
@@ -31,7 +31,7 @@ def write(frame: pd.DataFrame, **options: object) -> None:
 
 def rows_of(directory: str = "out") -> dict[str, tuple[str, ...]]:
     """The values of each record by its uri, which every row here has its own of."""
-    frame = tfrecorder.to_frame(directory)
+    frame = given_again(directory)
     rows = {row.pop("image_uri"): tuple(row.values()) for row in frame.to_dict("records")}
     assert len(rows) == len(frame)
     return rows

@@ -26,7 +26,7 @@ from helpers.kept_datasets import (
     rows_with_boxes,
     suspect,
 )
-from support import examples, serialized
+from support import examples, given_again, serialized
 
 import tfrecorder
 from tfrecorder import parse_example
@@ -248,7 +248,7 @@ def check(kept: Kept, wanted: State, out: str = "out") -> None:
     """The dataset holds just this, its readers say so, and its rows have numbers of their own."""
     assert found_in(out, kept.has_boxes) == wanted
     assert tfrecorder.verify(out, progress=False).ok
-    frame = tfrecorder.to_frame(out)
+    frame = given_again(out)
     numbers = numbers_in(out)
     columns = [column for column in frame if column != "image_uri"]
     for number, values in zip(frame.index, frame.to_dict("records"), strict=True):

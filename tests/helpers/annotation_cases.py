@@ -65,3 +65,17 @@ def coco_file(path: str | Path, **changes: Any) -> Path:
 def pictures(folder: str | Path) -> None:
     for name, (_, *size) in IMAGES.items():
         picture(Path(folder, name.replace("\\", "/")), *size)
+
+
+OBJECT = """<object><name>{}</name><difficult>{}</difficult><bndbox><xmin>{}</xmin>
+<ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"""
+
+
+def voc(stem: str, *objects: tuple[Any, ...]) -> None:
+    """An image of 40 x 20 pixels with its objects: name, difficult, and edges."""
+    picture(Path(f"voc/JPEGImages/{stem}.jpg"), 40, 20)
+    size = "<size><width>40</width><height>20</height></size>"
+    text = "".join(OBJECT.format(*one) for one in objects)
+    path = Path(f"voc/Annotations/{stem}.xml")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"<annotation><filename>{stem}.jpg</filename>{size}{text}</annotation>")

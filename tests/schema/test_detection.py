@@ -16,7 +16,7 @@ from helpers.object_cases import BRICK, CAT, COFFEE, EDGES, boxes_of, in_pixels,
 from helpers.reading_cases import READERS
 from helpers.record_laws import check_records
 from PIL import Image as Pictures
-from support import PHOTOS, rejects
+from support import PHOTOS, given_again, rejects
 
 import tfrecorder
 from tfrecorder.schema import Boxes, Image, Schema, Split
@@ -117,7 +117,7 @@ def test_a_frame_in_pixels_becomes_fractions_and_comes_back() -> None:
     assert np.allclose(edges[0], [1 / width, 2 / height, 30 / width, 40 / height])
     assert edges[1] == [0, 0, 1, 1]
     assert texts == [b"eye", b"cat"]
-    back = tfrecorder.to_frame("out")
+    back = given_again("out")
     assert values(back) == values(frame.iloc[[0, 2, 1, 3]])
     assert tfrecorder.verify("out").ok
     check_records("out")
@@ -181,7 +181,7 @@ def test_boxes_without_classes_and_with_other_names() -> None:
     convert(frame, "out", schema=schema, shuffle=False)
     _, found = next(iter(tfrecorder.load("out", "TRAIN", shuffle=False)))
     assert set(found) == {"boxes"}
-    assert values(tfrecorder.to_frame("out")) == values(frame.iloc[[0, 2, 1, 3]])
+    assert values(given_again("out")) == values(frame.iloc[[0, 2, 1, 3]])
 
 
 # Reading.

@@ -16,7 +16,7 @@ from helpers.kind_cases import EVERY_KIND, convert, every_kind, values
 from helpers.record_laws import check_records
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as npst
-from support import CSV, PHOTOS, labelled, photo_frame
+from support import CSV, PHOTOS, given_again, labelled, photo_frame
 
 import tfrecorder
 from tfrecorder.schema import Boxes, Bytes, Image, Label, Labels, Number, Schema, Split, Text
@@ -37,7 +37,7 @@ def first(dataset: Any) -> Any:
 
 
 def test_the_frame_comes_back(every: str) -> None:
-    back = tfrecorder.to_frame(every)
+    back = given_again(every)
     assert list(back.columns) == list(every_kind().columns)
     assert values(back) == values(every_kind())
     assert back.dtypes[["angle", "count", "lit"]].map(str).tolist() == ["float32", "int64", "bool"]
@@ -52,7 +52,7 @@ def test_the_images_come_back_as_bytes(every: str) -> None:
 
 def test_the_default_frame_comes_back(dataset: Path) -> None:
     given = pd.read_csv(CSV)
-    back = tfrecorder.to_frame(dataset).sort_index()
+    back = given_again(dataset).sort_index()
     pd.testing.assert_frame_equal(back, given, check_dtype=False)
     test = given[given.split == "TEST"]
     assert sorted(tfrecorder.to_frame(dataset, "test").index) == test.index.tolist()
@@ -129,7 +129,7 @@ def test_any_frame_comes_back(made: tuple[pd.DataFrame, Schema]) -> None:
     frame, schema = made
     with tempfile.TemporaryDirectory() as folder:
         out = convert(frame, f"{folder}/out", schema=schema, check="header")
-        back = tfrecorder.to_frame(out).sort_index()
+        back = given_again(out).sort_index()
         assert list(back.columns) == list(frame.columns)
         assert exact(back) == exact(frame)
         assert tfrecorder.verify(out).ok

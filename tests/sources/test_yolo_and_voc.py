@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from helpers.annotation_cases import picture, yolo
+from helpers.annotation_cases import voc, yolo
 from PIL import Image as Pictures
 
 import tfrecorder
@@ -91,20 +91,6 @@ def test_a_folder_of_images_beside_another_yaml_is_a_folder_of_images() -> None:
     assert tfrecorder.validate("set").code.tolist() == ["few_images"]
     with pytest.raises(SourceError, match="no `names` of classes"):
         tfrecorder.validate("set/data.yaml")
-
-
-OBJECT = """<object><name>{}</name><difficult>{}</difficult><bndbox><xmin>{}</xmin>
-<ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox></object>"""
-
-
-def voc(stem: str, *objects: tuple[Any, ...]) -> None:
-    """An image of 40 x 20 pixels with its objects: name, difficult, and edges."""
-    picture(Path(f"voc/JPEGImages/{stem}.jpg"), 40, 20)
-    size = "<size><width>40</width><height>20</height></size>"
-    text = "".join(OBJECT.format(*one) for one in objects)
-    path = Path(f"voc/Annotations/{stem}.xml")
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f"<annotation><filename>{stem}.jpg</filename>{size}{text}</annotation>")
 
 
 def listed(name: str, *stems: str) -> None:

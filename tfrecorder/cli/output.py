@@ -26,8 +26,8 @@ def flags() -> dict[str, str]:
     every = root.command.commands if isinstance(root.command, click.Group) else {}
     names = sorted(every, key=lambda name: name != root.invoked_subcommand)
     typed_as: dict[str, str] = {}
-    for command in [*map(every.__getitem__, names), root.command]:
-        for param in command.params:
+    for one in [*map(every.__getitem__, names), root.command]:
+        for param in one.params:
             name = param.name or ""
             flag = param.opts[0]
             if isinstance(param, click.Argument):

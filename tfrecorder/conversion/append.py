@@ -169,7 +169,7 @@ class Append(OnDataset):
     ) -> tuple[Table, Sifted]:
         """The table of the source, and what the dataset does not have of it."""
         say("reading the table")
-        table = fit_texts(read_source(self.source, options), stored.fields)
+        table = fit_texts(read_source(self.source, options, stored.fields), stored.fields)
         say("looking for images already there")
         return table, pass_over_known(table, self.where, newest, stored.fields, self.adding)
 

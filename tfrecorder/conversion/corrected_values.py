@@ -1,7 +1,4 @@
-"""What a table has otherwise than a dataset, and what becomes of each record for it.
-
-Which row of a dataset is a row of a table: the one whose images and masks are in its places.
-"""
+"""What a table has otherwise than a dataset, and what becomes of each record for it."""
 
 from __future__ import annotations
 
@@ -16,13 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import StoredRows
-from tfrecorder.conversion.row_keys import joined_texts, keys_of, partners, texts_of
+from tfrecorder.conversion.matching import Pairs, match_rows
+from tfrecorder.conversion.row_keys import texts_of
 from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES, value_columns
-from tfrecorder.reading.shard_tables import columns_of, repeated
-from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import FILES, Label, Mask
+from tfrecorder.sources.table import Source
 from tfrecorder.validation.rules import Checked
 
 
@@ -33,16 +31,35 @@ class Matched:
     Attributes:
         stored: the rows of the dataset.
         checked: the table, with its values in the types of the dataset's.
-        base: the folder that its relative uris start from.
-        places: for each of its rows, its place in the dataset; -1 for a new one.
-        remade: which of its rows have another mask.
+        pairs: which these are.
     """
 
     stored: StoredRows
     checked: Checked
-    base: str
-    places: Ints
-    remade: Bools
+    pairs: Pairs
+
+    @classmethod
+    def of(
+        cls,
+        stored: StoredRows,
+        table: Source,
+        checked: Checked,
+        fields: Sequence[Field],
+        has_base: bool,
+    ) -> Matched:
+        """The rows of a dataset that those of a checked table are; the rest as for `match_rows`."""
+        types = dict(zip(stored.rows.schema.names, stored.rows.schema.types, strict=True))
+        values = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
+        rows = table.only(table.frame.index.isin(checked.frame.index))
+        shared = {*value_columns(types)} & {*values}
+        known_by = {name: values[name] for name in shared}
+        pairs = match_rows(stored, rows, fields, has_base, known_by)
+        return cls(stored, dataclasses.replace(checked, values=values), pairs)
+
+    @property
+    def places(self) -> Ints:
+        """For each row of the table, its place in the dataset; -1 for a new one."""
+        return self.pairs.places
 
     @cached_property
     def old_rows(self) -> Ints:
@@ -64,12 +81,13 @@ class Matched:
         old_rows, places = self.old_rows, self.old_places
         change, differing = np.full(len(rows), SAME), dict[str, int]()
         has_record = self.stored.has_record[places]
-        elsewhere = pc.not_equal(rows.column(BASE), self.base).take(pa.array(places)).to_numpy()
+        bases = self.pairs.bases.take(pa.array(old_rows))
+        elsewhere = pc.not_equal(rows.column(BASE).take(pa.array(places)), bases).to_numpy()
         for field in self.checked.fields:
             if isinstance(field.kind, FILES) and not isinstance(field.kind, Mask):
                 continue
             is_mask = isinstance(field.kind, Mask)
-            differs = self.remade[old_rows] if is_mask else np.zeros(len(old_rows), bool)
+            differs = self.pairs.remade[old_rows] if is_mask else np.zeros(len(old_rows), bool)
             for name in () if is_mask else self._names(field):
                 column = rows.column(name).combine_chunks()
                 differs |= _differ(
@@ -104,7 +122,7 @@ class Matched:
     def with_values(self, change: Ints) -> pa.Table:
         """The rows of the dataset with the values of the table where these differ."""
         rows, old_rows = self.stored.rows, self.old_rows
-        given = {**self.checked.values, BASE: repeated(self.base, len(self.places))}
+        given = {**self.checked.values, BASE: self.pairs.bases}
         least = dict.fromkeys(given, VALUES) | {BASE: READ}
         for field in self.checked.fields:
             if isinstance(field.kind, FILES):
@@ -153,44 +171,3 @@ def _differ(old: pa.Array, new: pa.Array) -> Bools:
     """True where two values differ; NaN is NaN."""
     differ = pc.not_equal(texts_of(old), texts_of(new))
     return np.asarray(pc.fill_null(differ, False).to_numpy(zero_copy_only=False))
-
-
-def match_rows(stored: StoredRows, checked: Checked, base: str, fields: Sequence[Field]) -> Matched:
-    """Find the row of a dataset that each row of a table is.
-
-    Of several rows in the same places, the first is the first.
-    """
-    types = dict(zip(stored.rows.schema.names, stored.rows.schema.types, strict=True))
-    as_stored = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
-    checked = dataclasses.replace(checked, values=as_stored)
-    files = file_fields(fields)
-    images = [field for field in files if not isinstance(field.kind, Mask)]
-    places = np.full(len(checked.frame), -1)
-    free, remade = stored.is_newest.copy(), np.zeros(len(places), bool)
-
-    def pair(stored_keys: pa.Array, keys: pa.Array, among: Bools) -> None:
-        """Give each row without one a row of the dataset with the same key."""
-        candidates, wanted = np.flatnonzero(among), np.flatnonzero(places < 0)
-        candidates = candidates[np.argsort(stored.numbers[candidates], kind="stable")]
-        matches = partners(keys.take(wanted), stored_keys.take(candidates))
-        places[wanted] = np.append(candidates, -1)[matches]
-        free[places[places >= 0]] = False
-
-    given = pa.table({**checked.values, BASE: repeated(base, len(places))})
-    # Rows without files are known by all their values.
-    values = sorted({*value_columns(stored.rows.column_names)} & {*checked.values})
-    values = [] if files else values
-    # With another mask, it is a correction of the row with the image.
-    for compared in [files, images] if len(files) > len(images) > 0 else [files]:
-        is_new = places < 0
-        stored_keys = keys_of(stored.rows, compared, values, stored.where)
-        pair(stored_keys, keys_of(given, compared, values), free)
-        remade = is_new & (places >= 0) & (compared is not files)
-    has = {*stored.rows.column_names}
-    spooled = [stored.rows.column(image.spool_key) for image in images if image.spool_key in has]
-    if spooled:  # a frame of the dataset has their names alone
-        came_as_bytes = np.any([pc.not_equal(column, "").to_numpy() for column in spooled], axis=0)
-        stored_uris = columns_of(stored.rows.select([image.uri_key for image in images]))
-        uris = [checked.values[name] for name in stored_uris]
-        pair(joined_texts([*stored_uris.values()]), joined_texts(uris), free & came_as_bytes)
-    return Matched(stored, checked, base, places, remade)

@@ -1,8 +1,8 @@
 """Which rows of a table are already in a dataset, or were removed from it.
 
-They are known by the places of their images, by their bytes, or by all values of a row without
-images.  The tables of the shards hold what is known of records and of rejects; it stays in Arrow,
-where a million rows are searched in a second.
+They are known by their numbers, by the places of their images, by their bytes, or by all values of
+a row without images.  The tables of the shards hold what is known of records and of rejects; it
+stays in Arrow, where a million rows are searched in a second.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfrecorder.conversion.matching import with_numbers
 from tfrecorder.conversion.removal_marks import Marks, read_marks, refuse_lost_marks
 from tfrecorder.conversion.row_keys import (
     findings_of,
@@ -28,7 +29,7 @@ from tfrecorder.conversion.row_keys import (
 from tfrecorder.conversion.same_schema import named_classes
 from tfrecorder.core.arrays import Bools, Ints, Pixels
 from tfrecorder.display.tables import cut
-from tfrecorder.format.plan_columns import REJECT_OF
+from tfrecorder.format.plan_columns import REJECT_OF, source_of
 from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.likeness import picture_of
 from tfrecorder.inspection.near_copies import looks_of
@@ -112,8 +113,9 @@ def pass_over_known(
 ) -> Sifted:
     """Leave out the rows of a table that are in a dataset, and those that were removed from it.
 
-    A row is there if one row there has all its images and masks, each from the same place.  A row
-    without images is there if one row there has all its values.
+    A row is there if one row there has all its images and masks, each from the same place, or has
+    its number, as `to_frame` states it, and its uris.  A row without images is there if one row
+    there has all its values.
 
     Args:
         newest: the newest commit of the dataset.
@@ -178,15 +180,20 @@ def _known(
     if not keys:
         return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
     key = joined_texts(keys)
+    is_own = np.zeros(len(table.frame), bool)
+    if files and table.stated is not None:
+        is_own, own_keys = _by_number(table, directory, newest, fields)
+        key = pc.if_else(pa.array(is_own), own_keys, key)
+    needed = None if is_own.all() else directory
     of_keys = names_of_keys(files)
     types = types_of(directory, newest.dataset.splits)
     columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types]
-    of_rows = partial(keys_of, files=files, values=values, directory=directory)
+    of_rows = partial(keys_of, files=files, values=values, directory=needed)
     columns = [*dict.fromkeys(columns)]
     rows = joined([*rows_with(directory, newest, columns, of_rows, key, of_keys)])
     again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), adding.retry_rejects)
     sound = rows.filter(pc.invert(again))
-    is_old = np.asarray(pc.is_in(key, value_set=sound.column(KEY), skip_nulls=True))
+    is_old = is_own | np.asarray(pc.is_in(key, value_set=sound.column(KEY), skip_nulls=True))
     # A reject may come twice.  Boxes that are rows of one image are one row of the dataset.
     rejects = rows.filter(again).group_by([KEY, SOURCE_ID]).aggregate([]).sort_by(SOURCE_ID)
     a_row_each = not any(field.gathered for field in fields)
@@ -194,6 +201,27 @@ def _known(
     retried = np.append(rejects.column(SOURCE_ID).to_numpy(), -1)[matches]
     others = _other_values(table.only(is_old), key, sound, fields) if files and is_old.any() else []
     return is_old, retried, [*others]
+
+
+def _by_number(
+    table: Source, directory: str, newest: Commit, fields: Sequence[Field]
+) -> tuple[Bools, pa.Array]:
+    """True for each row that states the number of a record with its uris; and the keys of these."""
+    files = file_fields(fields)
+    of_bytes = [name for field in files for name in source_of(field)[:2]]
+    columns = [SOURCE_ID, REJECT_OF.reason, *names_of_keys(files), *of_bytes]
+    stated = pa.array(table.stated)
+    rows = joined([*rows_with(directory, newest, columns, _numbers_of, stated)])
+    rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), "")).combine_chunks()
+    numbers = with_numbers(table, rows, fields).numbers
+    if numbers is None:
+        return np.zeros(len(stated), bool), pa.nulls(len(stated), pa.large_string())
+    places = pc.index_in(pa.array(numbers), value_set=rows.column(SOURCE_ID).combine_chunks())
+    return numbers.to_numpy() >= 0, keys_of(rows, files).take(places)
+
+
+def _numbers_of(rows: pa.Table) -> pa.Array:
+    return rows.column(SOURCE_ID)
 
 
 def _other_values(

@@ -12,11 +12,14 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
+from tfrecorder.conversion.corrected_values import mask_of
 from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.matching import match_rows, with_numbers
 from tfrecorder.conversion.on_dataset import OnDataset, own_dataset
 from tfrecorder.conversion.operation import Say
-from tfrecorder.conversion.removal_marks import read_marks
+from tfrecorder.conversion.removal_marks import Marks, read_marks
 from tfrecorder.conversion.staged import Planned
+from tfrecorder.core.arrays import Bools
 from tfrecorder.core.checks import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.format.plan import PlanKind
@@ -31,10 +34,11 @@ from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame_columns import cells_in, frame_of
-from tfrecorder.schema.keys import SPLIT_COLUMN
-
-#: The column of a condition with the number of each row.
-ROW = "row"
+from tfrecorder.schema.fields import file_fields
+from tfrecorder.schema.keys import SPLIT_COLUMN, number_column
+from tfrecorder.schema.kinds import Mask, Schema
+from tfrecorder.sources.places import column_uris
+from tfrecorder.sources.source import read_source
 
 
 @takes(RemoveKeywords, ConvertOptions)
@@ -63,8 +67,10 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
             a tuple of two numbers, which is a range with both ends in it, or without an end where
             it is None: `{"image_uri": ["a.jpg", "b.jpg"]}`, `{"label": "cat", "age": (18, None)}`.
             Or a function from a frame of these columns to True or False for each row.  The columns
-            are those of the dataset, `split`, and `row`, a row's number in the source.  Or a table
-            with the column `row`, such as rows of what `tfrecorder.duplicates` returns.
+            are those of the dataset, `split`, and `row`, a row's number in the source (beside a
+            column `row` of your own `source_row`).  Or a table with images or with such numbers,
+            such as rows of what `tfrecorder.to_frame` or `tfrecorder.duplicates` returns; its rows
+            are found as for `tfrecorder.update`.
         copies: also remove the records that have the same bytes as one of these under another
             name; otherwise the result counts them and names the first.
         stage_only: as for `tfrecorder.append`.
@@ -87,12 +93,6 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
     Example:
         >>> tfrecorder.remove("out", {"image_uri": "cats/tom.jpg"})  # doctest: +SKIP
     """
-    if isinstance(where, pd.DataFrame):
-        if ROW not in where:
-            columns = ", ".join(map(repr, where))
-            words = "give a table of `tfrecorder.duplicates`, which has the column 'row'."
-            raise OptionError.of("where", ..., f"a table with the columns {columns}; {words}")
-        where = {ROW: where[ROW].tolist()}
     require(flag, copies=copies)
     removal = Removal(where, directory, options, copies)
     return run_as_asked(removal, is_staged=stage_only, is_tried=dry_run)
@@ -108,7 +108,7 @@ class Removal(OnDataset):
 
     verb = "removal"
     refused = NOT_REMOVED
-    source: Where
+    source: Where | pd.DataFrame
     copies: bool
 
     def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
@@ -120,7 +120,10 @@ class Removal(OnDataset):
         stored = stored_rows(folder, newest)
         fields, kind = dataset.fields, PlanKind.REMOVAL
         marks = read_marks(folder, newest)
-        named, fault, repeated = choose(_frame(stored, dataset), self.source, marks)
+        if isinstance(self.source, pd.DataFrame):
+            named, fault, repeated = _in_table(self.source, stored, dataset, marks)
+        else:
+            named, fault, repeated = choose(_frame(stored, dataset), self.source, marks)
         if state.was_left and newest.plan.kind is kind and not named.any():  # by this call, killed
             return dataclasses.replace(read_result(folder, newest.number), was_finished=True)
         if fault is not None:
@@ -157,4 +160,37 @@ def _frame(stored: StoredRows, dataset: StoredDataset) -> pd.DataFrame:
     splits = stored.splits.astype(object).to_numpy()
     cells = cells_in(dataset.fields, stored.rows)
     frame = frame_of(dataset, splits, cells, pd.RangeIndex(len(splits)))
-    return pd.DataFrame({ROW: stored.numbers, SPLIT_COLUMN: splits} | dict(frame.items()))
+    number = number_column(frame.columns)
+    return pd.DataFrame({number: stored.numbers, SPLIT_COLUMN: splits} | dict(frame.items()))
+
+
+def _in_table(
+    table: pd.DataFrame, stored: StoredRows, dataset: StoredDataset, marks: Marks
+) -> tuple[Bools, OptionError | None, list[str]]:
+    """The rows of a dataset that are in a table; the rest as `choose` returns it."""
+    frame = _frame(stored, dataset)
+    number = str(frame.columns[0])
+    images = [field for field in file_fields(dataset.fields) if not isinstance(field.kind, Mask)]
+    uris = [field.column for field in images]
+    if not images or not {*uris} <= {*table}:
+        if number not in table:
+            columns = ", ".join(map(repr, table))
+            words = f"give one with the column {number!r}, as `tfrecorder.to_frame` returns it."
+            raise OptionError.of("where", ..., f"a table with the columns {columns}; {words}")
+        return choose(frame, {number: table[number].tolist()}, marks)
+    table = table[[name for name in (*uris, number) if name in table]]
+    schema = Schema({field.column: field.kind for field in images})
+    given = read_source(table, ConvertOptions(schema=schema))
+    given = with_numbers(given, stored.rows.filter(pa.array(stored.is_newest)), images)
+    again = table.astype(str).duplicated().to_numpy()
+    if number in table or any(field.gathered for field in dataset.fields):  # boxes of one image
+        given = given.only(~again)
+    places = match_rows(stored, given, images, has_base=False, values={}).places
+    names = column_uris(given, uris[0]).filter(pa.array(places < 0)).to_pylist()
+    never = [name for name in names if name not in marks]
+    fault = None
+    if never:
+        more = f", and {len(never) - 1:,} more" if never[1:] else ""
+        words = f"no row has {uris[0]!r} {never[0]!r}{more}; leave it out of the table."
+        fault = OptionError.of("where", ..., words)
+    return mask_of(places[places >= 0], len(frame)), fault, [n for n in names if n in marks]

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
-from tfrecorder.conversion.corrected_values import Matched, mask_of, match_rows
+from tfrecorder.conversion.corrected_values import Matched, mask_of
 from tfrecorder.conversion.job import run_as_asked
+from tfrecorder.conversion.matching import with_numbers
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
 from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import (
@@ -55,6 +56,7 @@ from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import Statistics, merged
 from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.places import column_uris
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source as Table
 from tfrecorder.validation.columns import has_faults
@@ -96,9 +98,12 @@ def update(
 ) -> ConversionResult | DataflowJob | ConversionStatus | DryRun:
     """Make a dataset what a table says now: correct labels and other values, add new rows.
 
-    A row of the table is the row of the dataset whose images and masks are in the same places,
-    however their uris are spelled; without a mask in the same place, the row whose images are.
-    Rows without images are the same if all their values are, so they are never corrected.  Images
+    A row of the table is the row of the dataset that has its number, as in a table of
+    `tfrecorder.to_frame`, if also the uris agree; otherwise the one whose images and masks are in
+    the same places, however their uris are spelled; without a mask in the same place, the row whose
+    images are; or the one with the same relative uris, if their files are gone or have the same
+    bytes.  If they have others, it asks for `base`.  Rows without images are the same if all their
+    values are, so they are never corrected.  Images
     are taken from the records: their files need not exist any more.  Only shards with a corrected
     record are written again.  Records keep their numbers, and classes their integers, unless rows
     are removed or go to another split.  A row keeps its split unless the table states another.  To
@@ -150,11 +155,14 @@ class Update(OnDataset):
         newest = own_dataset(state)
         dataset, options = self.open(state)
         say("reading the table")
-        table = fit_texts(read_source(self.source, options), dataset.fields)
+        table = fit_texts(read_source(self.source, options, dataset.fields), dataset.fields)
         if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
             others = tuple(name for name in table.left_out if name not in OF_COPIES)
             table = dataclasses.replace(table, left_out=others)
         stored = stored_rows(where, newest)
+        if table.stated is not None:
+            rows = stored.rows.filter(pa.array(stored.is_newest))
+            table = with_numbers(table, rows, dataset.fields)
         compared = _Comparison(
             table, stored, dataset.fields, options, updating=self.updating, say=say
         )
@@ -267,6 +275,8 @@ class _Comparison:
         table = self.table
         of_new = table.only(table.frame.index.isin(before.new.frame.index))
         enters, self.marks = marked.sift(of_new, self.updating.readmit)
+        if not self.updating.readmit:
+            enters &= ~_were_there(of_new, self.fields, marked)
         self.out = of_new.frame.index[~enters].tolist()
         self.removed = len(self.out)
         if 0 < self.removed < len(before.matched.checked.frame):
@@ -289,7 +299,8 @@ class _Comparison:
         if has_faults(checked.findings) or schema_faults(self.fields, self.table, checked.fields):
             return of_classes
         self.say("comparing it with the dataset")
-        self.matched = match_rows(self.stored, checked, self.table.base, self.fields)
+        has_base = self.options.base is not None
+        self.matched = Matched.of(self.stored, self.table, checked, self.fields, has_base)
         is_new = (self.matched.places < 0) & ~checked.frame.index.isin(self.out)
         self.new = self.matched.checked.part(is_new)
         # Rows that are there keep their splits.
@@ -297,6 +308,15 @@ class _Comparison:
         assigned = describe_assigned(splits, was_open, self.options.division, self.table.groups)
         findings = _same_bytes(self.matched, self.table, self.updating.missing == "keep")
         return dataclasses.replace(of_classes.with_findings(findings), assigned=assigned)
+
+
+def _were_there(table: Table, fields: Sequence[Field], marked: Marks) -> Bools:
+    """True for each row that has a number and a uri of a row which was removed."""
+    files = [field.column for field in file_fields(fields)]
+    if table.stated is None or not files:
+        return np.zeros(len(table.frame), bool)
+    known = [uri in marked for uri in column_uris(table, files[0]).to_pylist()]
+    return (table.stated >= 0).to_numpy() & np.array(known, bool)
 
 
 def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Finding]:

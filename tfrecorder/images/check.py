@@ -91,16 +91,16 @@ def check_image(
     warning = None
     gray = None
     if kind not in ("jpeg", "png"):
-        data, header = reencode(data, kind, max_pixels, room, depth)
+        data, found = reencode(data, kind, max_pixels, room, depth)
         kind = "png"
     elif check == "header":
-        header = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
+        found = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
     elif kind == "jpeg":
-        header, seen = jpeg.check(data, max_pixels, room)
+        found, seen = jpeg.check(data, max_pixels, room)
         warning, gray = (seen, None) if isinstance(seen, str) else (None, seen)
     else:
-        header, warning = png.check(data, max_pixels)
-    reduced = header.reduced
+        found, warning = png.check(data, max_pixels)
+    reduced = found.reduced
     if depth == 16:
         if "depth" not in reduced:
             raise Reject(
@@ -112,7 +112,7 @@ def check_image(
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
     if gray is None and fingerprints:
-        with room(header.height * header.width * 4):
+        with room(found.height * found.width * 4):
             gray = gray_of(data)
-    look = None if gray is None else Look(gray, header[:2])
-    return CheckedImage(data, kind, *header[:4], warning, look, reduced, depth)
+    look = None if gray is None else Look(gray, found[:2])
+    return CheckedImage(data, kind, *found[:4], warning, look, reduced, depth)

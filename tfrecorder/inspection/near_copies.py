@@ -33,7 +33,7 @@ from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import record_rows, table_of
 from tfrecorder.reading.stored_records import open_stored, read_numbered
 from tfrecorder.schema.fields import primary_image
-from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.keys import SOURCE_ID, number_column
 
 
 def duplicates(
@@ -54,7 +54,8 @@ def duplicates(
         A row for each image of a group of copies, the largest groups first: `group` from 0, then
         `split`, `image_uri`, `label` and the other columns of the dataset, `row`, the number of its
         row in the source, and `distance`: in how many of 63 bits its looks differ from the first
-        image of its group.  Columns of the dataset with these three names are left out.
+        image of its group.  Columns of the dataset named `group` or `distance` are left out;
+        beside one named `row`, the number is in `source_row`.
         `tfrecorder.remove` takes some of these rows, and `tfrecorder.update` if you changed them.
 
     Raises:
@@ -78,12 +79,13 @@ def duplicates(
         frames.append(table.set_axis(rows.index))
     table = pd.concat(frames or [table_of(stored, next(iter(stored.splits))).iloc[:0]])
     table = table.drop(columns=[name for name in OF_COPIES if name in table])
+    numbers = {number_column(table.columns): copies["row"]}
     table.insert(0, "group", copies["group"])
-    return table.assign(row=copies["row"], distance=copies["distance"]).sort_index()
+    return table.assign(**numbers, distance=copies["distance"]).sort_index()
 
 
-#: The columns of `duplicates` that are not those of the dataset.
-OF_COPIES = ("group", "row", "distance")
+#: The columns of `duplicates` that say which images are copies.
+OF_COPIES = ("group", "distance")
 
 #: What `NearCopies` says of each record, beside its group.
 _COPIES = ("split", "number", "row", "content")

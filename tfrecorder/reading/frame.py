@@ -77,10 +77,12 @@ def to_frame(
         The columns of the schema, split after split, with the rows of each in the order of
         `Records`: row 7 of `to_frame("out", "TRAIN")` is record 7.  A column `split` is added if
         the schema has none.  The index is the number of the row in the source, which continues
-        from one generation to the next: `sort_index()` restores the order of the source.  Boxes
-        that came one a row are rows again, one after the other, and share the number of their
-        image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.  For records of
-        other tools: every column that `info` lists, with rows numbered in file order, and boxes
+        from one generation to the next: `sort_index()` restores the order of the source.  The
+        column `row` repeats it, also for a CSV, by which `tfrecorder.update` and `remove` know
+        each row again; beside a column `row` of your own it is `source_row`.  It makes no feature.
+        Boxes that came one a row are rows again, one after the other, and share the number of
+        their image.  Arrays are NumPy arrays, lists are lists.  Rejects are missing.  For records
+        of other tools: every column that `info` lists, with rows numbered in file order, and boxes
         as lists in the unit of the record.
 
     Raises:
@@ -99,6 +101,8 @@ def to_frame(
     rows = cells[_SOURCE_ROW.column][""] if stored.form == "tfrecorder" else range(len(splits))
     index = pd.Index([int(row) for row in rows], dtype=np.int64)
     frame = frame_of(stored, splits, cells, index)
+    if stored.form == "tfrecorder":
+        frame[keys.number_column(frame.columns)] = index.to_numpy()
     return one_row_a_box(frame, stored.fields)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 ENCODED = "image/encoded"
@@ -27,6 +28,22 @@ FILE_NAME = "file_name"
 COLUMNS = (SPLIT_COLUMN, URI_COLUMN, LABEL_COLUMN)
 #: The edges of boxes, where a source names them in no other way.
 BOX_COLUMNS = ("x_min", "y_min", "x_max", "y_max")
+
+
+def number_column(columns: Collection[object], beside: Collection[object] = ()) -> str:
+    """The column in which `to_frame` repeats the number of each row.
+
+    Args:
+        columns: those of the dataset, which keep their values.
+        beside: all columns of a table that may have the number too.
+
+    >>> number_column(["label"]), number_column(["row"]), number_column([], ["row", "source_row"])
+    ('row', 'source_row', 'source_row')
+    """
+    name = "row"
+    while name in columns or f"source_{name}" in beside:
+        name = f"source_{name}"
+    return name
 
 
 @dataclass(frozen=True)

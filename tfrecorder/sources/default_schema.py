@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from tfrecorder.schema import kinds
+from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.table import as_objects, is_list
 
@@ -19,6 +20,26 @@ def schema_of(table: pd.DataFrame) -> kinds.Schema:
     by_name = kinds_by_name(table)
     has_more = URI_COLUMN in by_name and not {MASK_COLUMN, "boxes"}.isdisjoint(by_name)
     return kinds.Schema(by_name) if has_more else kinds.DEFAULT_SCHEMA
+
+
+def schema_beside(
+    suggested: kinds.Schema, names: Sequence[str], known: Sequence[Field]
+) -> kinds.Schema:
+    """The schema of a dataset, for a table that has all its columns; otherwise the suggested one.
+
+    Of a source such as COCO's JSON, a dataset has columns whose names alone say nothing.
+    """
+    stored: dict[str, kinds.Kind] = {SPLIT_COLUMN: kinds.Split(required=False)}
+    for field in known:
+        stored[field.column] = field.kind
+        if getattr(field.kind, "names", None):  # its classes are no limit for those of the table
+            stored[field.column] = dataclasses.replace(field.kind, names=None)  # type: ignore[type-var]
+    if not known:
+        return suggested
+    of_dataset = kinds.Schema(stored)
+    needed = {*of_dataset.source_columns()} - {SPLIT_COLUMN}
+    told = ({*suggested.source_columns()} & {*names}) - {SPLIT_COLUMN}
+    return of_dataset if told < needed <= {*names} else suggested
 
 
 def with_classes(schema: kinds.Schema, classes: Mapping[str, Sequence[str]]) -> kinds.Schema:

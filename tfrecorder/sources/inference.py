@@ -15,13 +15,13 @@ from tfrecorder.images.pillow import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path
 from tfrecorder.schema import kinds
-from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, number_column
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.default_schema import kinds_by_name, with_classes
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
-from tfrecorder.sources.source import read_raw, refuse_twice, with_integers
+from tfrecorder.sources.source import read_raw, refuse_twice, stated_numbers, with_integers
 from tfrecorder.sources.table import as_objects, is_list
 
 _NUMBERED_LABEL = re.compile(r"label_?\d+")
@@ -32,7 +32,8 @@ def infer_schema(source: pd.DataFrame | Path | IO[Any]) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are recognised
-    by their names, other columns by what they hold.  Columns that a record cannot hold are ignored.
+    by their names, other columns by what they hold.  Columns that a record cannot hold are ignored,
+    and so is `row`, the number that `to_frame` gives each row.
 
     Args:
         source: a frame; the path of a CSV, of JSON Lines, of Parquet, of COCO's JSON or of a
@@ -66,12 +67,15 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
         return with_classes(raw.schema, raw.classes)
     table = raw.frame.set_axis(names, axis=1)
     table = table if raw.typed else with_integers(table, kinds.DEFAULT_SCHEMA)
-    made = {}
+    made: dict[str, kinds.Kind] = {}
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     by_name = kinds_by_name(table)
+    number = number_column((), beside=names)
     for place, name in enumerate(names):
         column = as_objects(table.iloc[:, place])
-        if "boxes" in by_name and name in (*BOX_COLUMNS, LABEL_COLUMN):
+        if name == number and stated_numbers(table.iloc[:, place]) is not None:
+            made[name] = kinds.Ignore()
+        elif "boxes" in by_name and name in (*BOX_COLUMNS, LABEL_COLUMN):
             made["boxes"] = by_name["boxes"]
         elif name in numbered and len(numbered) > 1:
             made.setdefault("labels", kinds.Labels(columns=tuple(numbered)))

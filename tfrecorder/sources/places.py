@@ -65,6 +65,11 @@ def column_places(source: Source, column: str) -> pa.LargeStringArray:
     return places(_texts(cells), source.base, files)
 
 
+def column_uris(source: Source, column: str) -> pa.LargeStringArray:
+    """The uri of each row of a source's column, as it is spelled; null where a cell has none."""
+    return _texts(source.frame[column])
+
+
 def place_numbers(source: Source, column: str) -> pd.Series:
     """For each cell of a source's column, a number that only the same place has; -1 without one.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +18,13 @@ from tfrecorder import storage
 from tfrecorder.core.checks import is_text
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN
+from tfrecorder.schema.fields import Field
+from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN, number_column
 from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.content_names import with_contents, without_signatures
-from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of, with_classes
+from tfrecorder.sources.default_schema import MASK_COLUMN, schema_beside, schema_of, with_classes
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.grouped_rows import grouped
@@ -37,14 +38,22 @@ from tfrecorder.sources.yolo import read_yolo
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-def read_source(source: Any, options: ConvertOptions = ConvertOptions()) -> Source:  # noqa: B008
+def read_source(
+    source: Any,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008
+    known: Sequence[Field] = (),
+) -> Source:
     """`read_table`; images that came as bytes are hashed, and signatures put aside."""
-    table = read_table(source, options)
+    table = read_table(source, options, known)
     # In a folder, every uri is the name of a file, so none is an image itself.
     return without_signatures(table if table.passed_over else with_contents(table))
 
 
-def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Source:  # noqa: B008
+def read_table(
+    source: Any,
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008
+    known: Sequence[Field] = (),
+) -> Source:
     """A source as one table with our column names; of the options, those about reading it.
 
     Args:
@@ -53,6 +62,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
             AI's JSON Lines; of a Parquet file; of a folder `split/label/file` or `label/file`, or
             with a table `metadata.*`; of COCO's JSON, or of a folder of it; of a folder of YOLO or
             of Pascal VOC; several such files; or an open file, from which a CSV is read.
+        known: the columns of the dataset that it is added to or compared with.
 
     Raises:
         OptionError: columns, base, split_by or group_by do not fit the source.
@@ -68,7 +78,8 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
     frame = raw.frame
     names = _our_names(raw, options.split_by)
-    schema = with_classes(raw.schema or schema_of(frame.set_axis(names, axis=1)), raw.classes)
+    suggested = raw.schema or schema_beside(schema_of(frame.set_axis(names, axis=1)), names, known)
+    schema = with_classes(suggested, raw.classes)
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
     picked = {
@@ -82,6 +93,12 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         split_like = next(holding, None)
     table = pd.DataFrame(picked, index=rows)
     groups = _groups(frame, options.split_by)
+    number = number_column(kept, beside=left_out)
+    stated = None
+    if number in left_out and number != options.split_by:
+        stated = stated_numbers(frame.iloc[:, left_out[number]].set_axis(rows))
+    if stated is not None:
+        del left_out[number]
     text = raw.text
     findings = raw.findings
     if options.group_by is not None:
@@ -93,6 +110,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
             )
         table, first, findings = grouped(table, schema, options.group_by)
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
+        stated = None if stated is None else stated.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
     return Source(
         frame=table if raw.typed else with_integers(table, schema),
@@ -106,6 +124,7 @@ def read_table(source: Any, options: ConvertOptions = ConvertOptions()) -> Sourc
         cells=raw.cells,
         typed=raw.typed,
         findings=findings,
+        stated=stated,
     )
 
 
@@ -193,6 +212,17 @@ def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
             "split_by", split_by, f"the source has no such column; it has: {names}."
         )
     return frame.iloc[:, names.index(split_by)].set_axis(pd.RangeIndex(len(frame)))
+
+
+def stated_numbers(column: pd.Series) -> pd.Series | None:
+    """What may be numbers of rows as `to_frame` gives them, -1 for none; None for other values."""
+    try:
+        numbers = pd.to_numeric(column.replace("", None), errors="raise")
+        whole = numbers.fillna(-1).astype("int64")
+    except (TypeError, ValueError, OverflowError):
+        return None
+    sound = numbers.isna() | ((numbers == whole) & (whole >= 0))
+    return whole if numbers.dtype != bool and sound.all() else None
 
 
 def _holds_splits(column: pd.Series) -> bool:

@@ -128,6 +128,9 @@ class Source(_Rows):
         groups: what the rows of a group have in common; all of them get the same split.
         split_like: for a source without splits, a left-out column whose words are all splits.
         contents: the contents of columns whose images came as bytes, once they have been looked at.
+        stated: the numbers that its column of `to_frame` states, of whatever dataset; -1 for none.
+        numbers: of the rows of a dataset that its rows are, once these have been compared; -1 for
+            none.
     """
 
     left_out: tuple[str, ...] = ()
@@ -135,10 +138,14 @@ class Source(_Rows):
     groups: pd.Series | None = None
     split_like: str | None = None
     contents: Mapping[str, Contents] = field(default_factory=dict)
+    stated: pd.Series | None = None
+    numbers: pd.Series | None = None
 
     def only(self, rows: np.ndarray) -> Source:
         """Those of its rows for which this is True, under their numbers."""
         if rows.all():
             return self  # not a copy of millions of texts
-        groups = None if self.groups is None else self.groups[rows]
-        return replace(self, frame=self.frame[rows], groups=groups)
+        names = ("groups", "stated", "numbers")
+        columns = {name: getattr(self, name) for name in names}
+        taken = {name: of[rows] for name, of in columns.items() if of is not None}
+        return replace(self, frame=self.frame[rows], **taken)

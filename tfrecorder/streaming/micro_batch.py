@@ -214,16 +214,16 @@ def _in_types(cells: Cells, fields: Sequence[Field]) -> Cells | str:
     if isinstance(cells, Unusable):
         return escaped(cells.reason)
     row = dict(cells)
-    for field in fields:
-        name = field.column
-        if not isinstance(field.kind, Label) or not field.num_classes or row.get(name) is None:
+    for column in fields:
+        name = column.column
+        if not isinstance(column.kind, Label) or not column.num_classes or row.get(name) is None:
             continue
         label = row[name]
-        if not field.integer and is_whole(label):
+        if not column.integer and is_whole(label):
             row[name] = str(label)
-        elif field.integer and isinstance(label, str) and label.strip().isdecimal():
+        elif column.integer and isinstance(label, str) and label.strip().isdecimal():
             row[name] = int(label)
-        elif field.integer and not is_whole(label):
+        elif column.integer and not is_whole(label):
             return f"mixed_label_types: {name} {label!r}: the classes of the dataset are integers"
     return row
 

@@ -17,7 +17,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Kind, Number, columns_of
 from tfrecorder.sources.finding import Finding, conflicts, flag
 from tfrecorder.sources.table import as_objects, in_lists, is_list
-from tfrecorder.validation.classes import Outcome, as_lists, flatten, number
+from tfrecorder.validation.classes import Outcome, as_lists, flatten, list_in, number
 from tfrecorder.validation.columns import has_faults, is_missing
 
 
@@ -41,6 +41,7 @@ def gather(
     kind: Boxes,
     image: str,
     of_each_box: Mapping[str, Kind] = MappingProxyType({}),
+    numbers: pd.Series | None = None,
 ) -> tuple[pd.DataFrame, BoxRows, list[Finding]]:
     """One row for each image, and its boxes.
 
@@ -48,6 +49,8 @@ def gather(
         source: has the columns of the schema; its index is the row's number.
         image: the column of the image.
         of_each_box: the kinds of the columns of other values, of which each box has one.
+        numbers: of the rows of a dataset that these are, which may have an image twice; -1 for
+            none.
 
     Returns:
         The rows without the columns of the boxes, each with the number of its image's first row,
@@ -57,12 +60,17 @@ def gather(
     boxes = pd.DataFrame({name: as_objects(source[name]) for name in names}, index=source.index)
     others = source.drop(columns=names)
     # Polygons are lists, also of a single box.
-    if boxes[[name for name in names if name != kind.masks]].map(is_list).any(axis=None):
+    has_lists = boxes[[name for name in names if name != kind.masks]].map(is_list).any(axis=None)
+    if has_lists or boxes[[*kind.columns]].map(_is_written_list).any(axis=None):
         of_boxes, findings = _from_lists(boxes, names)
         if not has_faults(findings):
             findings += [_check_number(others[name], of_boxes.sizes) for name in of_each_box]
         return others, of_boxes, findings
     codes, _ = pd.factorize(as_objects(source[image]).fillna(""))
+    if numbers is not None:  # a box without a number is of the first row of its image
+        known = numbers.where(numbers >= 0)
+        known = known.fillna(known.groupby(codes).transform("first")).fillna(-1)
+        codes, _ = pd.factorize(pd.MultiIndex.from_arrays([codes, known]))
     order = np.argsort(codes, kind="stable")
     first = np.unique(codes, return_index=True)[1]
     columns = others.drop(columns=[*of_each_box]).items()
@@ -116,7 +124,14 @@ def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Fi
     return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
 
 
+def _is_written_list(value: Any) -> bool:
+    """True for a list as a CSV has it."""
+    return isinstance(value, str) and value.startswith("[") and list_in(value) is not None
+
+
 def _as_list(value: Any) -> Any:
+    if _is_written_list(value):
+        value = list_in(value)
     if is_list(value):
         return value if isinstance(value, np.ndarray) and value.ndim == 1 else list(value)
     return [] if is_missing(value) else [value]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -173,15 +176,33 @@ def _list_of(value: Any, separator: str | None) -> list[Any] | None:
     if isinstance(value, str):
         if separator is not None:
             return [part.strip() for part in value.split(separator)] if value.strip() else []
-        value = from_json(value)
+        value = list_in(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, (list, tuple)) else None
 
 
-def from_json(text: str) -> Any:
-    """A list as a CSV writes it; None for any other text."""
-    try:
+def list_in(text: str) -> Any:
+    """A list as a CSV has it, in JSON or as pandas writes it; None for any other text.
+
+    An array, as NumPy prints it, may have lost digits, so it is none.
+
+    >>> list_in('["a"]'), list_in("['a', 'b']"), list_in("[nan, 1.0]"), list_in("[1. 2.]")
+    (['a'], ['a', 'b'], [nan, 1.0], None)
+    """
+    with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
-    except ValueError:
-        return None
+    if not {*"\"'"} & {*text}:
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(_CONSTANT.sub(lambda match: _IN_JSON[match[0]], text))
+    with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        made = ast.literal_eval(text.strip())
+        # Python reads texts without a comma between them as one.
+        if isinstance(made, list) and repr(made).split() == text.split():
+            return made
+    return None
+
+
+#: Numbers as Python writes them in a list of numbers, and as JSON does.
+_IN_JSON = {"nan": "NaN", "inf": "Infinity", "True": "true", "False": "false"}
+_CONSTANT = re.compile("|".join(_IN_JSON))

@@ -141,7 +141,7 @@ def check_source(
     """
     schema = source.schema
     table = source.frame
-    findings = [*_check_columns(source), *source.findings]
+    findings = [*_check_columns(source, bool(existing)), *source.findings]
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
@@ -161,7 +161,7 @@ def check_source(
             for other, of in schema.fields
             if other in present and getattr(of, "of", None) == name
         }
-        table, boxes, faults = gather(table, kind, image, beside)
+        table, boxes, faults = gather(table, kind, image, beside, source.numbers)
         findings += faults
     outcomes = [
         _check_field(field, table, boxes, source)
@@ -186,6 +186,9 @@ def check_source(
         of_rows = check_rows(frame, source, fields, values, bad_texts)
         findings += (finding for finding in of_rows if finding.code not in passed)
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
+    described = describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups)
+    missing = {finding.column for finding in findings if finding.code == "missing_column"}
+    lacks_splits = not missing.isdisjoint(schema.of(kinds.Split))
     return Checked(
         frame=frame,
         findings=tuple(findings),
@@ -197,7 +200,7 @@ def check_source(
             if isinstance(outcome.field.kind, kinds.FILES) and outcome.column is not None
         ),
         source_rows=len(source.frame),
-        assigned=describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups),
+        assigned="" if lacks_splits else described,
         contents=source.contents,
         missing={
             outcome.field.column: outcome.missing
@@ -226,8 +229,12 @@ def is_required(kind: kinds.Kind) -> bool:
     return not isinstance(kind, (kinds.Split, kinds.Label)) or kind.required
 
 
-def _check_columns(source: Source) -> Iterator[Finding]:
-    """Columns that are missing, each with the one probably meant; and those left out."""
+def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
+    """Columns that are missing, each with the one probably meant; and those left out.
+
+    Args:
+        is_added: to a dataset, whose rows may come without a split from now on.
+    """
     present = list(source.frame.columns)
     others = list(source.left_out)
     suggested = set()
@@ -247,14 +254,11 @@ def _check_columns(source: Source) -> Iterator[Finding]:
                     [near],
                     f"there is no column {wanted!r}; is it {near!r}?",
                 )
-            elif is_required(kind):
-                yield Finding(
-                    "missing_column",
-                    [None],
-                    wanted,
-                    ["…"],
-                    f"there is no column {wanted!r}; the columns are {present + others}",
-                )
+            elif is_required(kind) and not (is_added and isinstance(kind, kinds.Split)):
+                words = f"there is no column {wanted!r}; the columns are {present + others}"
+                if isinstance(kind, kinds.Split):
+                    words += "; `Split(required=False)` in the schema divides rows that have none"
+                yield Finding("missing_column", [None], wanted, ["…"], words)
     for name in others:
         if name not in suggested:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
 from typing import Any
@@ -15,7 +14,7 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Bytes, Label, Number, Text
 from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import is_list
-from tfrecorder.validation.classes import Outcome, as_lists, from_json
+from tfrecorder.validation.classes import Outcome, as_lists, list_in
 from tfrecorder.validation.columns import check_unicode, has_faults, is_missing
 
 _TRUE = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
@@ -195,7 +194,7 @@ def _rounded(column: pd.Series, stored: np.ndarray, sizes: np.ndarray) -> Findin
 def _given(cell: Any) -> list[Any]:
     """The numbers of a cell exactly as given, in C order."""
     if isinstance(cell, str):
-        cell = json.loads(cell) if cell.strip().startswith("[") else Decimal(cell.strip())
+        cell = list_in(cell) if cell.strip().startswith("[") else Decimal(cell.strip())
     scalar = isinstance(cell, (int, float, Decimal))
     return [cell] if scalar else np.asarray(cell).ravel().tolist()
 
@@ -207,7 +206,7 @@ def _as_bytes(value: Any) -> Any:
 def _array(value: Any, kind: Any) -> np.ndarray | None:
     """A value as an array of the wanted type and shape, or None if it is not one."""
     if isinstance(value, str):
-        value = from_json(value)
+        value = list_in(value)
     if hasattr(value, "__array__") and not isinstance(value, np.generic):
         value = np.asarray(value)
     if not is_list(value):

@@ -15,7 +15,7 @@ from tfrecorder.core.wording import spelled
 from tfrecorder.errors import OutputError, RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.plan import Plan, PlannedRow
-from tfrecorder.format.plan_columns import REJECT_OF, is_fact
+from tfrecorder.format.plan_columns import BASE, REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
 from tfrecorder.images.check import CheckedImage, check_image
@@ -214,6 +214,8 @@ class RowLoader:
             if reject is not None:
                 return reject
             values = planned.values
+            if values.get(BASE):  # of a row that was there before
+                reader = dataclasses.replace(reader, base=planned.text(BASE))
             of_record = (key for key in values if not is_fact(key) or key.startswith(SPOOLED))
             planned = planned._replace(values={key: values[key] for key in of_record})
         features = dict(planned.values)

@@ -1,0 +1,227 @@
+"""Which row of a dataset is a row of a table.
+
+In this order: the one with its number, as `to_frame` states it, if also the uris agree; the one
+whose images and masks are in the same places; the one whose uris are spelled the same, if the files
+are gone from the places that they name in the table, or have the bytes of those of the dataset.  If
+they have others, only the user knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrecorder.conversion.changed_rows import StoredRows
+from tfrecorder.conversion.row_keys import (
+    content_keys,
+    joined_texts,
+    keys_of,
+    partners,
+    stored_content_keys,
+    stored_total_sizes,
+    total_sizes,
+)
+from tfrecorder.core.arrays import Bools, Ints
+from tfrecorder.core.wording import spelled
+from tfrecorder.display.tables import counted, cut
+from tfrecorder.errors import SourceError
+from tfrecorder.format.plan_columns import BASE
+from tfrecorder.plan.preflight import before_the_launch
+from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.kinds import Mask
+from tfrecorder.sources.file_sums import file_sums_of
+from tfrecorder.sources.places import column_places, column_uris, known_places
+from tfrecorder.sources.table import Source
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The rows of a dataset that the rows of a table are.
+
+    Attributes:
+        places: for each row of the table, its place among the rows of the dataset; -1 for a new
+            one.
+        bases: the folder that its relative uris start from.
+        remade: which rows have another mask.
+    """
+
+    places: Ints
+    bases: pa.Array
+    remade: Bools
+
+
+def match_rows(
+    stored: StoredRows,
+    table: Source,
+    fields: Sequence[Field],
+    has_base: bool,
+    values: Mapping[str, pa.Array],
+) -> Pairs:
+    """Find the row of a dataset that each row of a table is.
+
+    Of several rows with the same uris, the first is the first.
+
+    Args:
+        table: with its numbers, as `with_numbers` compared them.
+        has_base: the user said from which folder relative uris of the table start.
+        values: of the table, by which rows without images or other files are known.
+
+    Raises:
+        DatasetError: the folder that a relative uri starts from is needed, and nobody noted it.
+        SourceError: two rows have one number, or only the user knows what a row is.
+    """
+    files = file_fields(fields)
+    images = _images(files)
+    names = [] if files else sorted(values)
+    places = np.full(len(table.frame), -1)
+    if table.numbers is not None:
+        _refuse_doubles(table.numbers)
+        numbers = pa.array(table.numbers.to_numpy(), mask=(table.numbers < 0).to_numpy())
+        _pair(stored, places, pa.array(stored.numbers), numbers)
+    by_number = places >= 0
+    # With another mask, it is a correction of the row with the image.
+    for compared in [files, images] if len(files) > len(images) > 0 else [files]:
+        if (places < 0).any():
+            of_stored = keys_of(stored.rows, compared, names, stored.where)
+            keys = [_places(table, field) for field in compared]
+            keys += [values[name] for name in names]
+            _pair(stored, places, of_stored, joined_texts(keys))
+    by_place = ~by_number & (places >= 0)
+    is_open = places < 0
+    if images and is_open.any():
+        _pair(stored, places, _stored_uris(stored.rows, images), _uris(table, images))
+        found = is_open & (places >= 0)
+        there = stored.rows.take(pa.array(places[found]))
+        same = _are_gone_or_copies(table.only(found), there, images)
+        if not same.all() and not has_base:
+            there = there.filter(pa.array(~same))
+            raise SourceError(_question(table.only(found).only(~same), there, images[0]))
+        places[np.flatnonzero(found)[~same]] = -1
+    is_old = places >= 0
+    here = table.only(is_old)
+    there = stored.rows.take(pa.array(places[is_old]))
+    by_spelling = ~by_place[is_old]
+    remade = np.zeros(len(places), bool)
+    if masks := [field for field in files if field not in images]:
+        alike = _equal(_uris(here, masks), _stored_uris(there, masks))
+        # What is known by its spelling has masks, too, where they were.
+        same = alike & by_spelling | _are_in_one_place(here, there, masks)
+        asked = alike & ~same
+        same[asked] = _are_gone_or_copies(here.only(asked), there.filter(pa.array(asked)), masks)
+        remade[is_old] = ~same
+    bases = np.full(len(places), table.base, object)
+    if images and not has_base:
+        stays = by_spelling & _equal(_uris(here, images), _stored_uris(there, images))
+        bases[np.flatnonzero(is_old)[stays]] = (
+            there.column(BASE).filter(pa.array(stays)).to_pylist()
+        )
+    return Pairs(places, pa.array(bases, pa.large_string()), remade)
+
+
+def _pair(stored: StoredRows, places: Ints, of_stored: pa.Array, keys: pa.Array) -> None:
+    """Give each row of a table without one a row of a dataset with the same key."""
+    is_free = stored.is_newest.copy()
+    is_free[places[places >= 0]] = False
+    free = np.flatnonzero(is_free)
+    free = free[np.argsort(stored.numbers[free], kind="stable")]
+    wanted = np.flatnonzero(places < 0)
+    matches = partners(keys.take(pa.array(wanted)), of_stored.take(pa.array(free)))
+    places[wanted] = np.append(free, -1)[matches]
+
+
+def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Source:
+    """A table with the numbers of those of its rows that are these rows of a dataset.
+
+    Their uris agree, as texts or by their places; or the bytes, of images that came as such.
+
+    Args:
+        rows: of the dataset, one of each number.
+        fields: its columns.
+    """
+    images = _images(fields)
+    if table.stated is None or not images or not {f.column for f in images} <= {*table.frame}:
+        return table
+    stated = table.stated.to_numpy()
+    known = pc.index_in(pa.array(stated), value_set=rows.column(SOURCE_ID).combine_chunks())
+    is_known = np.asarray(known.is_valid())
+    here = table.only(is_known)
+    there = rows.take(known.drop_null())
+    agrees = _equal(_uris(here, images), _stored_uris(there, images))
+    agrees |= _are_in_one_place(here, there, images)
+    if {f.column for f in images} <= {*here.contents}:
+        agrees |= _are_copies(here, there, images)
+    numbers = np.full(len(stated), -1)
+    numbers[is_known] = np.where(agrees, stated[is_known], -1)
+    return dataclasses.replace(table, numbers=pd.Series(numbers, table.frame.index))
+
+
+def _images(fields: Sequence[Field]) -> list[Field]:
+    return [field for field in file_fields(fields) if not isinstance(field.kind, Mask)]
+
+
+def _refuse_doubles(numbers: pd.Series[int]) -> None:
+    again = numbers[(numbers >= 0) & numbers.duplicated(keep=False)]
+    if len(again):
+        first = again[again == again.iloc[0]]
+        raise SourceError(
+            f"the rows {', '.join(map(str, first.index[:3]))} of the table are all the row "
+            f"{first.iloc[0]} of the dataset. Drop all but one. Nothing was written."
+        )
+
+
+def _places(table: Source, field: Field) -> pa.Array:
+    return column_places(table, field.column)
+
+
+def _uris(table: Source, fields: Sequence[Field]) -> pa.Array:
+    return joined_texts([column_uris(table, field.column) for field in fields])
+
+
+def _stored_uris(rows: pa.Table, fields: Sequence[Field]) -> pa.Array:
+    return joined_texts([rows.column(field.uri_key).combine_chunks() for field in fields])
+
+
+def _are_in_one_place(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+    """True for each row of a table whose files are those of the row of a dataset beside it."""
+    return _equal(joined_texts([_places(here, f) for f in fields]), keys_of(there, fields))
+
+
+def _are_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+    """True for each row of a table whose files have the bytes of the row beside it."""
+    with before_the_launch():
+        sums = [file_sums_of(here, field.column) for field in fields]
+        alike = _equal(pa.array(total_sizes(sums)), stored_total_sizes(there, fields))
+        return _equal(content_keys(sums, alike), stored_content_keys(there, fields))
+
+
+def _are_gone_or_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+    """True for each row of a table that names no other files than the row beside it was made of."""
+    if not len(there):
+        return np.zeros(0, bool)
+    with before_the_launch():
+        sizes = [file_sums_of(here, field.column).sizes for field in fields]
+    return np.all(np.array(sizes) < 0, axis=0) | _are_copies(here, there, fields)
+
+
+def _equal(ones: pa.Array, others: pa.Array) -> Bools:
+    return np.array(pc.fill_null(pc.equal(ones, others), False))
+
+
+def _question(here: Source, there: pa.Table, image: Field) -> str:
+    """What only the user knows of rows whose files are not those of the dataset."""
+    then = known_places(*(there.column(name).combine_chunks() for name in (image.uri_key, BASE)))
+    base = there.column(BASE)[0].as_py()
+    return (
+        f"{counted(len(there), 'row')} may be in the dataset or new: "
+        f"{cut(there.column(image.uri_key)[0].as_py())!r} is {_places(here, image)[0]} here, with "
+        f"other bytes than in the dataset, where it was {then[0].as_py() or 'nobody knows where'}. "
+        f"Give {spelled('base', base)} if these are the same images, or the column `row` of "
+        f"`to_frame`; {spelled('base', here.base)} if they are others. Nothing was written."
+    )
