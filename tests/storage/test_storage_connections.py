@@ -30,7 +30,7 @@ import tfrecorder
 from tfrecorder import storage
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage import connections
-from tfrecorder.storage.gcs_requests import asker, read_object
+from tfrecorder.storage.gcs_requests import BucketObject, asker
 from tfrecorder.storage.store import TransientError, UnreadableError
 
 pytest_plugins = ["services.gcs.fixtures"]
@@ -113,7 +113,7 @@ def answering(answer: bytes) -> Iterator[str]:
 def read_answer(answer: bytes) -> bytes:
     """What is read of an object where the service answers so."""
     with answering(answer) as url:
-        return read_object(asker(url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")[0]
+        return BucketObject(asker(url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg").read()[0]
 
 
 @pytest.mark.parametrize("head", [b"", b"Server: x\r\n", b"Server: x\r\nContent-Len"])
@@ -174,7 +174,7 @@ def test_an_answer_in_chunks_is_read_to_its_end(server: Counting) -> None:
 def test_a_head_without_end_is_no_answer(server: Counting, headers: dict[str, str]) -> None:
     server.headers = headers
     with pytest.raises(TransientError, match="header"):
-        read_object(asker(server.url, AnonymousCredentials(), TIMEOUT), "b", "o")
+        BucketObject(asker(server.url, AnonymousCredentials(), TIMEOUT), "b", "o").read()
 
 
 def test_a_connection_is_used_again(server: Counting) -> None:
@@ -317,7 +317,9 @@ def zipped(server: Counting, stored: bytes, crc: int) -> bytes:
         "X-Goog-Stored-Content-Encoding": "gzip",
         "X-Goog-Hash": f"crc32c={base64.b64encode(crc.to_bytes(4, 'big')).decode()}",
     }
-    return read_object(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg")[0]
+    return BucketObject(asker(server.url, AnonymousCredentials(), TIMEOUT), "bkt", "a.jpg").read()[
+        0
+    ]
 
 
 def test_what_is_stored_zipped_is_unzipped_and_checked(server: Counting) -> None:

@@ -114,7 +114,9 @@ def test_what_fails_in_passing_is_tried_again_and_counted(
     gcs.put("gs://bkt/a", data)
     gcs.inject(operation="download", times=3, **fault)
     retries: list[None] = []
-    assert storage.read_bytes("gs://bkt/a", lambda: retries.append(None)) == data
+    folders = storage.FoldersRead()
+    read, _ = storage.read_source("gs://bkt/a", folders, lambda: retries.append(None))
+    assert read == data
     assert len(retries) == 3
     assert gcs.count("download", "bkt/a") == 4
 

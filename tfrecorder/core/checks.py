@@ -110,9 +110,10 @@ class OneOf:
         self.words = words
 
     def __call__(self, value: Any) -> str | None:
-        words = self.words
-        given = any(value is word or (isinstance(value, str) and value == word) for word in words)
-        return None if given else f"give one of {', '.join(map(repr, words))}."
+        for word in self.words:
+            if value is word or (isinstance(value, str) and value == word):
+                return None
+        return f"give one of {', '.join(map(repr, self.words))}."
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,15 @@ def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
     except OSError:
         return folders
     for line in text.split("\n"):
-        _, names, path = (*line.split(":", 2), "", "")[:3]
-        if names and controller not in names.split(","):
-            continue
-        top = root / "sys/fs/cgroup" / (controller if names else "")
-        outside = ".." in path.split("/")  # of what this process sees of the groups
-        inner = top if outside else top / path.lstrip("/")
+        _, _, of_group = line.partition(":")
+        names, _, path = of_group.partition(":")
+        top = root / "sys/fs/cgroup"
+        if names:
+            if controller not in names.split(","):
+                continue
+            top /= controller
+        inner = top
+        if ".." not in path.split("/"):  # else it is outside of what this process sees
+            inner /= path.lstrip("/")
         folders += [inner, *(above for above in inner.parents if above.is_relative_to(top)), top]
     return list(dict.fromkeys(folders))

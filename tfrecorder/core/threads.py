@@ -217,7 +217,14 @@ def run_in_order(
         UnwantedError: nobody wants the results any more.
     """
     groups = [items[start : start + together] for start in range(0, len(items), together)]
-    line = _Line(work, finish, groups, ahead // together, weigh, weight)
+    line = _Line(
+        work=work,
+        finish=finish,
+        groups=groups,
+        ahead=ahead // together,
+        weigh=weigh,
+        weight=weight,
+    )
     run_line = stoppable(_Line[T, R].run, line.stopped)
     runs = [pool.submit(run_line, line) for _ in range(min(threads, len(groups)))]
     patience: float | None = None

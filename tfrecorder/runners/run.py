@@ -173,5 +173,7 @@ def _noted_failure(output_dir: str, launch: str) -> TfrecorderError | None:
 def _in_short(error: BaseException) -> str:
     """An error in one line: its first line and its last, the most useful of a remote traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ends = dict.fromkeys(lines[:1] + lines[-1:])
-    return " … ".join([type(error).__name__, *(line[:300] for line in ends)]).rstrip(".")
+    words = type(error).__name__
+    for line in dict.fromkeys(lines[:1] + lines[-1:]):
+        words += f" … {line[:300]}"
+    return words.rstrip(".")

@@ -74,6 +74,16 @@ class Counters(NamedTuple):
 _FORM = struct.Struct("<3Q")
 
 
+def blocks_of(size: int) -> int:
+    """How many blocks hold so many bytes."""
+    return -(-size // BLOCK)
+
+
+def equal_first(values: np.ndarray) -> int:
+    """How many values at the beginning are the same."""
+    return int(np.append(values != values[0], True).argmax())
+
+
 @dataclass(frozen=True)
 class CachedFile:
     """What is kept of one version of a remote file.
@@ -87,7 +97,7 @@ class CachedFile:
     size: int
 
     def states(self) -> np.ndarray:
-        states = np.zeros(-(-self.size // BLOCK), _STATE)
+        states = np.zeros(blocks_of(self.size), _STATE)
         kept = _states(f"{self.path}.map")[: len(states)]
         states[: len(kept)] = kept
         return states
@@ -104,7 +114,7 @@ class CachedFile:
     def put(self, first: int, data: bytes) -> None:
         """Keep blocks, beginning with this one."""
         _write_part(f"{self.path}.data", first * BLOCK, data)
-        self.mark(first, first - (-len(data) // BLOCK), _THERE)
+        self.mark(first, first + blocks_of(len(data)), _THERE)
 
 
 @dataclass(frozen=True)
@@ -203,18 +213,19 @@ class CacheFolder:
             states = file.states().astype(np.int64)
             counters = self.counters()
             own = 0 if states.any() else _FILE_BYTES
-            states = states[first : -(-end // BLOCK)]
+            states = states[first : blocks_of(end)]
             is_new = states == _NOTHING
-            is_claimed = (states > _ENDED) & (abs(now - states) < EXPIRY)
-            no_room = is_new & (np.cumsum(is_new) * BLOCK + own > most - counters.used)
-            whose = np.select([states == _THERE, is_claimed, no_room], [HERE, THEIRS, FULL], OURS)
-            count = int(np.append(whose != whose[0], True).argmax())
+            used = np.cumsum(is_new) * BLOCK + own + counters.used  # with each block
+            whose = np.full(len(states), OURS)
+            whose[is_new & (used > most)] = FULL
+            whose[(states > _ENDED) & (abs(now - states) < EXPIRY)] = THEIRS
+            whose[states == _THERE] = HERE
+            count = equal_first(whose)
             after = first + count
             if whose[0] == OURS:
-                used = counters.used + int(is_new[:count].sum()) * BLOCK + own
                 kept = counters.kept + min(after * BLOCK, file.size) - first * BLOCK
                 # First, because if it is killed here there is less room, and never too much used.
-                _put(descriptor, Counters(used, kept, counters.passed))
+                _put(descriptor, Counters(int(used[count - 1]), kept, counters.passed))
                 file.mark(first, after, now)
             elif whose[0] == FULL:
                 passed = counters.passed + min(after * BLOCK, end) - start
@@ -242,7 +253,7 @@ class CacheFolder:
                     os.rename(folder, f"{folder}.{time.time_ns()}{_UNREADY}")
                     removed.append(uri)
                 os.close(descriptor)
-        for left in glob.glob(os.path.join(glob.escape(self.path), f"*{_UNREADY}")):
+        for left in _found(self.path, f"*{_UNREADY}"):
             shutil.rmtree(left, ignore_errors=True)
         self._recount()
         return removed
@@ -253,15 +264,18 @@ class CacheFolder:
 
     def _datasets(self) -> list[tuple[str, str]]:
         """The uri and the folder of each dataset; the one that was used longest ago first."""
-        paths = glob.glob(os.path.join(glob.escape(self.path), "*", _URI))
-        paths = [path for path in paths if not os.path.dirname(path).endswith(_UNREADY)]
-        by_age = sorted(paths, key=os.path.getmtime)
-        return [(read_part(p, 0, _PAGE).decode(), os.path.dirname(p)) for p in by_age]
+        datasets = []
+        paths = _found(self.path, f"*/{_URI}")
+        paths = [path for path in paths if not path.endswith(f"{_UNREADY}/{_URI}")]
+        for path in sorted(paths, key=os.path.getmtime):
+            uri = read_part(path, 0, _PAGE).decode()
+            datasets.append((uri, os.path.dirname(path)))
+        return datasets
 
     def _recount(self) -> None:
         """Count again what is used: who is killed may have counted what it did not write."""
         with self._locked() as descriptor:
-            used = sum(map(_used, glob.glob(os.path.join(glob.escape(self.path), "*", ""))))
+            used = sum(map(_used, _found(self.path, "*/")))
             _put(descriptor, self.counters()._replace(used=used))
 
 
@@ -307,11 +321,17 @@ def _lock(descriptor: int) -> bool:
 
 def _used(folder: str) -> int:
     """What is used in the folder of a dataset, which somebody may be removing."""
-    maps, indexes = (
-        glob.glob(os.path.join(glob.escape(folder), name)) for name in ("*.map", "*.index*")
-    )
-    blocks = sum(int(np.count_nonzero(_states(path))) for path in maps)
-    return blocks * BLOCK + len(maps) * _FILE_BYTES + sum(_paged(_size(path)) for path in indexes)
+    used = 0
+    for path in _found(folder, "*.map"):
+        used += int(np.count_nonzero(_states(path))) * BLOCK + _FILE_BYTES
+    for path in _found(folder, "*.index*"):
+        used += _paged(_size(path))
+    return used
+
+
+def _found(folder: str, pattern: str) -> list[str]:
+    """The paths in a folder that match a pattern."""
+    return glob.glob(os.path.join(glob.escape(folder), pattern))
 
 
 def _states(path: str) -> np.ndarray:

@@ -79,18 +79,15 @@ REMOTE_THREADS = 16
 _SMALL_REQUESTS = 32
 
 
-def read_bytes(path: str, note_retry: Callable[[], None] = lambda: None) -> bytes:
+def read_bytes(path: str) -> bytes:
     """A whole regular file.
-
-    Args:
-        note_retry: called before each retry.
 
     Raises:
         UnreadableError: it is missing, a folder, a device or a pipe, it is larger than
             `MAX_FILE_BYTES`, access is denied, or reading fails.
         UnreachableError: its store or disk did not answer, as in every function here.
     """
-    return retried(lambda: store_of(path).read(path), path, note_retry)
+    return retried(lambda: store_of(path).read(path), path)
 
 
 def read_versioned(path: str) -> tuple[bytes, str]:

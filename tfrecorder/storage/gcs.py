@@ -9,6 +9,7 @@ import io
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from tfrecorder.core.threads import map_at_once
@@ -73,28 +74,28 @@ class BucketStore(Store):
         self._connected: dict[Access, Connection] = {}
 
     def read(self, path: str) -> bytes:
-        return gcs_requests.read_object(*self._at(path))[0]
+        return self._at(path).read()[0]
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return gcs_requests.read_generation(*self._at(path))
+        return self._at(path).read_versioned()
 
     def open(self, path: str, expected: Description | None = None) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
-        description = expected or gcs_requests.describe_object(*at)
+        description = expected or at.describe()
 
         def read(start: int, end: int) -> bytes:
             # From the version just described, so that two versions are never mixed.
-            return gcs_requests.read_range(*at, description.version, start, end)
+            return at.read_range(description.version, start, end)
 
         return in_parts(path, description.size, read)
 
     def fetch(self, path: str, file: BinaryIO) -> None:
-        gcs_requests.fetch_object(*self._at(path), file)
+        self._at(path).fetch(file)
 
     def describe(self, path: str) -> Description | None:
         if not split_path(path)[1]:  # the service would take it for a listing
             return None
-        return unless_missing(lambda: gcs_requests.describe_object(*self._at(path)))
+        return unless_missing(lambda: self._at(path).describe())
 
     def version(self, path: str) -> str | None:
         description = self.describe(path)
@@ -107,7 +108,7 @@ class BucketStore(Store):
         return (name for name in self._list(folder) if not name.endswith("/"))
 
     def is_folder(self, path: str) -> bool:
-        return bool(gcs_requests.list_objects(*self._at(_below(path)), most=1)[0])
+        return bool(self._at(_below(path)).below(most=1)[0])
 
     def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
         path = f"{folder}/{name}"
@@ -126,20 +127,18 @@ class BucketStore(Store):
         return followed(path, upload, PIECE)
 
     def keeps_removed(self, folder: str) -> str | None:
-        return gcs_requests.keeps_removed(*self._at(folder)[:2])
+        return self._at(folder).keeps_removed()
 
     def put_at(self, path: str, data: bytes, version: str) -> str | None:
         return self._upload(path, io.BytesIO(data), len(data), version)
 
     def remove(self, folder: str, name: str) -> None:
-        path = f"{folder}/{name}"
         self.remove_file(folder, name)
-        ask, bucket, prefix = self._at(_below(path))
-        below = gcs_requests.list_objects(ask, bucket, prefix)[0]
-        map_at_once(lambda name: gcs_requests.delete_object(ask, bucket, name), below, REMOVALS)
+        at = self._at(_below(f"{folder}/{name}"))
+        map_at_once(lambda name: replace(at, name=name).delete(), at.below()[0], REMOVALS)
 
     def remove_file(self, folder: str, name: str) -> None:
-        gcs_requests.delete_object(*self._at(f"{folder}/{name}"))
+        self._at(f"{folder}/{name}").delete()
 
     def link(self, folder: str, name: str, new: str) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}")
@@ -149,12 +148,11 @@ class BucketStore(Store):
 
     def _copy(self, path: str, new: str, listed: str = "", is_moved: bool = False) -> None:
         source = self._at(path)
-        target = self._at(new)[1:]
         try:
-            version = listed or gcs_requests.describe_object(*source).version
-            gcs_requests.copy_object(*source, *target, version)
+            version = listed or source.describe().version
+            source.copy(self._at(new), version)
             if is_moved:  # delete exactly the version that was copied
-                gcs_requests.delete_object(*source, version)
+                source.delete(version)
         except OtherStandsError as error:  # replaced or moved in between: look again
             if not listed:
                 raise TransientError(str(error)) from error
@@ -176,12 +174,12 @@ class BucketStore(Store):
 
         With a version it is put only over that one, empty for no object.
         """
-        _, bucket, name = self._at(path)
+        at = self._at(path)
         connection = self._connection()
         if connection.unsigned:
             raise UnreadableError("no_credentials", NO_CREDENTIALS)
-        billed = connection.client.bucket(bucket, user_project=access().user_project)
-        blob = billed.blob(name, chunk_size=PIECE)
+        billed = connection.client.bucket(at.bucket, user_project=access().user_project)
+        blob = billed.blob(at.name, chunk_size=PIECE)
         if is_fresh:
             blob.cache_control = FRESH
         with translated(_in_our_terms):
@@ -198,16 +196,15 @@ class BucketStore(Store):
 
     def _list(self, folder: str, delimiter: str = "") -> dict[str, Description | None]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
-        ask, bucket, prefix = self._at(_below(folder))
-        objects, folders = gcs_requests.list_objects(ask, bucket, prefix, delimiter)
-        objects.pop(prefix, None)  # the empty object that stands for the folder itself
+        at = self._at(_below(folder))
+        objects, folders = at.below(delimiter)
+        objects.pop(at.name, None)  # the empty object that stands for the folder itself
         listing = {**objects, **{name.removesuffix("/"): None for name in folders}}
-        return {name[len(prefix) :]: description for name, description in listing.items()}
+        return {name[len(at.name) :]: description for name, description in listing.items()}
 
-    def _at(self, path: str) -> tuple[gcs_requests.Ask, str, str]:
-        """The function that makes requests, and the bucket and name to request."""
+    def _at(self, path: str) -> gcs_requests.BucketObject:
         place, name = split_path(path)
-        return self._connection().ask, place.partition("://")[2], name
+        return gcs_requests.BucketObject(self._connection().ask, place.partition("://")[2], name)
 
     def _connection(self) -> Connection:
         chosen = access()

@@ -17,6 +17,7 @@ import urllib.parse
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import Any, BinaryIO
 
@@ -92,12 +93,6 @@ def asker(
     tokens = Request()
     billed = "" if user_project is None else f"userProject={urllib.parse.quote(user_project)}"
 
-    def sign(method: str, path: str, headers: Mapping[str, str]) -> dict[str, str]:
-        signed = dict(headers)
-        if credentials is not None:
-            credentials.before_request(tokens, method, f"{endpoint}{path}", signed)
-        return signed
-
     @contextlib.contextmanager
     def ask(
         path: str, method: str = "GET", headers: Mapping[str, str] = {}
@@ -107,13 +102,15 @@ def asker(
         if billed:
             path = f"{path}{'&' if '?' in path else '?'}{billed}"
         try:
-            with send(method, path, sign(method, path, headers)) as response:
-                if response.status != 401 or credentials is None:
-                    yield _granted(response, unsigned=credentials is None)
-                    return
-            credentials.refresh(tokens)  # a token can become invalid before it expires
-            with send(method, path, sign(method, path, headers)) as response:
-                yield _granted(response)
+            for is_last in (credentials is None, True):
+                signed = dict(headers)
+                if credentials is not None:
+                    credentials.before_request(tokens, method, f"{endpoint}{path}", signed)
+                with send(method, path, signed) as response:
+                    if response.status != 401 or is_last:
+                        yield _granted(response, unsigned=credentials is None)
+                        return
+                credentials.refresh(tokens)  # a token can become invalid before it expires
         except GoogleAuthError as error:
             raise token_failure(error) from error
         except (OSError, HTTPException) as error:
@@ -132,146 +129,171 @@ def token_failure(error: Any) -> Exception:
     return UnreadableError("no_credentials", f"{NO_CREDENTIALS} ({failure_words(error)})")
 
 
-def read_generation(ask: Ask, bucket: str, name: str) -> tuple[bytes, str]:
-    """An object's bytes, checked as in `read_object`, and their version."""
-    data, version = read_object(ask, bucket, name)
-    if version is None:
-        standing = describe_object(ask, bucket, name)
-        if not standing.is_of(len(data), google_crc32c.value(data)):
-            raise TransientError(_NOT_WHOLE)
-        version = standing.version
-    return data, version
+@dataclass(frozen=True)
+class BucketObject:
+    """An object of a bucket, or with a prefix as its name the objects below that; and who asks.
 
-
-def read_object(ask: Ask, bucket: str, name: str) -> tuple[bytes, str | None]:
-    """An object's bytes, checked against the stored checksum if they come as stored; their version.
-
-    The version is None if a gateway took its header away.
+    Attributes:
+        ask: makes the requests.
+        bucket: the bucket's name.
+        name: the object's name.
     """
-    with ask(_media(bucket, name)) as response:
-        if response.length is not None and response.length > MAX_FILE_BYTES:
-            raise too_large(response.length)
-        data = response.read()
-        _check_whole(ask, bucket, name, response, len(data), google_crc32c.value(data))
-        # A gzipped object is sent as stored only if its owner forbids decompression in transit.
-        is_zipped = response.headers["Content-Encoding"] == "gzip"
-        return _unzipped(data) if is_zipped else data, response.headers["X-Goog-Generation"]
 
+    ask: Ask
+    bucket: str
+    name: str
 
-def fetch_object(ask: Ask, bucket: str, name: str, file: BinaryIO) -> None:
-    """Copy an object's bytes to a file, checked as in `read_object`."""
-    with ask(_media(bucket, name)) as response:
-        is_zipped = response.headers["Content-Encoding"] == "gzip"
-        unzip = zlib.decompressobj(wbits=31).decompress if is_zipped else bytes
+    @property
+    def _bucket_path(self) -> str:
+        return f"/storage/v1/b/{urllib.parse.quote(self.bucket, safe='')}"
 
-        def read(most: int) -> bytes:
-            data = response.read(most)
-            try:
-                file.write(unzip(data))
-            except OSError as error:  # on this machine: its disk is full
-                raise UnreadableError("read_failed", failure_words(error)) from error
-            except zlib.error as error:
-                raise UnreadableError("read_failed", _NOT_ZIPPED) from error
-            return data
+    @property
+    def _path(self) -> str:
+        return f"{self._bucket_path}/o/{urllib.parse.quote(self.name, safe='')}"
 
-        size, crc = sums_of(read)
-        if response.length:
+    @property
+    def _media(self) -> str:
+        return f"/download{self._path}?alt=media"
+
+    def read_versioned(self) -> tuple[bytes, str]:
+        """The bytes, checked as in `read`, and their version."""
+        data, version = self.read()
+        if version is None:
+            standing = self.describe()
+            if not standing.is_of(len(data), google_crc32c.value(data)):
+                raise TransientError(_NOT_WHOLE)
+            version = standing.version
+        return data, version
+
+    def read(self) -> tuple[bytes, str | None]:
+        """The bytes, checked against the stored checksum if they come as stored; their version.
+
+        The version is None if a gateway took its header away.
+        """
+        with self.ask(self._media) as response:
+            if response.length is not None and response.length > MAX_FILE_BYTES:
+                raise too_large(response.length)
+            data = response.read()
+            self._check_whole(response, len(data), google_crc32c.value(data))
+            # A gzipped object is sent as stored only if its owner forbids decompression in transit.
+            is_zipped = response.headers["Content-Encoding"] == "gzip"
+            return _unzipped(data) if is_zipped else data, response.headers["X-Goog-Generation"]
+
+    def fetch(self, file: BinaryIO) -> None:
+        """Copy the bytes to a file, checked as in `read`."""
+        with self.ask(self._media) as response:
+            is_zipped = response.headers["Content-Encoding"] == "gzip"
+            unzip = zlib.decompressobj(wbits=31).decompress if is_zipped else bytes
+
+            def read(most: int) -> bytes:
+                data = response.read(most)
+                try:
+                    file.write(unzip(data))
+                except OSError as error:  # on this machine: its disk is full
+                    raise UnreadableError("read_failed", failure_words(error)) from error
+                except zlib.error as error:
+                    raise UnreadableError("read_failed", _NOT_ZIPPED) from error
+                return data
+
+            size, crc = sums_of(read)
+            if response.length:
+                raise TransientError(_NOT_WHOLE)
+            self._check_whole(response, size, crc)
+
+    def read_range(self, version: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to, not including, `end` of one version."""
+        wanted = {"Range": f"bytes={start}-{end - 1}"}
+        with self.ask(f"{self._media}&generation={version}", headers=wanted) as response:
+            if response.status != 206:  # the page of a gateway may be as long as the range
+                raise TransientError(_NOT_WHOLE)
+            return response.read()
+
+    def describe(self) -> Description:
+        """The size, checksum and version."""
+        return _description(_json(self.ask, f"{self._path}?fields={_DESCRIBED}"))
+
+    def below(
+        self, delimiter: str = "", most: int | None = None
+    ) -> tuple[dict[str, Description], list[str]]:
+        """The objects whose names begin with this one, and with a delimiter the folders too.
+
+        Args:
+            delimiter: names with one after the prefix are cut there and listed as folders.
+            most: stop after this many objects.
+        """
+        query = {"prefix": self.name, "delimiter": delimiter}
+        query["fields"] = f"items(name,{_DESCRIBED}),prefixes,nextPageToken"
+        if most is not None:
+            query["maxResults"] = str(most)
+        objects = {}
+        folders = []
+        while True:
+            asked = urllib.parse.urlencode({name: value for name, value in query.items() if value})
+            page = _json(self.ask, f"{self._bucket_path}/o?{asked}")
+            objects.update({item["name"]: _description(item) for item in page.get("items", ())})
+            folders += page.get("prefixes", ())
+            query["pageToken"] = page.get("nextPageToken", "")
+            if not query["pageToken"] or (most is not None and len(objects) >= most):
+                return objects, folders
+
+    def delete(self, version: str | None = None) -> None:
+        """Remove the object, or only the given version of it; nothing if there is none."""
+        only = "" if version is None else f"?ifGenerationMatch={version}"
+
+        def delete() -> None:
+            with self.ask(f"{self._path}{only}", "DELETE") as response:
+                if response.read().lstrip().startswith(b"<"):
+                    raise TransientError(_NOT_AN_ANSWER)
+
+        unless_missing(delete)
+
+    def copy(self, target: BucketObject, version: str) -> None:
+        """Copy one version to another object, within the service."""
+        path = f"{self._path}/rewriteTo{target._path.removeprefix('/storage/v1')}"
+        query = {"ifSourceGenerationMatch": version}
+        done = False
+        while not done:  # a large object going to another location takes several requests
+            answer = _json(self.ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
+            done = bool(answer.get("done"))
+            query["rewriteToken"] = answer.get("rewriteToken", "")
+
+    def keeps_removed(self) -> str:
+        """For how long the bucket keeps removed objects, in words; "" if it keeps none.
+
+        Sources: https://cloud.google.com/storage/docs/soft-delete and
+        https://cloud.google.com/storage/docs/object-versioning
+        """
+        about = _json(self.ask, f"{self._bucket_path}?fields=softDeletePolicy,versioning")
+        seconds = int(about.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0))
+        days = counted(round(seconds / 86400), "day")
+        words = [f"for {days} after they are removed (soft delete)"] if seconds else []
+        if about.get("versioning", {}).get("enabled"):
+            words.append("as older versions until these are removed too (versioning)")
+        return ", and ".join(words)
+
+    def _check_whole(self, response: HTTPResponse, size: int, crc: int) -> None:
+        """Compare the size and CRC32C of a whole answer with those of the stored object.
+
+        Nothing is compared if the service unpacked the object on the way.
+
+        Raises:
+            TransientError: the answer is not the object, or cannot be compared: a gateway took the
+                headers away, or answers itself.
+        """
+        sent = response.headers.get("Content-Encoding", "identity")
+        is_unpacked = response.headers.get("X-Goog-Stored-Content-Encoding", sent) != sent
+        # All in one header or one header each, in any order.
+        hashes = ",".join(response.headers.get_all("X-Goog-Hash", []))
+        match = _CRC32C.search(hashes)
+        stored = decode_crc32c(match[1]) if match else None
+        if stored is None and response.length is None and not response.chunked:
+            raise TransientError("the answer ended within the headers, or has no length")
+        if stored is None and not is_unpacked:
+            fields = _json(self.ask, f"{self._path}?fields={_DESCRIBED},contentEncoding")
+            is_unpacked = fields.get("contentEncoding") == "gzip" != sent
+            stored = crc if _description(fields).is_of(size, crc) else None
+        if not is_unpacked and stored != crc:
             raise TransientError(_NOT_WHOLE)
-        _check_whole(ask, bucket, name, response, size, crc)
-
-
-def read_range(ask: Ask, bucket: str, name: str, version: str, start: int, end: int) -> bytes:
-    """The bytes from `start` up to, not including, `end` of one version of an object."""
-    wanted = {"Range": f"bytes={start}-{end - 1}"}
-    with ask(f"{_media(bucket, name)}&generation={version}", headers=wanted) as response:
-        if response.status != 206:  # the page of a gateway may be as long as the range
-            raise TransientError(_NOT_WHOLE)
-        return response.read()
-
-
-def describe_object(ask: Ask, bucket: str, name: str) -> Description:
-    """An object's size, checksum and version."""
-    return _description(_json(ask, f"{_place(bucket, name)}?fields={_DESCRIBED}"))
-
-
-def list_objects(
-    ask: Ask,
-    bucket: str,
-    prefix: str,
-    delimiter: str = "",
-    most: int | None = None,
-) -> tuple[dict[str, Description], list[str]]:
-    """The objects whose names begin with a prefix, and with a delimiter the folders too.
-
-    Args:
-        delimiter: names with one after the prefix are cut there and listed as folders.
-        most: stop after this many objects.
-    """
-    query = {"prefix": prefix, "delimiter": delimiter}
-    query["fields"] = f"items(name,{_DESCRIBED}),prefixes,nextPageToken"
-    if most is not None:
-        query["maxResults"] = str(most)
-    objects = {}
-    folders = []
-    while True:
-        asked = urllib.parse.urlencode({name: value for name, value in query.items() if value})
-        page = _json(ask, f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}/o?{asked}")
-        objects.update({item["name"]: _description(item) for item in page.get("items", ())})
-        folders += page.get("prefixes", ())
-        query["pageToken"] = page.get("nextPageToken", "")
-        if not query["pageToken"] or (most is not None and len(objects) >= most):
-            return objects, folders
-
-
-def delete_object(ask: Ask, bucket: str, name: str, version: str | None = None) -> None:
-    """Remove an object, or only the given version of it; nothing if there is none."""
-    only = "" if version is None else f"?ifGenerationMatch={version}"
-
-    def delete() -> None:
-        with ask(f"{_place(bucket, name)}{only}", "DELETE") as response:
-            if response.read().lstrip().startswith(b"<"):
-                raise TransientError(_NOT_AN_ANSWER)
-
-    unless_missing(delete)
-
-
-def copy_object(
-    ask: Ask, bucket: str, name: str, new_bucket: str, new_name: str, version: str
-) -> None:
-    """Copy one version of an object within the service."""
-    target = _place(new_bucket, new_name).removeprefix("/storage/v1")
-    path = f"{_place(bucket, name)}/rewriteTo{target}"
-    query = {"ifSourceGenerationMatch": version}
-    done = False
-    while not done:  # a large object going to another location takes several requests
-        answer = _json(ask, f"{path}?{urllib.parse.urlencode(query)}", "POST")
-        done = bool(answer.get("done"))
-        query["rewriteToken"] = answer.get("rewriteToken", "")
-
-
-def keeps_removed(ask: Ask, bucket: str) -> str:
-    """For how long a bucket keeps removed objects, in words; "" if it keeps none.
-
-    Sources: https://cloud.google.com/storage/docs/soft-delete and
-    https://cloud.google.com/storage/docs/object-versioning
-    """
-    fields = "softDeletePolicy,versioning"
-    about = _json(ask, f"/storage/v1/b/{urllib.parse.quote(bucket, safe='')}?fields={fields}")
-    seconds = int(about.get("softDeletePolicy", {}).get("retentionDurationSeconds", 0))
-    days = counted(round(seconds / 86400), "day")
-    words = [f"for {days} after they are removed (soft delete)"] if seconds else []
-    if about.get("versioning", {}).get("enabled"):
-        words.append("as older versions until these are removed too (versioning)")
-    return ", and ".join(words)
-
-
-def _place(bucket: str, name: str) -> str:
-    quoted = (urllib.parse.quote(part, safe="") for part in (bucket, name))
-    return "/storage/v1/b/{}/o/{}".format(*quoted)
-
-
-def _media(bucket: str, name: str) -> str:
-    return f"/download{_place(bucket, name)}?alt=media"
 
 
 def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
@@ -327,33 +349,6 @@ def _unzipped(data: bytes) -> bytes:
         raise UnreadableError("read_failed", _NOT_ZIPPED) from error
 
 
-def _check_whole(
-    ask: Ask, bucket: str, name: str, response: HTTPResponse, size: int, crc: int
-) -> None:
-    """Compare the size and CRC32C of a whole answer with those of the stored object.
-
-    Nothing is compared if the service unpacked the object on the way.
-
-    Raises:
-        TransientError: the answer is not the object, or cannot be compared: a gateway took the
-            headers away, or answers itself.
-    """
-    sent = response.headers.get("Content-Encoding", "identity")
-    is_unpacked = response.headers.get("X-Goog-Stored-Content-Encoding", sent) != sent
-    # All in one header or one header each, in any order.
-    hashes = ",".join(response.headers.get_all("X-Goog-Hash", []))
-    match = _CRC32C.search(hashes)
-    stored = decode_crc32c(match[1]) if match else None
-    if stored is None and response.length is None and not response.chunked:
-        raise TransientError("the answer ended within the headers, or has no length")
-    if stored is None and not is_unpacked:
-        fields = _json(ask, f"{_place(bucket, name)}?fields={_DESCRIBED},contentEncoding")
-        is_unpacked = fields.get("contentEncoding") == "gzip" != sent
-        stored = crc if _description(fields).is_of(size, crc) else None
-    if not is_unpacked and stored != crc:
-        raise TransientError(_NOT_WHOLE)
-
-
 def decode_crc32c(encoded: str | None) -> int | None:
     """A checksum in the service's base64 form, as a number."""
     return None if encoded is None else int.from_bytes(base64.b64decode(encoded), "big")
@@ -373,8 +368,10 @@ def answer_words(status: int, text: str, reason: str | None) -> str:
     """
     with contextlib.suppress(LookupError, TypeError, ValueError):  # not JSON
         text = str(json.loads(text)["error"]["message"] or "")
-    lines = [] if text.lstrip().startswith("<") else text.strip().splitlines()
-    return f"{status} {(lines or [reason or 'no reason was given'])[0][:200].rstrip('.')}"
+    words = reason or "no reason was given"
+    if text.strip() and not text.lstrip().startswith("<"):
+        words = text.strip().splitlines()[0]
+    return f"{status} {words[:200].rstrip('.')}"
 
 
 def failure_words(error: BaseException) -> str:

@@ -19,7 +19,9 @@ from tfrecorder.storage.cache_folder import (
     THEIRS,
     CachedFile,
     CacheFolder,
+    blocks_of,
     close_all,
+    equal_first,
     read_part,
     read_whole,
 )
@@ -82,7 +84,8 @@ class LocalCache:
                 continue
             if whose == OURS:
                 first = at // BLOCK
-                data = self._fill(file, first, after, fetch)[at - first * BLOCK :][: until - at]
+                begin = first * BLOCK
+                data = self._fill(file, first, after, fetch)[at - begin : until - begin]
             else:
                 data = self._kept(path, at, until) if whose == HERE else fetch(at, until)
                 if len(data) < until - at:  # the folder was emptied meanwhile
@@ -98,14 +101,14 @@ class LocalCache:
             return False
         here = self._here.get(file.path)
         here = self._look(file) if here is None else here
-        return bool(here[start // BLOCK : -(-end // BLOCK)].all())
+        return bool(here[start // BLOCK : blocks_of(end)].all())
 
     def forget(self, path: str, start: int, end: int) -> None:
         """Fetch the blocks of this range anew when they are next read: they are damaged."""
         if (file := self._file(path)) is not None:
             self._here.pop(file.path, None)
             with self._said_once():
-                file.mark(start // BLOCK, -(-end // BLOCK))
+                file.mark(start // BLOCK, blocks_of(end))
 
     def index(self, path: str, read: Callable[[], np.ndarray], fits: Fits) -> np.ndarray:
         """Where the records of a file are, int64 of two columns: kept, or else read and kept."""
@@ -139,17 +142,17 @@ class LocalCache:
         with self._said_once():
             here = self._here[file.path] = file.are_here()
             return here
-        return np.zeros(-(-file.size // BLOCK), bool)
+        return np.zeros(blocks_of(file.size), bool)
 
     def _whose(self, file: CachedFile, start: int, end: int) -> tuple[int, int]:
         """As `CacheFolder.claim`; without its lock, if the first block is there."""
         first = start // BLOCK
-        last = -(-end // BLOCK)
+        last = blocks_of(end)
         here = self._here.get(file.path)
         if here is None or not here[first]:
             here = self._look(file)
         if here[first]:
-            return HERE, first + int(np.append(~here[first:last], True).argmax())
+            return HERE, first + equal_first(here[first:last])
         most = self._most
         with self._said_once():
             if most is not None:

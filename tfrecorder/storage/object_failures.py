@@ -34,16 +34,20 @@ _MEANINGS: dict[str | int, str] = {
         "TokenRefreshRequired AuthenticationFailed InvalidAuthenticationInfo UnauthenticatedError "
         "NoAuthenticationInformation RequestTimeTooSkewed",
         "region": "AuthorizationHeaderMalformed PermanentRedirect",
-        "permission": "AccessDenied PermissionDeniedError",
+        "no_permission": "AccessDenied PermissionDeniedError",
         "other": "AlreadyExistsError PreconditionError",
         "not_found": "FileNotFoundError NotFoundError",
         "bad_name": "InvalidPathError",
     }.items()
     for name in names.split()
-} | {401: "credentials", 403: "permission", 501: "unconditional"}
+} | {401: "credentials", 403: "no_permission", 501: "unconditional"}
 
-_REGION = "set AWS_REGION to the region of the bucket"
-_UNCONDITIONAL = "this server does not support conditional writes: set AWS_CONDITIONAL_PUT=disabled"
+#: What to set up, by what a failure means.
+_SETUP = {
+    "region": "set AWS_REGION to the region of the bucket",
+    "unconditional": "this server does not support conditional writes: set "
+    "AWS_CONDITIONAL_PUT=disabled",
+}
 
 #: What object_store says, in lower case, where none of these decides: of a redirect to the bucket's
 #: region, and of the places where it looks for credentials if the environment names none.
@@ -67,33 +71,24 @@ def meaning(error: Exception, client: Client) -> Exception | None:
         return TransientError(str(error)) if may_pass(error) else None
     text, _, causes = str(error).partition("\n\nDebug source:")
     status, code, words = _answer(text)
-    match _meaning(error, text, status, code):
-        case "passing":
-            return TransientError(words if status or code else _cause(causes) or words)
-        case "other":
-            return OtherStandsError(words)
-        case "not_found" | "bad_name" as kind:
-            return UnreadableError(kind, words)
-        case "region":
-            return UnreadableError("wrong_setup", f"{_REGION} ({words})")
-        case "unconditional":
-            return UnreadableError("wrong_setup", f"{_UNCONDITIONAL} ({words})")
-        case "no_credentials":
-            return client.rejected(words, missing=True)
-        case "credentials":
-            return client.rejected(words, missing=client.unsigned)
-        case "permission" if client.unsigned:
-            return client.rejected(words, missing=True)
-        case "permission":
-            return UnreadableError("no_permission", words)
-    return UnreadableError("read_failed", words)
+    meant = _meaning(error, text, status, code)
+    if meant == "passing":
+        return TransientError(words if status or code else _cause(causes) or words)
+    if meant == "other":
+        return OtherStandsError(words)
+    if meant in _SETUP:
+        return UnreadableError("wrong_setup", f"{_SETUP[meant]} ({words})")
+    is_denied = meant == "no_permission" and client.unsigned
+    if is_denied or meant in ("credentials", "no_credentials"):
+        return client.rejected(words, missing=client.unsigned or meant == "no_credentials")
+    return UnreadableError(meant or "read_failed", words)
 
 
 def _meaning(error: Exception, text: str, status: int, code: str) -> str:
     """A meaning of `_MEANINGS` or `_SAID`; empty if nothing says what it is."""
     kind = type(error).__name__
     meant = next((_MEANINGS[key] for key in (code, kind, status) if key in _MEANINGS), "")
-    if meant not in ("", "credentials", "permission"):
+    if meant not in ("", "credentials", "no_permission"):
         return meant
     if is_transient(status):
         return "passing"
@@ -141,7 +136,8 @@ def _answer(text: str) -> tuple[int, str, str]:
 
 def _tag(name: str, text: str) -> str:
     """What an element of this name holds."""
-    inner, end, _ = text.partition(f"<{name}>")[2].partition(f"</{name}>")
+    _, _, behind = text.partition(f"<{name}>")
+    inner, end, _ = behind.partition(f"</{name}>")
     return html.unescape(inner).strip() if end else ""
 
 

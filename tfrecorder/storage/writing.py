@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from tfrecorder.errors import UnreachableError
 from tfrecorder.storage.files import each, read_bytes, size
@@ -15,12 +15,15 @@ from tfrecorder.storage.store import (
     Claim,
     Description,
     OtherStandsError,
+    Store,
     UnreadableError,
     UnwritableError,
     split_path,
 )
 from tfrecorder.storage.stores import store_of
 from tfrecorder.storage.uris import is_local
+
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -30,6 +33,12 @@ def _writing() -> Iterator[None]:
         yield
     except UnreadableError as error:
         raise UnwritableError(error.detail) from error
+
+
+def _asked(folder: str, name: str, request: Callable[[Store], T]) -> T:
+    """The answer to a request to write a file below a folder, which is retried."""
+    with _writing():
+        return retried(lambda: request(store_of(folder)), os.path.join(folder, name))
 
 
 @contextlib.contextmanager
@@ -132,9 +141,7 @@ def publish_over(
         OtherStandsError: another version with other bytes is there.
         OSError: it cannot be written.
     """
-    path = os.path.join(output_dir, name)
-    with _writing():
-        made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, version), path)
+    made = _asked(output_dir, name, lambda store: store.put_over(output_dir, name, data, version))
     if made is None:
         publish_bytes(output_dir, name, data, lasting=lasting)
     return made or ""
@@ -148,16 +155,17 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     Raises:
         OSError: it cannot be written, or the existing file cannot be read.
     """
-    path = os.path.join(output_dir, name)
     try:
-        with _writing():
-            made = retried(lambda: store_of(output_dir).put_over(output_dir, name, data, ""), path)
-            if made is None and size(path) is not None:
-                return read_bytes(path) == data
+        made = _asked(output_dir, name, lambda store: store.put_over(output_dir, name, data, ""))
     except OtherStandsError:
         return False
-    if made is None:
-        publish_bytes(output_dir, name, data, lasting=True)
+    if made is not None:
+        return True
+    path = os.path.join(output_dir, name)
+    with _writing():
+        if size(path) is not None:
+            return read_bytes(path) == data
+    publish_bytes(output_dir, name, data, lasting=True)
     return True
 
 
@@ -173,8 +181,7 @@ def remove(folder: str, name: str) -> None:
     Raises:
         OSError: it cannot be removed.
     """
-    with _writing():
-        retried(lambda: store_of(folder).remove(folder, name), os.path.join(folder, name))
+    _asked(folder, name, lambda store: store.remove(folder, name))
 
 
 def sync(folder: str, names: Collection[str]) -> None:
@@ -198,8 +205,7 @@ def link(folder: str, name: str, new: str) -> None:
     Raises:
         OSError: it cannot be linked or copied, or there is no such file.
     """
-    with _writing():
-        retried(lambda: store_of(folder).link(folder, name, new), os.path.join(folder, name))
+    _asked(folder, name, lambda store: store.link(folder, name, new))
 
 
 def move(folder: str, name: str, new: str) -> None:
@@ -223,9 +229,7 @@ def move_all(folder: str, names: Mapping[str, str], listed: Mapping[str, Descrip
 
     def rename(name: str) -> None:
         version = listed[name].version if name in listed else ""
-        path = os.path.join(folder, name)
-        with _writing():
-            retried(lambda: store_of(folder).move(folder, name, names[name], version), path)
+        _asked(folder, name, lambda store: store.move(folder, name, names[name], version))
 
     each(rename, names, folder)
 
@@ -234,9 +238,7 @@ def remove_files(folder: str, unwanted: Collection[str]) -> None:
     """Remove files below a folder, in any order; as `remove`, but none of them is a folder."""
 
     def remove_file(name: str) -> None:
-        with _writing():
-            store = store_of(folder)
-            retried(lambda: store.remove_file(folder, name), os.path.join(folder, name))
+        _asked(folder, name, lambda store: store.remove_file(folder, name))
 
     each(remove_file, unwanted, folder)
 

@@ -98,7 +98,8 @@ class Batch:
         """The image in a cell of a row; one without a place in a row that becomes a reject."""
         cell = content_in(self._cell(cell))
         if isinstance(cell, Content):
-            return file_sums(pa.array([cell.file], pa.large_string()), np.array([cell[2:]]).T)
+            name = pa.array([cell.file], pa.large_string())
+            return file_sums(name, came=np.array([[cell.size], [cell.crc32c]]))
         uri = pa.array([cell if isinstance(cell, str) else None], pa.large_string())
         return file_sums(places(uri, self.base or os.getcwd()))
 

@@ -123,9 +123,6 @@ class MicroBatch(Operation):
     def _checked(self) -> Checked | None:
         """The rows in which validation finds no fault; notes what is wrong with the others."""
         cells = [_in_types(row.cells, self.fields) for row in self.batch.rows]
-        for at, row in enumerate(self.batch.rows):
-            if isinstance(row.cells, Unusable):
-                self.faults[at] = escaped(row.cells.reason)
         self.faults |= {at: cell for at, cell in enumerate(cells) if isinstance(cell, str)}
         while True:
             sound = [at for at in range(len(cells)) if at not in self.faults]
@@ -179,14 +176,12 @@ class MicroBatch(Operation):
         splits = pd.Series(assign_splits(names, self.options.division), index=bad)
         frame = pd.DataFrame({SPLIT_COLUMN: splits})
         fields = self.fields
-        good = []
         types = self.types
         if checked is not None:
             fields = checked.fields
-            good = list(checked.frame.index)
             frame = pd.concat([checked.frame[[SPLIT_COLUMN]], frame])
             types = {key: column.type for key, column in checked.values.items()}
-        order = np.argsort([*good, *bad], kind="stable")
+        order = np.argsort(frame.index.to_numpy(np.int64), kind="stable")
         image = primary_file(fields)
         values = {}
         for key, kind in types.items():
@@ -215,7 +210,9 @@ class MicroBatch(Operation):
 
 
 def _in_types(cells: Cells, fields: Sequence[Field]) -> Cells | str:
-    """A row with its labels in the dataset's type; or what is wrong with one of them."""
+    """A row with its labels in the dataset's type; or what is wrong with the row."""
+    if isinstance(cells, Unusable):
+        return escaped(cells.reason)
     row = dict(cells)
     for column in fields:
         name = column.column

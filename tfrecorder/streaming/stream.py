@@ -242,7 +242,8 @@ def _through_outages(step: Callable[[], T]) -> T:
 
 
 def _say(say: Say, dataset: StreamedDataset, batch: Batch | None) -> None:
-    words = f"{dataset.counts}; {len(batch.rows) if batch else 0:,} waiting"
+    waiting = len(batch.rows) if batch else 0
+    words = f"{dataset.counts}; {waiting:,} waiting"
     behind = dataset.source.behind(dataset.reached.position())
     if behind is not None:
         words += f", {behind:,} not read"

@@ -5,7 +5,7 @@ A source must have the methods of `StreamSource`; any object with these methods 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 #: A row: a cell for each of its columns.
@@ -82,32 +82,19 @@ class OpenedSource:
 
     Attributes:
         base: the folder of relative uris; None if uris are made absolute as they come.
+        behind: how many rows are there and not taken yet; None if the source does not say.
     """
 
     def __init__(self, source: StreamSource) -> None:
-        self._source = source
         self.name = source.name
+        self.rows = source.rows
+        self.wait = source.wait
         self.ordered: bool = getattr(source, "ordered", True)
         self.base: str | None = getattr(source, "base", None)
-
-    def rows(self, position: Any) -> Iterator[RowAt]:
-        return self._source.rows(position)
-
-    def wait(self, seconds: float) -> bool | None:
-        return self._source.wait(seconds)
-
-    def behind(self, position: Any) -> int | None:
-        """How many rows are there and not taken yet; None if the source does not say."""
-        return getattr(self._source, "behind", lambda position: None)(position)
-
-    def pending(self) -> bool:
-        return getattr(self._source, "pending", bool)()
-
-    def replaced(self, position: str) -> bool:
-        return getattr(self._source, "replaced", lambda position: False)(position)
-
-    def close(self) -> None:
-        getattr(self._source, "close", lambda: None)()
+        self.behind: Callable[[Any], int | None] = getattr(source, "behind", lambda position: None)
+        self.pending: Callable[[], bool] = getattr(source, "pending", bool)
+        self.replaced: Callable[[str], bool] = getattr(source, "replaced", lambda position: False)
+        self.close: Callable[[], object] = getattr(source, "close", lambda: None)
 
 
 class Unusable(dict[str, Any]):

@@ -265,9 +265,13 @@ class DataflowJob:
                 return noted.as_error()
         messages = list(self._error_messages())
         chosen = [message for message in messages if "Traceback" in message] or messages
-        lines = [line.strip() for line in chosen[-1].splitlines() if line.strip()] if chosen else []
-        reason = f"{lines[-1][:500].rstrip('.')}." if lines else "it gave no reason."
-        return RunnerError(f"job {self.job_id} ended as {state}: {reason} See {self.url}. {_GO_ON}")
+        reason = "it gave no reason"
+        if chosen and chosen[-1].strip():
+            last = chosen[-1].strip().splitlines()[-1].strip()
+            reason = last[:500].rstrip(".")
+        return RunnerError(
+            f"job {self.job_id} ended as {state}: {reason}. See {self.url}. {_GO_ON}"
+        )
 
     def _error_messages(self) -> Iterator[str]:
         """What the job reports as errors, oldest first."""

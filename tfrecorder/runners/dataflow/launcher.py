@@ -172,6 +172,8 @@ def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> li
 
 def _job_name(output_dir: str) -> str:
     """A name that shows the dataset, and differs from launch to launch."""
-    name = re.sub("[^a-z0-9]+", "-", output_dir.rstrip("/").rpartition("/")[2].lower()).strip("-")
+    folder = output_dir.rstrip("/").rpartition("/")[2]
+    name = re.sub("[^a-z0-9]+", "-", folder.lower()).strip("-")[:24].strip("-")
     now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    return f"tfrecorder-{name[:24].strip('-') or 'dataset'}-{now}-{uuid.uuid4().hex[:4]}"
+    mark = uuid.uuid4().hex[:4]
+    return f"tfrecorder-{name or 'dataset'}-{now}-{mark}"
