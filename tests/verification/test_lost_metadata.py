@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from helpers.damage import reseal
@@ -137,6 +138,23 @@ def test_repair_makes_it_again(out: Path, lose: Callable, manifest: str) -> None
     assert tfrecorder.append(table(30, 2), out, **QUIET).records == 2
     assert tfrecorder.info(out).records == 32
     assert tfrecorder.repair(out, progress=False).files == ()
+
+
+@pytest.mark.parametrize("manifest", [FIRST, MIDDLE, NEWEST])
+def test_a_training_goes_on_after_a_manifest_was_lost(out: Path, manifest: str) -> None:
+    options = {"batch_size": 4, "image_size": 8, "seed": 3}
+    batches = tfrecorder.batches(out, "TRAIN", **options)
+    iterator = iter(batches)
+    next(iterator)
+    state = batches.state_dict()
+    following = next(iterator)
+    (out / manifest).unlink()
+    tfrecorder.repair(out, progress=False)
+    batches = tfrecorder.batches(out, "TRAIN", **options)
+    batches.load_state_dict(state)
+    again = next(iter(batches))
+    for one, other in zip(following, again, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("names", [(FIRST, MIDDLE), (MIDDLE, NEWEST)])

@@ -52,9 +52,12 @@ def lose(path: Path) -> None:
 
 @pytest.mark.parametrize("commit", [0, 1, 2])
 def test_an_ordered_stream_continues_after_a_manifest_is_lost(numbered: Path, commit: int) -> None:
+    added = [json.loads(path.read_text())["log"]["added"] for path in manifests(numbered)]
     lose(manifests(numbered)[commit])
     newest = json.loads(manifests(numbered)[-1].read_text())
     assert newest["positions"] == {"numbered": ROWS}
+    known = [entry["added"] for entry in (*newest["log_before"], newest["log"])]
+    assert sum(known) == sum(added) - (0 if commit == 2 else added[commit])
     result = tfrecorder.stream(Numbered(ROWS + 5), "out", **TO_ITS_END)
     assert result.rows == 5
     assert names_in(numbered).total() == ROWS + 5

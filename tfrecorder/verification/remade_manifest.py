@@ -228,9 +228,12 @@ class _WholeDataset:
         made = made.with_commit(log=self._entry(done))
         if self._known is not None and self._stands:
             then = self._known.dataset
+            contents = then.contents
+            if self._last is None:
+                contents = extended(contents, {shard: done[shard] for shard in self._tallied})
             made = made.with_dataset(
                 since=then.since,
-                contents=extended(then.contents, {shard: done[shard] for shard in self._tallied}),
+                contents=contents,
                 earlier=self._earlier(),
                 abandoned=then.abandoned,
                 ends_undo=then.ends_undo if self._last is not None else then.is_updated,
@@ -434,8 +437,8 @@ class _WholeDataset:
         """What was done before the newest commit, as far as manifests say it."""
         if self._known is not None and not self._stands:
             return entries_of(commits(self._expected.directory, self._known))
-        sound = [Commit(number, one) for number, one in self._again.items()]
-        return tuple(entry for entry in entries_of(sound) if entry.commit != self._number)
+        sound = [Commit(number, one) for number, one in self._again.items() if one != self._last]
+        return entries_of(sound)
 
     def _entry(self, done: DoneRecords) -> LogEntry:
         """What the newest commit did, as far as anybody knows."""
