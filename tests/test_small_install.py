@@ -129,8 +129,8 @@ tfrecorder.parts.commit("by-parts")
 def test_what_is_missing_is_one_line_with_its_command(small: Environment, dataset: Path) -> None:
     line = small.refuses("convert", CSV, "out", "--runner", "DirectRunner")
     assert line == (
-        f"error: apache-beam is needed for this but {BEAM}, or leave out --runner and "
-        "--runner-option."
+        f"error: apache-beam is needed for this but {BEAM}, or leave out the runner and its "
+        "options."
     )
     assert TENSORFLOW in small.refuses("benchmark", dataset)
     assert TENSORFLOW in small.refuses("verify", dataset, "--decode")

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.kind_cases import EVERY_KIND, every_kind, values
-from support import SAMPLES, copied_photos, invoke, skip_without
+from support import SAMPLES, copied_photos, given_again, invoke, skip_without
 
 import tfrecorder
 from tfrecorder.errors import OptionError, OutputError
@@ -66,7 +66,7 @@ def files_of(folder: str) -> list[str]:
 
 def rows_of(dataset: Any, *without: str) -> list[str]:
     """All rows with the bytes of their images, whatever their order and their uris."""
-    frame = tfrecorder.to_frame(dataset, images="bytes").drop(columns=list(without))
+    frame = given_again(dataset, images="bytes").drop(columns=list(without))
     return sorted(map(repr, values(frame)))
 
 

@@ -16,7 +16,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from helpers.kind_cases import convert, values
 from helpers.object_cases import BRICK, CAT, COFFEE, EDGES, boxes_in_pixels, boxes_of, in_pixels
 from helpers.record_laws import check_records
-from support import PHOTOS, ROOT, content_files, invoke, public_files, records
+from support import PHOTOS, ROOT, content_files, given_again, invoke, public_files, records
 
 import tfrecorder
 from tfrecorder.schema import Boxes, Image, Label, Schema, Split
@@ -70,7 +70,7 @@ def test_classes_count_from_1_wherever_they_are_read() -> None:
     ((_, found),) = iter(dataset)
     assert found["labels"].to_list() == [[3, 1], [2], []]
     frame = in_pixels()
-    assert values(tfrecorder.to_frame(out)) == values(frame.iloc[[0, 2, 1, 3]])
+    assert values(given_again(out)) == values(frame.iloc[[0, 2, 1, 3]])
     label = tfds.builder_from_directory(out).info.features["image/object/class/label"].feature
     assert label.names == ["background", "cat", "cup", "eye"]
     assert tfrecorder.verify(out, progress=False).ok

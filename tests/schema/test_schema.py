@@ -16,6 +16,7 @@ from helpers.public_types import ConvertOptions
 from support import (
     CSV,
     content_files,
+    given_again,
     invoke,
     photo_frame,
     records,
@@ -287,7 +288,7 @@ def test_a_default_stands_where_a_value_is_missing() -> None:
         }
     )
     convert(frame, "out", schema=schema)
-    assert values(tfrecorder.to_frame("out").sort_index().drop(columns="split"))[1] == {
+    assert values(given_again("out").sort_index().drop(columns="split"))[1] == {
         "age": -1.0,
         "name": "?",
         "place": [0.0, 1.0],

@@ -341,6 +341,11 @@ def _decodes_batches(
     return spec.is_raw or record_bytes(stored, split) <= SMALL_RECORD_BYTES
 
 
+#: The options that decide what a cache holds.
+_OF_CONTENT = ("size", "resize", "antialias", "dtype", "low_high", "decode", "inputs", "targets")
+_OF_CONTENT += ("max_boxes", "shard", "augment")
+
+
 def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
     """The path of a split's cache files; "" means memory.
 
@@ -356,8 +361,7 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
         raise OptionError.of(
             "cache", folder, f"{error.message}; give a folder that can be written."
         ) from error
-    content = "size resize antialias dtype low_high decode inputs targets max_boxes shard augment"
-    decides = [getattr(options, name) for name in content.split()]
+    decides = [getattr(options, name) for name in _OF_CONTENT]
     # A repeated conversion may give files with the same names and sizes, and a copy other times.
     contents = stored.contents.get(split)
     shards = [shard._replace(listed=None) if contents else shard for shard in stored.splits[split]]

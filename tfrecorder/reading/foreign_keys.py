@@ -350,7 +350,7 @@ def _boxes_in_array(keys: RecordKeys, key: str, label: str, unread: Unread) -> I
     if keys.is_a(usual, ("label", "int64"), (None,)):
         labels = [usual]
     held = [feature]
-    kind = Boxes(unit=keys.units.get(key, "fraction"))
+    kind = Boxes(label=None, unit=keys.units.get(key, "fraction"))
     vocabulary: Vocabulary = (None, 0)
     if len(labels) == 1:
         held.append(Feature(labels[0], "label", (None,)))
