@@ -342,8 +342,8 @@ def _decodes_batches(
 
 
 #: The options that decide what a cache holds.
-_OF_CONTENT = ("size", "resize", "antialias", "dtype", "low_high", "decode", "inputs", "targets")
-_OF_CONTENT += ("max_boxes", "shard", "augment")
+_OF_PIXELS = ("size", "resize", "antialias", "dtype", "low_high", "decode")
+_OF_CONTENT = (*_OF_PIXELS, "inputs", "targets", "max_boxes", "shard", "augment")
 
 
 def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
