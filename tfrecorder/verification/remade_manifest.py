@@ -162,15 +162,18 @@ def _write_down(
         stood = expected.commits.get(number)
         if stood is None or manifest != stood.manifest:
             manifests[layout.manifest(number)] = manifest.to_json()
-    # What is lost is noted first: after a kill in between the files would no longer tell.
-    first = layout.manifest(expected.note[0])
-    noted = {first: manifests[first]} if tables.noted else {}
-    made.files = {**noted, **tables.files, **manifests}
+    # A table that a manifest binds is still damaged by its words after a kill.  What is lost is
+    # noted before all others, and before manifests: they would no longer tell.
+    bound = {file for shard in expected.done for file in shard.files}
+    first = {file: data for file, data in tables.files.items() if file in bound}
+    newest = layout.manifest(expected.note[0])
+    noted = {newest: manifests[newest]} if tables.noted else {}
+    made.files = {**first, **noted, **tables.files, **manifests}
     made.lost[:0] = in_words(tables.noted)
     if expected.lost:
-        newest = Commit(expected.note[0], again[expected.note[0]])
-        now = replace(expected, numbers=[newest.number], commits={newest.number: newest})
-        for file, data in common_files(replace(now, done=newest.done)).items():
+        last = Commit(expected.note[0], again[expected.note[0]])
+        now = replace(expected, numbers=[last.number], commits={last.number: last})
+        for file, data in common_files(replace(now, done=last.done)).items():
             if (file != layout.COMMIT or expected.info) and expected.read(file) != data:
                 raise ValueError(f"{file} says something else than the records")
 
