@@ -170,6 +170,16 @@ def test_a_table_without_numbers_is_matched_by_places_then_by_what_is_there(out:
     assert tfrecorder.update(table, out, base=here, **QUIET).changes.added == len(NAMES)
 
 
+def test_a_removal_asks_in_its_own_words(out: str) -> None:
+    """It has no `base`: the column of numbers answers."""
+    table = tfrecorder.to_frame(out)
+    drawn(".", shade=200)
+    with pytest.raises(SourceError, match="Give the column `row` of `to_frame` if these") as caught:
+        tfrecorder.remove(out, table.drop(columns="row").head(1), **QUIET)
+    assert "base" not in str(caught.value)
+    assert tfrecorder.remove(out, table.head(1), **QUIET).records == len(NAMES) - 1
+
+
 def test_the_question_is_spelled_for_the_shell(out: str) -> None:
     drawn(".", shade=200)
     rows().to_csv("table.csv", index=False)

@@ -63,6 +63,7 @@ def match_rows(
     fields: Sequence[Field],
     has_base: bool,
     values: Mapping[str, pa.Array],
+    takes_base: bool = True,
 ) -> Pairs:
     """Find the row of a dataset that each row of a table is.
 
@@ -72,6 +73,7 @@ def match_rows(
         table: with its numbers, as `with_numbers` compared them.
         has_base: the user said from which folder relative uris of the table start.
         values: of the table, by which rows without images or other files are known.
+        takes_base: the call has such an option.
 
     Raises:
         DatasetError: the folder that a relative uri starts from is needed, and nobody noted it.
@@ -102,7 +104,8 @@ def match_rows(
         same = _are_gone_or_copies(table.only(found), there, images)
         if not same.all() and not has_base:
             there = there.filter(pa.array(~same))
-            raise SourceError(_question(table.only(found).only(~same), there, images[0]))
+            unsure = table.only(found).only(~same)
+            raise SourceError(_question(unsure, there, images[0], takes_base=takes_base))
         places[np.flatnonzero(found)[~same]] = -1
     is_old = places >= 0
     here = table.only(is_old)
@@ -214,14 +217,19 @@ def _equal(ones: pa.Array, others: pa.Array) -> Bools:
     return np.array(pc.fill_null(pc.equal(ones, others), False))
 
 
-def _question(here: Source, there: pa.Table, image: Field) -> str:
+def _question(here: Source, there: pa.Table, image: Field, *, takes_base: bool) -> str:
     """What only the user knows of rows whose files are not those of the dataset."""
     then = known_places(*(there.column(name).combine_chunks() for name in (image.uri_key, BASE)))
     base = there.column(BASE)[0].as_py()
+    remedy = "Give the column `row` of `to_frame` if these are the same images"
+    if takes_base:
+        remedy = (
+            f"Give {spelled('base', base)} if these are the same images, or the column `row` of "
+            f"`to_frame`; {spelled('base', here.base)} if they are others"
+        )
     return (
         f"{counted(len(there), 'row')} may be in the dataset or new: "
         f"{cut(there.column(image.uri_key)[0].as_py())!r} is {_places(here, image)[0]} here, with "
         f"other bytes than in the dataset, where it was {then[0].as_py() or 'nobody knows where'}. "
-        f"Give {spelled('base', base)} if these are the same images, or the column `row` of "
-        f"`to_frame`; {spelled('base', here.base)} if they are others. Nothing was written."
+        f"{remedy}. Nothing was written."
     )

@@ -185,7 +185,8 @@ def _in_table(
     again = table.astype(str).duplicated().to_numpy()
     if number in table or any(field.gathered for field in dataset.fields):  # boxes of one image
         given = given.only(~again)
-    places = match_rows(stored, given, images, has_base=False, values={}).places
+    pairs = match_rows(stored, given, images, has_base=False, values={}, takes_base=False)
+    places = pairs.places
     names = column_uris(given, uris[0]).filter(pa.array(places < 0)).to_pylist()
     never = [name for name in names if name not in marks]
     fault = None

@@ -62,7 +62,7 @@ WORDS = {
         "class names with white space at an end that no record has"
     ),
     Loss.HISTORY: "what was done before, such as whether rows were appended",
-    Loss.GENERATIONS: "which records the dataset had then",
+    Loss.GENERATIONS: "what the dataset held as of earlier commits, which cannot be read any more",
     Loss.KEPT: "what the newest update replaced: it cannot be taken back",
 }
 

@@ -184,8 +184,12 @@ def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
         if layout.manifest(at) in newest.plan.carried.losses.get(Loss.GENERATIONS.value, ()):
             why = " Its manifest was lost, and nobody knows any more which records it had."
         elif at < first:
-            kind = f" ({read_commit(directory, first).plan.kind.value})" if first == chain else ""
-            why = f" Generation {first} replaced what was there before it{kind}."
+            why = f" Generation {first} replaced what was there before it."
+            if first == chain:
+                plan = read_commit(directory, first).plan
+                why = f" Generation {first} replaced what was there before it ({plan.kind.value})."
+                if plan.stands_for:
+                    why = f" What was before generation {first} was lost, and nobody knows it."
         raise DatasetError(f"{spelled('at', at)}: {directory} has {has}.{why}")
     return read_commit(directory, at) if at >= chain else _earlier(directory, chain, at)
 

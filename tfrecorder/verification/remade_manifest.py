@@ -347,11 +347,10 @@ class _WholeDataset:
         """
         known = self._known
         tables = self._tables
-        name = layout.manifest(self._number)
         if known is None:
             if self._number:
-                tables.note(Loss.HISTORY, name)
-                tables.note(Loss.GENERATIONS, name)
+                tables.note(Loss.HISTORY, layout.manifest(self._number))
+                tables.note(Loss.GENERATIONS, layout.COMMITS)
             return Carried(self._next_row(top), self._newest_marks())
         carried = self._again[known.number].plan.carried if self._stands else known.plan.carried
         if self._last is not None:
