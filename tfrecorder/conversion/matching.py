@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -79,64 +80,125 @@ def match_rows(
         DatasetError: the folder that a relative uri starts from is needed, and nobody noted it.
         SourceError: two rows have one number, or only the user knows what a row is.
     """
-    files = file_fields(fields)
-    images = _images(files)
-    names = [] if files else sorted(values)
-    places = np.full(len(table.frame), -1)
-    if table.numbers is not None:
-        _refuse_doubles(table.numbers)
-        numbers = pa.array(table.numbers.to_numpy(), mask=(table.numbers < 0).to_numpy())
-        _pair(stored, places, pa.array(stored.numbers), numbers)
-    by_number = places >= 0
-    # With another mask, it is a correction of the row with the image.
-    for compared in [files, images] if len(files) > len(images) > 0 else [files]:
-        if (places < 0).any():
-            of_stored = keys_of(stored.rows, compared, names, stored.where)
-            keys = [_places(table, field) for field in compared]
-            keys += [values[name] for name in names]
-            _pair(stored, places, of_stored, joined_texts(keys))
-    by_place = ~by_number & (places >= 0)
-    is_open = places < 0
-    if images and is_open.any():
-        _pair(stored, places, _stored_uris(stored.rows, images), _uris(table, images))
-        found = is_open & (places >= 0)
-        there = stored.rows.take(pa.array(places[found]))
-        same = _are_gone_or_copies(table.only(found), there, images)
+    matching = _Matching(stored, table, fields)
+    matching.by_number()
+    by_place = matching.by_place(values)
+    if matching.images:
+        matching.by_spelling(has_base, takes_base)
+    found = matching.found()
+    bases = [table.base] * len(by_place)
+    if matching.images and not has_base:
+        bases = matching.bases(found, by_place)
+    remade = matching.remade(found, by_place)
+    return Pairs(matching.places, pa.array(bases, pa.large_string()), remade)
+
+
+class _Found(NamedTuple):
+    """Which rows of a table were found; and they, with the rows of the dataset beside them."""
+
+    is_old: Bools
+    here: Source
+    there: pa.Table
+
+
+class _Matching:
+    """The rows of a dataset that those of a table are, as far as they are found by now."""
+
+    def __init__(self, stored: StoredRows, table: Source, fields: Sequence[Field]) -> None:
+        self._stored = stored
+        self._table = table
+        self._files = file_fields(fields)
+        self.images = _images(self._files)
+        self.places: Ints = np.full(len(table.frame), -1)
+
+    def by_number(self) -> None:
+        """Find rows by the numbers that they state."""
+        if self._table.numbers is None:
+            return
+        numbers = self._table.numbers
+        _refuse_doubles(numbers)
+        of_table = pa.array(numbers.to_numpy(), mask=(numbers < 0).to_numpy())
+        self._pair(pa.array(self._stored.numbers), of_table)
+
+    def by_place(self, values: Mapping[str, pa.Array]) -> Bools:
+        """Find rows by the places of their files, or by their values; True for those found so."""
+        files = self._files
+        names = [] if files else sorted(values)
+        was_open = self.places < 0
+        # With another mask, it is a correction of the row with the image.
+        for compared in [files, self.images] if len(files) > len(self.images) > 0 else [files]:
+            if (self.places < 0).any():
+                of_stored = keys_of(self._stored.rows, compared, names, self._stored.where)
+                keys = [_places(self._table, field) for field in compared]
+                keys += [values[name] for name in names]
+                self._pair(of_stored, joined_texts(keys))
+        return was_open & (self.places >= 0)
+
+    def by_spelling(self, has_base: bool, takes_base: bool) -> None:
+        """Find rows by their uris, where no file says that they are others.
+
+        Raises:
+            SourceError: files say so, and the user did not say from which folder uris start.
+        """
+        was_open = self.places < 0
+        if not was_open.any():
+            return
+        of_stored = _stored_uris(self._stored.rows, self.images)
+        self._pair(of_stored, _uris(self._table, self.images))
+        found = was_open & (self.places >= 0)
+        here = self._table.only(found)
+        there = self._stored.rows.take(pa.array(self.places[found]))
+        same = _are_gone_or_copies(here, there, self.images)
         if not same.all() and not has_base:
             there = there.filter(pa.array(~same))
-            unsure = table.only(found).only(~same)
-            raise SourceError(_question(unsure, there, images[0], takes_base=takes_base))
-        places[np.flatnonzero(found)[~same]] = -1
-    is_old = places >= 0
-    here = table.only(is_old)
-    there = stored.rows.take(pa.array(places[is_old]))
-    by_spelling = ~by_place[is_old]
-    remade = np.zeros(len(places), bool)
-    if masks := [field for field in files if field not in images]:
-        alike = _equal(_uris(here, masks), _stored_uris(there, masks))
-        # What is known by its spelling has masks, too, where they were.
-        same = alike & by_spelling | _are_in_one_place(here, there, masks)
-        asked = alike & ~same
-        same[asked] = _are_gone_or_copies(here.only(asked), there.filter(pa.array(asked)), masks)
-        remade[is_old] = ~same
-    bases = np.full(len(places), table.base, object)
-    if images and not has_base:
-        stays = by_spelling & _equal(_uris(here, images), _stored_uris(there, images))
-        bases[np.flatnonzero(is_old)[stays]] = (
-            there.column(BASE).filter(pa.array(stays)).to_pylist()
-        )
-    return Pairs(places, pa.array(bases, pa.large_string()), remade)
+            words = _question(here.only(~same), there, self.images[0], takes_base=takes_base)
+            raise SourceError(words)
+        self.places[np.flatnonzero(found)[~same]] = -1
 
+    def found(self) -> _Found:
+        """What was found by now."""
+        is_old = self.places >= 0
+        there = self._stored.rows.take(pa.array(self.places[is_old]))
+        return _Found(is_old, self._table.only(is_old), there)
 
-def _pair(stored: StoredRows, places: Ints, of_stored: pa.Array, keys: pa.Array) -> None:
-    """Give each row of a table without one a row of a dataset with the same key."""
-    is_free = stored.is_newest.copy()
-    is_free[places[places >= 0]] = False
-    free = np.flatnonzero(is_free)
-    free = free[np.argsort(stored.numbers[free], kind="stable")]
-    wanted = np.flatnonzero(places < 0)
-    matches = partners(keys.take(pa.array(wanted)), of_stored.take(pa.array(free)))
-    places[wanted] = np.append(free, -1)[matches]
+    def remade(self, found: _Found, by_place: Bools) -> Bools:
+        """Which rows have another mask.
+
+        Args:
+            by_place: those that were found by the places of their files.
+        """
+        remade = np.zeros(len(self.places), bool)
+        masks = [field for field in self._files if field not in self.images]
+        if masks:
+            is_old, here, there = found
+            alike = _equal(_uris(here, masks), _stored_uris(there, masks))
+            # What is known by its spelling has masks, too, where they were.
+            same = alike & ~by_place[is_old] | _are_in_one_place(here, there, masks)
+            asked = alike & ~same
+            there = there.filter(pa.array(asked))
+            same[asked] = _are_gone_or_copies(here.only(asked), there, masks)
+            remade[is_old] = ~same
+        return remade
+
+    def bases(self, found: _Found, by_place: Bools) -> list[str]:
+        """The folder of each row: that of the dataset's row, if it was not found by its place."""
+        is_old, here, there = found
+        stays = _equal(_uris(here, self.images), _stored_uris(there, self.images))
+        stays &= ~by_place[is_old]
+        bases = np.full(len(self.places), self._table.base, object)
+        kept = there.column(BASE).filter(pa.array(stays))
+        bases[np.flatnonzero(is_old)[stays]] = kept.to_pylist()
+        return list(bases)
+
+    def _pair(self, of_stored: pa.Array, keys: pa.Array) -> None:
+        """Give each row of the table without one a row of the dataset with the same key."""
+        is_free = self._stored.is_newest.copy()
+        is_free[self.places[self.places >= 0]] = False
+        free = np.flatnonzero(is_free)
+        free = free[np.argsort(self._stored.numbers[free], kind="stable")]
+        wanted = np.flatnonzero(self.places < 0)
+        matches = partners(keys.take(pa.array(wanted)), of_stored.take(pa.array(free)))
+        self.places[wanted] = np.append(free, -1)[matches]
 
 
 def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Source:
