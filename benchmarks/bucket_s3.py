@@ -53,7 +53,7 @@ def measure(kind: str, client: str, requests: int) -> Timed:
     """One kind of work by one client, against a server that already holds what is read."""
     from services.objects.control import s3_in_process
 
-    from tfrecorder.storage import stores
+    from tfrecorder.storage import files
 
     stack = contextlib.ExitStack()
     server = stack.enter_context(s3_in_process())
@@ -61,7 +61,7 @@ def measure(kind: str, client: str, requests: int) -> Timed:
     os.environ.update(server.environment())
     os.environ["AWS_DEFAULT_REGION"] = "us-east-1"  # which is botocore's name for it
     if client == "fsspec":
-        stores._REMOTE["s3"] = _fsspec_store()
+        files._REMOTE["s3"] = _fsspec_store()
     work = _WORK[kind](server, requests)
     process = next(
         one for one in psutil.Process().children() if "services.objects.server" in one.cmdline()

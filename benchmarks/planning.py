@@ -49,8 +49,7 @@ def plan(source: str, out: str) -> Timed:
 
     from tfrecorder.options.convert import ConvertOptions
     from tfrecorder.output.staging import read_row_group, row_blocks, stage_plan
-    from tfrecorder.plan.make_plan import make_plan
-    from tfrecorder.plan.shard_counts import shard_counts
+    from tfrecorder.plan.make_plan import make_plan, shard_counts
     from tfrecorder.sources.source import read_source
     from tfrecorder.validation.report import build_report, has_errors
     from tfrecorder.validation.rules import check_source

@@ -42,8 +42,7 @@ def at_scale(source: str, url: str, shards: int, latency: float) -> Timed:
 
     from tfrecorder import storage
     from tfrecorder.options.convert import ConvertOptions
-    from tfrecorder.output.done_records import read_all_done
-    from tfrecorder.output.staging import read_plan, stage_plan
+    from tfrecorder.output.staging import read_all_done, read_plan, stage_plan
     from tfrecorder.output.state import DatasetState
     from tfrecorder.output.status import status
     from tfrecorder.plan.make_plan import make_plan
@@ -142,8 +141,7 @@ def _put_shards(server: Any, plan: Any) -> None:
     import google_crc32c
 
     from tfrecorder import storage
-    from tfrecorder.output.done_records import DoneRecord
-    from tfrecorder.output.staging import read_footer, read_row_group
+    from tfrecorder.output.staging import DoneRecord, read_footer, read_row_group
     from tfrecorder.schema.fields import file_fields
     from tfrecorder.schema.keys import SOURCE_ID
     from tfrecorder.writing.outcomes import OfFile, Outcomes, RecordAt

@@ -34,12 +34,11 @@ from tfrecorder.format.csv_cells import value_of
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.options.report_codes import CODES
-from tfrecorder.output.done_records import read_all_done
-from tfrecorder.output.staging import read_plan
+from tfrecorder.output.staging import read_all_done, read_plan
 from tfrecorder.output.state import DatasetState
 from tfrecorder.schema import Image, Label, Schema, Split
 from tfrecorder.schema.schema_file import write_schema
-from tfrecorder.storage import retry, stores
+from tfrecorder.storage import files, retry
 from tfrecorder.storage.retry import patience
 from tfrecorder.writing.commit import commit
 
@@ -204,7 +203,7 @@ def content_of(uri: str) -> bytes:
 
 def forget_services() -> None:
     """Drop what this process knows of services: clients for another server, and what failed."""
-    stores._REMOTE.clear()
+    files._REMOTE.clear()
     retry._SAID.clear()
 
 
@@ -225,7 +224,7 @@ def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.2) -> N
 
 def list_folders_of(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
     """List a folder of a bucket from so few files on, so that a test need not make a thousand."""
-    monkeypatch.setattr("tfrecorder.sources.file_sums.LISTED", files)
+    monkeypatch.setattr("tfrecorder.sources.content_names.LISTED", files)
 
 
 def is_installed(package: str) -> bool:

@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     from tfrecorder.exports.card import card as card
     from tfrecorder.exports.export import export as export
     from tfrecorder.format.example import parse_example as parse_example
+    from tfrecorder.inspection.duplicates import duplicates as duplicates
     from tfrecorder.inspection.inspect import inspect as inspect
-    from tfrecorder.inspection.near_copies import duplicates as duplicates
     from tfrecorder.inspection.preview import preview as preview
     from tfrecorder.loading.load import load as load
     from tfrecorder.loading.throughput import benchmark as benchmark
@@ -115,7 +115,7 @@ _HOMES = {
     "batches": "reading.batches",
     "benchmark": "loading.throughput",
     "card": "exports.card",
-    "duplicates": "inspection.near_copies",
+    "duplicates": "inspection.duplicates",
     "export": "exports.export",
     "compact": "conversion.compact",
     "convert": "conversion.convert",

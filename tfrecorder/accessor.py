@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tfrecorder.core.checks import flag
+from tfrecorder.core.option import flag
 from tfrecorder.errors import OptionError
 from tfrecorder.options.append import AppendOptions, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
@@ -16,7 +16,7 @@ from tfrecorder.options.option import names_of, require, takes
 
 if TYPE_CHECKING:
     from tfrecorder.conversion.dry_run import DryRun
-    from tfrecorder.inspection.frame import FramePreview
+    from tfrecorder.inspection.preview import FramePreview
     from tfrecorder.output.result import ConversionResult
     from tfrecorder.runners.dataflow.job import DataflowJob
     from tfrecorder.validation.report import ValidationReport
@@ -74,7 +74,7 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.preview()  # doctest: +SKIP
         """
-        from tfrecorder.inspection.frame import preview_frame
+        from tfrecorder.inspection.preview import preview_frame
 
         return preview_frame(self._frame, num_rows, seed=seed)
 

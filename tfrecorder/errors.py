@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 
 if TYPE_CHECKING:
     from tfrecorder.validation.report import ValidationReport

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfrecorder.core.checks import Whole
+from tfrecorder.core.option import Whole
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.format.documents import seal, unseal
 from tfrecorder.options.option import require

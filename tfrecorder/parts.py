@@ -20,25 +20,23 @@ from typing import Any
 from tfrecorder import storage
 from tfrecorder.conversion import job
 from tfrecorder.conversion.convert import Conversion
-from tfrecorder.core.checks import is_whole
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import is_whole, spelled
 from tfrecorder.display.bars import is_shown
-from tfrecorder.display.commands import command
+from tfrecorder.display.messages import command
 from tfrecorder.display.tables import Report, counted, counts_in_words, readable_bytes
 from tfrecorder.errors import DatasetError, OutputError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan
+from tfrecorder.options.append import NOT_STAGED
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path, Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes
-from tfrecorder.options.subsets import NOT_STAGED
 from tfrecorder.output.directory import claim
-from tfrecorder.output.done_records import read_all_done
-from tfrecorder.output.path import given_directory
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.state import DatasetState
+from tfrecorder.output.staging import read_all_done
+from tfrecorder.output.state import DatasetState, given_directory
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.runners import local_workers
 from tfrecorder.writing.commit import complete

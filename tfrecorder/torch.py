@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tfrecorder.core.checks import Whole
+from tfrecorder.core.option import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.options.keywords import Datasets, TensorKeywords, Unpack
-from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require, takes
+from tfrecorder.options.read import prefetched
 from tfrecorder.reading import batches as of_arrays
-from tfrecorder.reading.batch_options import BatchOptions
+from tfrecorder.reading.batches import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, each
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records

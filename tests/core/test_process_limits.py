@@ -27,10 +27,11 @@ from torture import control_groups, disks
 
 import tfrecorder
 from tfrecorder.cli.process import LEAST_ADDRESS_SPACE
-from tfrecorder.core.limits import cpu_quota, memory_limit
 from tfrecorder.core.threads import (
     ThreadPool,
     cores,
+    cpu_quota,
+    memory_limit,
     result_of,
     run_in_order,
 )
@@ -38,7 +39,7 @@ from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.order import shuffle_records
 from tfrecorder.loading.throughput import limit_of, looks_at_lock
 from tfrecorder.options import ranks, read
-from tfrecorder.options.memory import parallel_calls, prefetched
+from tfrecorder.options.read import parallel_calls, prefetched
 from tfrecorder.runners.local_workers import CORES, ROWS, worker_count
 
 MEGABYTE = 2**20

@@ -20,7 +20,7 @@ from tfrecorder.core.threads import (
     map_at_once,
     run_in_order,
 )
-from tfrecorder.images.memory import Budget
+from tfrecorder.images.geometry import Budget
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from tfrecorder.format.tfrecord import frame
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.writing.manifest import manifest_of
-from tfrecorder.writing.tfds import dataset_info_json
+from tfrecorder.writing.public_files import dataset_info_json
 
 SPLITS = ["TRAIN"] * 8 + ["VALIDATION", "VALIDATION", "TEST"]
 SHARD = "train-00000.tfrecord"

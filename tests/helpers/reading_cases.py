@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 import tfrecorder
-from tfrecorder.reading import order, resizing
+from tfrecorder.reading import decoding, order
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 PHOTOS_CSV = SAMPLES / "photos.csv"
@@ -134,4 +134,4 @@ def blocks_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 def without_rust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resize as where cykooz_resizer has no wheel."""
-    monkeypatch.setattr(resizing, "rust", None)
+    monkeypatch.setattr(decoding, "rust", None)

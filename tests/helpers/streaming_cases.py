@@ -17,7 +17,7 @@ import pytest
 from support import PHOTOS, records, rejects
 
 import tfrecorder
-from tfrecorder.output import spool
+from tfrecorder.output import staging
 from tfrecorder.streaming import Unusable
 from tfrecorder.streaming.watched_folder import WatchedFolder
 
@@ -58,7 +58,7 @@ class Folder(WatchedFolder):
 
 def spool_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write each image of a stream to its spool before the next one is taken."""
-    monkeypatch.setattr(spool, "TOGETHER", 1)
+    monkeypatch.setattr(staging, "TOGETHER", 1)
 
 
 def photo(number: int) -> Path:

@@ -46,8 +46,7 @@ from helpers.image_cases import (
 from PIL import Image, ImageFile
 
 from tfrecorder.images.check import check_image
-from tfrecorder.images.limits import CHECKS
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.header import CHECKS, Reject
 
 KEPT = kept(photo(20))
 REENCODED = reencoded(photo(20))

@@ -28,18 +28,18 @@ TYPED = {param.name for command in commands().values() for param in command.para
 #: of another one.
 OF_PYTHON = (
     "accessor.py",
-    "images/files.py",
+    "images/check.py",
     "keras.py",
     "loading/",
     "options/convert.py",
     "options/ranks.py",
     "options/read.py",
-    "reading/batch_options.py",
+    "reading/batches.py",
     "reading/growth.py",
     "reading/position.py",
     "reading/record_set.py",
-    "streaming/kafka_messages.py",
-    "streaming/open_source.py",
+    "streaming/kafka.py",
+    "streaming/stream.py",
     "torch.py",
 )
 

@@ -20,16 +20,16 @@ import tfrecorder
 from tfrecorder.errors import DatasetError, UnreachableError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.layout import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
 from tfrecorder.format.plan import PlanKind
-from tfrecorder.format.plan_columns import BASE, COPY_OF, RECORD_OF, REJECT_OF, SourceOf
 from tfrecorder.output import result
-from tfrecorder.output.done_records import list_output, read_done, shard_fault
+from tfrecorder.output.staging import list_output, read_done, shard_fault
 from tfrecorder.reading import merged_rows
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.reading.shard_tables import read_tables
 from tfrecorder.schema.keys import FILENAME, SOURCE_ID
 from tfrecorder.verification.sources import other_sources
-from tfrecorder.writing.row_lists import lists_of
+from tfrecorder.writing.public_files import lists_of
 
 OF_IMAGE = SourceOf(*(f"tfrecorder.source.{name}/image" for name in SourceOf._fields))
 ALL = {**QUIET, "max_reject_fraction": 1.0}

@@ -16,7 +16,7 @@ from helpers.public_types import ConvertOptions
 from hypothesis import given, settings, strategies as st
 from support import labelled
 
-from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder.core.arrays import balanced_part
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
@@ -24,10 +24,16 @@ from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.loading.order import slices
 from tfrecorder.output.staging import read_plan, read_row_group, row_blocks, stage_plan
-from tfrecorder.plan.differences import describe_difference
-from tfrecorder.plan.make_plan import fingerprint, make_plan, sample_rows, shuffled
-from tfrecorder.plan.row_numbers import refuse_taken_numbers
-from tfrecorder.plan.shard_counts import shard_count, shard_counts
+from tfrecorder.plan.history import describe_difference
+from tfrecorder.plan.make_plan import (
+    fingerprint,
+    make_plan,
+    refuse_taken_numbers,
+    sample_rows,
+    shard_count,
+    shard_counts,
+    shuffled,
+)
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.schema.keys import FILENAME, LABEL, SOURCE_ID, TEXT
 from tfrecorder.sources.source import read_source

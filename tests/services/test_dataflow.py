@@ -27,7 +27,7 @@ from services.dataflow.endpoint import Dataflow
 from services.gcs.control import Gcs
 from tfrecorder.errors import OptionError, OutputError, RejectedError, RunnerError
 from tfrecorder.format import layout
-from tfrecorder.output.failure import Failure, note_failure
+from tfrecorder.output.status import Failure, note_failure
 from tfrecorder.runners.dataflow import DataflowJob
 from tfrecorder.schema import Boxes, Image, Label, Labels, Mask, Number, Schema, Split, Text
 from tfrecorder.schema.keys import BOX_COLUMNS

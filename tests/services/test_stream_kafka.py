@@ -33,7 +33,7 @@ import tfrecorder
 from services.gcs.certificates import write_certificates
 from tfrecorder.errors import OptionError, PackageError, SourceError, UnreachableError
 from tfrecorder.streaming import Unusable
-from tfrecorder.streaming.kafka_messages import KafkaOptions, row_of
+from tfrecorder.streaming.kafka import KafkaOptions, row_of
 
 pytest.importorskip("confluent_kafka", reason="no confluent-kafka")
 

@@ -20,7 +20,7 @@ from unittest import mock
 from support import photo_frame
 
 import tfrecorder
-from tfrecorder.core.limits import control_groups, cpu_quota, memory_limit
+from tfrecorder.core.threads import control_groups, cpu_quota, memory_limit
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.options import ranks
 from torture.counts import Count, demand

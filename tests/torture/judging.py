@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder.images.check import check_image
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.header import Reject
 
 LEVELS = ("decode", "strict")
 
@@ -126,7 +126,7 @@ def _as_the_reader(channels: int) -> dict[str, Callable[[bytes], Any]]:
     """The reader's graph: whole, at a smaller scale, and a random part."""
     import tensorflow as tf
 
-    from tfrecorder.images.picture import Picture
+    from tfrecorder.images.geometry import Picture
     from tfrecorder.loading.decoding import decode as run
 
     def graph(size: tuple[int, int] | None, augment: bool) -> Callable[[bytes], Any]:

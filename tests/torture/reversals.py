@@ -79,7 +79,7 @@ REVERSALS = {
         "the next row's number is a count of rows: two rows share one",
         (
             Edit(
-                "reading/row_numbers.py",
+                "reading/merged_rows.py",
                 "return newest.plan.carried.next_row",
                 "return counted_rows(newest.plan)",
             ),

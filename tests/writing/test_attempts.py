@@ -39,9 +39,9 @@ from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.plan import Plan
-from tfrecorder.output import done_records
-from tfrecorder.output.progress import ShardProgress
+from tfrecorder.output import staging
 from tfrecorder.output.staging import StagedPlan, read_plan
+from tfrecorder.output.status import ShardProgress
 from tfrecorder.storage import gcs as gcs_store
 from tfrecorder.writing import commit as commit_module, pipeline
 from tfrecorder.writing.attempt import settled
@@ -170,7 +170,7 @@ def test_on_a_disk_too(
 def test_many_shards_are_listed_and_few_are_asked_for(
     photos: Gcs, at_the_commit: Callable[..., None], monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(done_records, "FEW_SHARDS", few)
+    monkeypatch.setattr(staging, "FEW_SHARDS", few)
     at_the_commit(photos.forget_requests)
     convert()
     folders = ("", "_tfrecorder/index/", "_tfrecorder/tables/")

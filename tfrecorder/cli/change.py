@@ -1,18 +1,31 @@
-"""The commands that change the records of a dataset: `update`, `remove`."""
+"""The commands that change the records of a dataset: `update`, `remove`.
+
+The command of a stream: `tfrecorder stream`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import signal
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from tfrecorder.cli.convert import SOURCE_HELP, copies_option, opened, options_of_changes
-from tfrecorder.cli.options import SharingCommand, options_of
-from tfrecorder.cli.output import show
-from tfrecorder.options.append import UpdateOptions
+from tfrecorder.cli.options import SharingCommand, options_of, pairs
+from tfrecorder.cli.output import result_options, show
+from tfrecorder.options.append import (
+    NOT_REMOVED,
+    NOT_STREAMED,
+    NOT_UPDATED,
+    StreamOptions,
+    UpdateOptions,
+)
+from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import in_shell
-from tfrecorder.options.subsets import NOT_REMOVED, NOT_UPDATED
 from tfrecorder.schema.keys import URI_COLUMN
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -74,7 +87,7 @@ def remove(
     **options: Any,
 ) -> None:
     from tfrecorder.conversion.remove import remove as run
-    from tfrecorder.sources.uri_list import uri_list
+    from tfrecorder.sources.path_source import uri_list
 
     if bool(where) == (uris is not None):
         raise click.UsageError("Give a CONDITION, or --uris.")
@@ -94,3 +107,50 @@ def _where(conditions: tuple[str, ...]) -> dict[str, Any]:
             raise click.UsageError(f"{condition!r}: give a range alone on its column.")
         where[column] = ends.groups() if ends else [*where.get(column, []), value]
     return where
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A block in which SIGTERM, which stops services, acts like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@click.command(
+    cls=SharingCommand,
+    help="""Write images into OUTPUT_DIR as they arrive in SOURCE, until Ctrl-C.
+
+    Each batch becomes a new generation of the dataset, which is created if it does not
+    exist. Repeat the command to continue where the last one ended, even after a crash: each
+    image becomes exactly one record or one reject. The schema, the classes, the shares of the
+    splits and all else that decides what the records contain stay as they are in the dataset.
+
+    SOURCE is a folder that images arrive in, laid out as for convert; or
+    kafka://HOST:PORT/TOPIC.""",
+    epilog="Example: tfrecorder stream incoming out --every-seconds 300",
+)
+@click.argument("source")
+@click.argument("output_dir")
+@options_of(StreamOptions)
+@click.option(
+    "--source-option",
+    "source_options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="Of a folder, settle=SECONDS: how long a file must stay unchanged before it is read. Of "
+    "Kafka, see docs/stream-kafka.md. Repeatable.",
+)
+@options_of(ConvertOptions, without=NOT_STREAMED, shared=True)
+@result_options
+def stream(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.streaming.stream import stream as run
+
+    with _ended_by_sigterm():
+        show(in_shell(run)(source, output_dir, **options), as_json)

@@ -12,18 +12,24 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.change import remove, update
-from tfrecorder.cli.convert import append, compact, convert, schema, status, undo, validate
-from tfrecorder.cli.look import card, duplicates, export, inspect, preview
-from tfrecorder.cli.output import complain, flags
-from tfrecorder.cli.parts import commit, stage, work
+from tfrecorder.cli.change import remove, stream, update
+from tfrecorder.cli.convert import (
+    append,
+    commit,
+    compact,
+    convert,
+    schema,
+    stage,
+    status,
+    undo,
+    validate,
+    work,
+)
+from tfrecorder.cli.look import benchmark, cache, card, duplicates, export, info, inspect, preview
+from tfrecorder.cli.output import Shell, complain, flags, one_line
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
-from tfrecorder.cli.read import benchmark, cache, info
-from tfrecorder.cli.stream import stream
 from tfrecorder.cli.verify import repair, verify
-from tfrecorder.cli.words import Shell, one_line
-from tfrecorder.core.checks import nearest
-from tfrecorder.core.wording import spoken_by
+from tfrecorder.core.option import nearest, spoken_by
 from tfrecorder.errors import (
     OptionError,
     TfrecorderError,

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from tfrecorder.cli.output import image_size, is_quiet
-from tfrecorder.core.checks import OneOf, Whole, above_zero, flag as is_flag, seconds
+from tfrecorder.core.option import OneOf, Whole, above_zero, flag as is_flag, seconds
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import Options, names_of
 from tfrecorder.options.read import ReadOptions, RecordOptions

@@ -8,7 +8,7 @@ import click
 
 from tfrecorder.cli.options import option_of
 from tfrecorder.cli.output import json_option, quiet_option, refuse_both, show
-from tfrecorder.cli.quiet_start import quiet_start
+from tfrecorder.cli.process import quiet_start
 from tfrecorder.format.csv_cells import csv_of
 
 
@@ -61,7 +61,7 @@ def verify(
 
         refuse(given_path(directory))  # before the seconds that TensorFlow takes
         with quiet_start():
-            import tfrecorder.loading.decode_check  # noqa: F401
+            import tfrecorder.loading.decoding  # noqa: F401
     report = run(directory, decode, progress, records=records, sources=sources, absent=absent)
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)

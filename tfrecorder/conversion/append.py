@@ -18,26 +18,23 @@ import numpy as np
 from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
-from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import fit_texts, numbered
-from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.staged import Planned, Say
 from tfrecorder.conversion.table import CopySearch, planned_rows
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
-from tfrecorder.options.append import AppendOptions
+from tfrecorder.options.append import NOT_APPENDED, AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes
-from tfrecorder.options.subsets import NOT_APPENDED
 from tfrecorder.output.result import ConversionResult
 from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.merged_rows import merge_rows
-from tfrecorder.reading.row_lists import reject_counts
-from tfrecorder.reading.row_numbers import next_row_of
+from tfrecorder.reading.merged_rows import merge_rows, next_row_of
+from tfrecorder.reading.shard_tables import reject_counts
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source as Table

@@ -20,25 +20,21 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.arrays import Bools, Ints
-from tfrecorder.display.commands import command
+from tfrecorder.display.messages import command
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import CHANGE, COPY_OF, RECORD_OF, SAME, Shard
 from tfrecorder.format.plan import Carried, Layout, Plan, PlanKind, PlannedRows, Rewrites
-from tfrecorder.format.plan_columns import CHANGE, COPY_OF, RECORD_OF, SAME
 from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.plan.make_plan import fingerprint, order_of
-from tfrecorder.plan.row_numbers import refuse_doubles
-from tfrecorder.plan.shard_counts import shard_counts
+from tfrecorder.plan.make_plan import fingerprint, order_of, refuse_doubles, shard_counts
 from tfrecorder.reading.commits import Commit, commits
-from tfrecorder.reading.row_numbers import next_row_of
+from tfrecorder.reading.merged_rows import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, each_table, joined, repeated
 from tfrecorder.schema.fields import Field, record_features
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.schema.statistics import Statistics
-from tfrecorder.validation.statistics import describe_columns
-from tfrecorder.validation.values import default_of
+from tfrecorder.validation.values import default_of, describe_columns
 
 
 @dataclass(frozen=True)

@@ -19,26 +19,23 @@ from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import own_dataset, own_state
-from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.staged import Operation, Planned, Say
 from tfrecorder.core.arrays import Bools
-from tfrecorder.core.checks import flag
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import flag, spelled
 from tfrecorder.errors import OptionError
-from tfrecorder.format.losses import lasting
+from tfrecorder.format.layout import SAME
+from tfrecorder.format.manifest import lasting
 from tfrecorder.format.plan import Carried, History, PlanKind
-from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Changes, Summary
+from tfrecorder.options.append import NOT_COMPACTED, OF_ORDER
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords, Unpack
 from tfrecorder.options.option import require, takes
-from tfrecorder.options.subsets import NOT_COMPACTED, OF_ORDER
 from tfrecorder.output.directory import refuse_nested
-from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.state import DatasetState
-from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
+from tfrecorder.output.state import DatasetState, output_path
+from tfrecorder.plan.make_plan import RECORD_OVERHEAD
 from tfrecorder.reading.choice import choose
 from tfrecorder.reading.commits import Commit, commit_at, commits
 from tfrecorder.reading.dataset import StoredDataset
@@ -46,7 +43,7 @@ from tfrecorder.reading.open import open_own
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.statistics import merged
-from tfrecorder.sources.uri_list import uri_list
+from tfrecorder.sources.path_source import uri_list
 
 
 @takes(CompactKeywords, ConvertOptions)

@@ -10,22 +10,20 @@ from typing import TYPE_CHECKING, Literal, overload
 from tfrecorder import storage
 from tfrecorder.conversion.dry_run import DryRun, try_out
 from tfrecorder.conversion.job import run
-from tfrecorder.conversion.operation import Operation, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.staged import Operation, Planned, Say
 from tfrecorder.conversion.table import CopySearch, check_table, planned_rows
-from tfrecorder.core.checks import flag
+from tfrecorder.core.option import flag
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError
-from tfrecorder.format.losses import Loss
+from tfrecorder.format.manifest import Loss
 from tfrecorder.format.summary import Summary
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import ConvertKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.output.directory import begun_plan, refuse_links, refuse_nested, refuse_not_ours
-from tfrecorder.output.path import output_path
 from tfrecorder.output.result import ConversionResult
-from tfrecorder.output.state import DatasetState
+from tfrecorder.output.state import DatasetState, output_path
 from tfrecorder.runners.beam_options import check_runner
 from tfrecorder.sources.source import read_source
 

@@ -16,7 +16,7 @@ from tfrecorder.conversion.changed_rows import StoredRows
 from tfrecorder.conversion.matching import Pairs, match_rows
 from tfrecorder.conversion.row_keys import texts_of
 from tfrecorder.core.arrays import Bools, Ints
-from tfrecorder.format.plan_columns import BASE, MADE, READ, SAME, VALUES, value_columns
+from tfrecorder.format.layout import BASE, MADE, READ, SAME, VALUES, value_columns
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import FILES, Label, Mask

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.operation import Operation
-from tfrecorder.conversion.staged import find_or_begin
+from tfrecorder.conversion.staged import Operation, find_or_begin
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
     Report,
@@ -27,7 +26,7 @@ from tfrecorder.format.plan import Plan
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.output.directory import refuse_foreign
 from tfrecorder.output.result import ConversionResult
-from tfrecorder.plan.shard_counts import RECORD_OVERHEAD
+from tfrecorder.plan.make_plan import RECORD_OVERHEAD
 from tfrecorder.schema.fields import class_field
 from tfrecorder.validation.report import ValidationReport, problems
 

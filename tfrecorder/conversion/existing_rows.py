@@ -29,18 +29,18 @@ from tfrecorder.conversion.row_keys import (
 from tfrecorder.conversion.same_schema import named_classes
 from tfrecorder.core.arrays import Bools, Ints, Pixels
 from tfrecorder.display.tables import cut
-from tfrecorder.format.plan_columns import REJECT_OF, source_of
+from tfrecorder.format.layout import REJECT_OF, source_of
 from tfrecorder.images.fingerprint import Fingerprint
-from tfrecorder.images.likeness import picture_of
-from tfrecorder.inspection.near_copies import looks_of
+from tfrecorder.images.near_copies import picture_of
+from tfrecorder.inspection.duplicates import looks_of
 from tfrecorder.inspection.record_values import image_of
 from tfrecorder.options.append import AppendOptions
 from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.merged_rows import KEY, rows_with
+from tfrecorder.reading.record_set import read_numbered
 from tfrecorder.reading.shard_tables import columns_of, joined, types_of
-from tfrecorder.reading.stored_records import read_numbered
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.sources.finding import Finding

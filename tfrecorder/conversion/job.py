@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfrecorder import storage
 from tfrecorder.conversion.dry_run import DryRun, try_out
-from tfrecorder.conversion.operation import Operation
-from tfrecorder.conversion.staged import Staged, stage
+from tfrecorder.conversion.staged import Operation, Staged, stage
 from tfrecorder.conversion.table import warn_of_source
-from tfrecorder.core.checks import flag
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import flag, spelled
 from tfrecorder.display.bars import is_shown, stage_line
-from tfrecorder.display.warning import warn
+from tfrecorder.display.messages import warn
 from tfrecorder.errors import ImagesUnreachableError, OptionError, UnreachableError
 from tfrecorder.options.option import require
 from tfrecorder.options.runner import DIRECT

@@ -29,15 +29,15 @@ from tfrecorder.conversion.row_keys import (
     total_sizes,
 )
 from tfrecorder.core.arrays import Bools, Ints
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
-from tfrecorder.format.plan_columns import BASE
+from tfrecorder.format.layout import BASE
 from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Mask
-from tfrecorder.sources.file_sums import file_sums_of
+from tfrecorder.sources.content_names import file_sums_of
 from tfrecorder.sources.places import column_places, column_uris, known_places
 from tfrecorder.sources.table import Source
 

@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tfrecorder import storage
-from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.same_schema import refuse_other_schema
+from tfrecorder.conversion.staged import Operation
 from tfrecorder.conversion.table import CopySearch, check_table
-from tfrecorder.core.option import idle_options
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import idle_options, spelled
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.options.append import NewClasses
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import refuse
-from tfrecorder.output.path import output_path
-from tfrecorder.output.state import DatasetState
+from tfrecorder.output.state import DatasetState, output_path
 from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset, open_own

@@ -35,17 +35,17 @@ from tfrecorder.conversion.row_keys import (
     total_sizes,
 )
 from tfrecorder.core.arrays import Bools
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import seal, unseal
-from tfrecorder.format.losses import Loss
+from tfrecorder.format.manifest import Loss
 from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import Field, of_kind
 from tfrecorder.schema.kinds import File, Image
-from tfrecorder.sources.file_sums import FileSums, file_sums_of
+from tfrecorder.sources.content_names import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
 
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.

@@ -16,24 +16,23 @@ from tfrecorder.conversion.corrected_values import mask_of
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.matching import match_rows, with_numbers
 from tfrecorder.conversion.on_dataset import OnDataset, own_dataset
-from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.staged import Planned, Say
 from tfrecorder.core.arrays import Bools
-from tfrecorder.core.checks import flag
+from tfrecorder.core.option import flag
 from tfrecorder.errors import OptionError
+from tfrecorder.format.layout import SAME
 from tfrecorder.format.plan import PlanKind
-from tfrecorder.format.plan_columns import SAME
 from tfrecorder.format.summary import Summary
+from tfrecorder.options.append import NOT_REMOVED
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import require, takes
-from tfrecorder.options.subsets import NOT_REMOVED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.frame_columns import cells_in, frame_of
+from tfrecorder.reading.frame import cells_in, frame_of
 from tfrecorder.schema.fields import file_fields
 from tfrecorder.schema.keys import SPLIT_COLUMN, number_column
 from tfrecorder.schema.kinds import Mask, Schema

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.core.arrays import Bools, Ints
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.plan_columns import BASE, REJECT_OF, SHARD_SPLIT, source_of
+from tfrecorder.format.layout import BASE, REJECT_OF, SHARD_SPLIT, source_of
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import KEY, rows_with
 from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.sources.file_sums import FileSums, file_sums_of
+from tfrecorder.sources.content_names import FileSums, file_sums_of
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.places import known_places
 from tfrecorder.sources.table import Source

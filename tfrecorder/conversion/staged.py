@@ -1,12 +1,19 @@
-"""Planned rows become a staged plan: a new one, or that of the conversion to continue."""
+"""Planned rows become a staged plan: a new one, or that of the conversion to continue.
+
+What a call writes into a directory: a class each, in the file of its name.
+
+`job.py` runs every one of them in the same way; a dry run plans, and says what would come of it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +22,12 @@ import pyarrow.compute as pc
 from tfrecorder import storage
 from tfrecorder.conversion.removal_marks import Marks
 from tfrecorder.core.arrays import Ints
-from tfrecorder.display.commands import command
+from tfrecorder.display.messages import command, warn
 from tfrecorder.display.tables import counted
-from tfrecorder.display.warning import warn
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import CHANGE, READ, Shard
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.format.plan_columns import CHANGE, READ
 from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import (
@@ -34,18 +39,19 @@ from tfrecorder.output.directory import (
     reopen,
     stage_next,
 )
-from tfrecorder.output.done_records import read_all_done
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.spool import spool_images
-from tfrecorder.output.staging import begun_now, restage_rows
+from tfrecorder.output.staging import begun_now, read_all_done, restage_rows, spool_images
 from tfrecorder.output.state import DatasetState
-from tfrecorder.plan.next_commit import as_next_commit
+from tfrecorder.plan.make_plan import (
+    SMALL_SHARDS,
+    as_next_commit,
+    refuse_taken_numbers,
+    shard_counts,
+)
 from tfrecorder.plan.preflight import open_some, sizes_of_some
-from tfrecorder.plan.row_numbers import refuse_taken_numbers
-from tfrecorder.plan.shard_counts import SMALL_SHARDS, shard_counts
 from tfrecorder.reading.commits import Commit
+from tfrecorder.reading.merged_rows import next_row_of
 from tfrecorder.reading.open import open_own
-from tfrecorder.reading.row_numbers import next_row_of
 from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.labels import needs_escape
@@ -53,6 +59,59 @@ from tfrecorder.sources.places import places
 from tfrecorder.validation.report import ValidationReport
 from tfrecorder.validation.rules import Checked
 from tfrecorder.writing.commit import abandon
+
+#: Shows what is being done, in a word or two.
+Say = Callable[[str], None]
+
+
+class Operation(ABC):
+    """What a call writes into a directory.
+
+    Attributes:
+        verb: what is run again to continue, such as "append".
+        adds: its rows depend on what the directory holds, so that is claimed first.
+        path: the dataset directory, as the user gave it.
+        options: as the user gave them.
+        source: what the rows come from, as the user gave it.
+    """
+
+    verb: ClassVar[str]
+    adds: bool = True
+    path: str
+    options: ConvertOptions
+    source: object
+
+    @property
+    def where(self) -> str:
+        """The directory as an absolute path."""
+        return storage.absolute(self.path)
+
+    def accessing(self) -> contextlib.AbstractContextManager[None]:
+        """A block that reads files as the options say."""
+        return storage.acting_as(self.options.account, self.options.private_hosts)
+
+    def look(self) -> DatasetState:
+        """What is there at its start.
+
+        Raises:
+            TfrecorderError: it cannot begin there.
+        """
+        return DatasetState.read(self.where)
+
+    def prepare(self, state: DatasetState) -> None:
+        """What may be written once the directory is claimed, before anything is planned."""
+        return
+
+    @abstractmethod
+    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+        """Plan its rows; writes nothing.
+
+        Args:
+            state: of the directory.
+
+        Returns:
+            The rows, or the result if there is nothing to write.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

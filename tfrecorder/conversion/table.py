@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import known_images
-from tfrecorder.conversion.operation import Say
-from tfrecorder.conversion.staged import Planned
-from tfrecorder.core.wording import speaker, spelled
+from tfrecorder.conversion.staged import Planned, Say
+from tfrecorder.core.option import speaker, spelled
+from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import counted, counts_in_words
-from tfrecorder.display.warning import warn
 from tfrecorder.errors import OptionError, ValidationError
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tfrecorder import storage
-from tfrecorder.core.checks import flag
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import flag, spelled
 from tfrecorder.display.tables import Report, class_words, counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.documents import JsonValue
-from tfrecorder.format.losses import Loss
+from tfrecorder.format.manifest import Loss
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.option import require
 from tfrecorder.output.directory import claim, clear, refuse_links, stage_next
@@ -21,10 +20,10 @@ from tfrecorder.output.staging import begun_now
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
-from tfrecorder.reading.row_numbers import next_row_of
-from tfrecorder.verification.kept import kept_faults
+from tfrecorder.reading.merged_rows import next_row_of
+from tfrecorder.verification.expectation import kept_faults
 from tfrecorder.writing.commit import abandon, complete, take_back
-from tfrecorder.writing.undo_plan import plan_back, plan_without, taken_by, taken_number
+from tfrecorder.writing.manifest import plan_back, plan_without, taken_by, taken_number
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from tfrecorder.conversion.corrected_values import Matched, mask_of
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.matching import with_numbers
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
-from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.removal_marks import (
     Marks,
     read_marks,
@@ -32,24 +31,23 @@ from tfrecorder.conversion.removal_marks import (
 )
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
-from tfrecorder.conversion.staged import Planned
+from tfrecorder.conversion.staged import Planned, Say
 from tfrecorder.conversion.table import summary_of
 from tfrecorder.core.arrays import Bools, Objects
+from tfrecorder.format.layout import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.format.plan import PlanKind
-from tfrecorder.format.plan_columns import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.format.summary import Summary
-from tfrecorder.inspection.near_copies import OF_COPIES
-from tfrecorder.options.append import UpdateOptions
+from tfrecorder.inspection.duplicates import OF_COPIES
+from tfrecorder.options.append import NOT_UPDATED, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import takes
-from tfrecorder.options.subsets import NOT_UPDATED
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.state import DatasetState
 from tfrecorder.output.status import ConversionStatus
 from tfrecorder.plan.make_plan import described, spooled_images
 from tfrecorder.plan.preflight import before_the_launch
-from tfrecorder.reading.row_numbers import next_row_of
+from tfrecorder.reading.merged_rows import next_row_of
 from tfrecorder.reading.shard_tables import columns_of, joined, repeated
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID, SPLIT_COLUMN

@@ -9,18 +9,17 @@ from tfrecorder import storage
 from tfrecorder.conversion.append import Append
 from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.on_dataset import own_dataset
-from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import schema_faults
-from tfrecorder.core.wording import spelled
+from tfrecorder.conversion.staged import Say
+from tfrecorder.core.option import spelled
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.summary import left_out_words
-from tfrecorder.options.append import AppendOptions
+from tfrecorder.options.append import NOT_VALIDATED, OF_IMAGES, AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
 from tfrecorder.options.option import takes
-from tfrecorder.options.subsets import NOT_VALIDATED, OF_IMAGES
-from tfrecorder.output.path import given_directory
+from tfrecorder.output.state import given_directory
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.source import read_source

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tfrecorder import storage
-from tfrecorder.core.checks import text
-from tfrecorder.core.option import option
+from tfrecorder.core.option import option, text
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.display.bars import Stage, is_shown, record_bar
 from tfrecorder.display.tables import Report, counted, in_markdown
@@ -30,21 +29,21 @@ from tfrecorder.errors import DatasetError, OptionError, OutputError
 from tfrecorder.format import layout
 from tfrecorder.inspection.findings import find
 from tfrecorder.inspection.gather import Gathered, gather
-from tfrecorder.inspection.pictures import SMALL_SIDE, to_jpeg
+from tfrecorder.inspection.record_values import SMALL_SIDE, to_jpeg
 from tfrecorder.options.keywords import CardKeywords, Path, Unpack
 from tfrecorder.options.option import Options, refuse_unknown, takes
-from tfrecorder.options.preview import PreviewOptions
+from tfrecorder.options.read import PreviewOptions
 from tfrecorder.output.directory import claim
 from tfrecorder.reading.commits import all_done, commits, newest_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import table_of
 from tfrecorder.reading.info import DatasetInfo, info, summed
-from tfrecorder.reading.stored_card import StoredCard, stored_card
-from tfrecorder.reading.stored_records import open_stored
+from tfrecorder.reading.open import StoredCard, stored_card
+from tfrecorder.reading.record_set import open_stored
 from tfrecorder.schema.fields import of_kind
 from tfrecorder.schema.kinds import Bytes
 from tfrecorder.version import __version__
-from tfrecorder.writing.tfds import DATASET_NAME
+from tfrecorder.writing.public_files import DATASET_NAME
 
 #: The types of values in Arrow that are not texts.
 _TYPES = {"int64": "cr:Int64", "float": "cr:Float32", "double": "cr:Float64", "bool": "sc:Boolean"}

@@ -24,7 +24,7 @@ class Counts:
         input_bytes: the size of the image files that became records.
         bytes: the size of the shards' files.
         formats: records by image format.
-        reduced: images of which training does not see all, by the words of `images.reduced`.
+        reduced: images of which training does not see all, by the words of `images.header`.
         retries: how many extra attempts reading the images took.
     """
 

@@ -15,7 +15,7 @@ from dataclasses import MISSING, asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder.core.arrays import balanced_part
 from tfrecorder.format.documents import PLAN_VERSION, Document, JsonValue, seal, unseal
 from tfrecorder.format.layout import Shard, ShardNumbers, ShardRange, ShardRanges
 from tfrecorder.format.summary import Summary

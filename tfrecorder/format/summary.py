@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted, counts_in_words, readable_bytes
 from tfrecorder.format.documents import Document
 

@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image as Pictures
 
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.memory import Room
+from tfrecorder.images.geometry import Room
+from tfrecorder.images.header import Reject
 from tfrecorder.images.reencode import encoded
-from tfrecorder.images.rejects import Reject
 from tfrecorder.images.transform import Geometry, transform_mask
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes

@@ -2,18 +2,168 @@
 
 Sizes are (height, width) and places (y, x), in pixels.  Boxes are rows of ymin, xmin, ymax, xmax,
 as fractions.  `xp` is the module of the arrays: `numpy`, or `tensorflow` in its graph.
+
+Memory for decoded pixels, shared by the threads that decode.
+
+Which pixels are wanted from an image, and at what scale a JPEG is decoded for them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tfrecorder.images.picture import Picture
+from tfrecorder.core.threads import memory_limit, memory_used
+
+#: The smallest and the largest of the shorter sides of some images, and of their longer sides.
+Sides = tuple[tuple[int, int], tuple[int, int]]
+
+#: The scales at which a JPEG can be decoded without its finest detail.
+RATIOS = (1, 2, 4, 8)
+
+#: The scales at which less than half of a decoded pixel may be image.
+TRIMMED = (4, 8)
+
+
+@dataclass(frozen=True, eq=False)  # by identity: readers look up what is known of it for each image
+class Picture:
+    """Which pixels are wanted.
+
+    Attributes:
+        channels: 1, 3 or 4.
+        stored_size: (height, width) of every stored image, None if they differ.
+        sides: (smallest, largest) of the shorter side and of the longer side of all stored
+            images; None if that is not known.
+        size: (height, width) wanted, or None for the stored size.
+        resize: "stretch", "crop", "pad" or "fit".
+        antialias: average the pixels that fall together.
+        augment: take a random part, mirrored in half of the cases.
+        dtype: of the pixels.
+        value_range: what 0 and the highest stored value become.
+        depth: bits of a stored channel, 8 or 16.
+    """
+
+    channels: int
+    stored_size: tuple[int | None, int | None]
+    sides: Sides | None
+    size: tuple[int, int] | None
+    resize: str
+    antialias: bool
+    augment: bool
+    dtype: str
+    value_range: tuple[float, float]
+    depth: int = 8
+
+    @property
+    def highest(self) -> int:
+        """The highest value of a stored channel."""
+        return 2**self.depth - 1
+
+    @property
+    def keeps_values(self) -> bool:
+        """True if pixels are whole numbers, as they are stored."""
+        return self.dtype.startswith("uint")
+
+    @property
+    def shape(self) -> tuple[int | None, int | None, int]:
+        if self.size is not None and self.resize == "fit":
+            return None, None, self.channels
+        return (*(self.size or self.stored_size), self.channels)
+
+    @property
+    def fits_within(self) -> bool:
+        """True if the longer side decides how much an image shrinks, not the shorter one."""
+        return self.resize in ("pad", "fit") and not self.augment
+
+    def scale_of(self, shape: Any, xp: Any = np) -> Any:
+        """How many times larger than wanted an image is, along the axis that decides.
+
+        Args:
+            shape: height and width of the image, or of the part of it that is wanted.
+            xp: the module of `shape`, `numpy` or `tensorflow`.
+        """
+        along = xp.divide(shape, self.size)
+        return (xp.maximum if self.fits_within else xp.minimum)(along[0], along[1])
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """Bounds on how many times larger than wanted an image is, along the axis that decides."""
+        assert self.size is not None
+        height, width = self.stored_size
+        if height is not None and width is not None:
+            scale = float(self.scale_of((height, width)))
+            return scale, scale
+        if self.sides is None:
+            return 0.0, math.inf
+        low, high = self.sides[1] if self.fits_within else self.sides[0]
+        return low / max(self.size), high / min(self.size)
+
+
+def ratio_of(scale: float) -> int:
+    """The ratio that decodes the fewest pixels that are still enough."""
+    return max((ratio for ratio in RATIOS if scale >= ratio), default=1)
+
+
+#: One part in this many of the memory that a process may still take is for pixels; the rest is for
+#: their files, the records, and threads.
+_SHARE = 3
+_LEAST = 2**26
+
+#: Entered with a number of bytes, and left when they are free again.
+Room = Callable[[int], AbstractContextManager[None]]
+
+
+def spare_bytes(most: int) -> int:
+    """Bytes of memory for pixels: `most`, or fewer if the process or its container has little.
+
+    >>> spare_bytes(2**20)
+    1048576
+    """
+    left = memory_limit() - memory_used()
+    return min(most, max(left // _SHARE, _LEAST))
+
+
+def unlimited(size: int) -> AbstractContextManager[None]:
+    """Room without a limit."""
+    return contextlib.nullcontext()
+
+
+class Budget:
+    """A number of bytes that threads share; a thread that finds too few left waits.
+
+    >>> budget = Budget(100)
+    >>> with budget.room(70):
+    ...     pass
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = self._free = total
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def room(self, size: int) -> Iterator[None]:
+        """Take bytes for as long as the block lasts: all of them if `size` exceeds the total."""
+        size = min(size, self.total)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
+
+DECODING_BYTES = 2**30
+
 
 #: Bounds of a random part: its share of the image's area, and its ratio of width to height.  They
 #: are those of the Inception papers (Szegedy et al., 2014), which most recipes since have kept.

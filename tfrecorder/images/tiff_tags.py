@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.images.cost import too_expensive
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.header import Reject, too_expensive
 
 WIDTH = 256
 HEIGHT = 257

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted, cut, one_line
-from tfrecorder.images.reduced import reduced_in_words
+from tfrecorder.images.header import reduced_in_words
 from tfrecorder.inspection.duplicates import SameImage
 from tfrecorder.inspection.gather import Gathered
 from tfrecorder.inspection.record_values import RecordView

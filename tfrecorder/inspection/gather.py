@@ -21,24 +21,34 @@ from tfrecorder.display.bars import Stage, counting
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.inspection.duplicates import Duplicates, find_duplicates
-from tfrecorder.inspection.near_copies import NearCopies, Place, find_near_copies, looks_of
-from tfrecorder.inspection.pictures import (
+from tfrecorder.inspection.duplicates import (
+    Duplicates,
+    NearCopies,
+    Place,
+    find_duplicates,
+    find_near_copies,
+    looks_of,
+)
+from tfrecorder.inspection.record_values import (
     SIDE,
     SMALL_SIDE,
+    RecordView,
     UnshownError,
     blur_of,
+    boxes_of,
+    image_of,
     large_images_allowed,
     lay_mask,
+    mask_of,
     read_picture,
     to_jpeg,
+    view_of,
 )
-from tfrecorder.inspection.record_values import RecordView, boxes_of, image_of, mask_of, view_of
-from tfrecorder.options.preview import PreviewOptions
+from tfrecorder.options.read import PreviewOptions
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.info import DatasetInfo, info, summed
-from tfrecorder.reading.row_lists import read_row_list
-from tfrecorder.reading.stored_records import Record, read_numbered
+from tfrecorder.reading.record_set import Record, read_numbered
+from tfrecorder.reading.shard_tables import read_row_list
 
 #: The grey levels of a near-constant image, and of one of low contrast, from 0 to 255, deviate by
 #: less from their mean.

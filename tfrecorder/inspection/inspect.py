@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.checks import Whole
+from tfrecorder.core.option import Whole
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.format.example import Values, text_of
-from tfrecorder.images.formats import ending_of
+from tfrecorder.images.header import ending_of
 from tfrecorder.inspection.record_values import (
     MASK,
     encoded_of,
@@ -26,7 +26,7 @@ from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.stored_records import Record, open_stored, read_numbered
+from tfrecorder.reading.record_set import Record, open_stored, read_numbered
 from tfrecorder.schema.fields import file_fields
 from tfrecorder.storage.local import local_path, write_whole
 

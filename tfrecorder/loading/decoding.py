@@ -3,6 +3,8 @@
 This corrects TensorFlow's defaults.  The fast inverse DCT is on average 0.8 grey levels darker than
 the accurate one, which costs the same and gives exactly Pillow's pixels.  A plain bilinear resize
 skips pixels.  A cast of floats to uint8 cuts off half a grey level.
+
+Decoding images as training does, to see whether TensorFlow can; imported only if asked for.
 """
 
 from __future__ import annotations
@@ -12,8 +14,19 @@ from functools import partial
 
 import tensorflow as tf
 
-from tfrecorder.images.geometry import cut, is_mirrored, place, placement, trimmed
-from tfrecorder.images.picture import RATIOS, TRIMMED, Picture, ratio_of
+from tfrecorder.images.geometry import (
+    RATIOS,
+    TRIMMED,
+    Picture,
+    cut,
+    is_mirrored,
+    place,
+    placement,
+    ratio_of,
+    trimmed,
+)
+from tfrecorder.loading.options import LoadOptions
+from tfrecorder.reading.element_spec import picture_of
 
 #: Pixels in another size.
 Resize = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -220,3 +233,30 @@ def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:
     low, high = picture.value_range
     scaled = tf.cast(pixels, tf.float32) * ((high - low) / picture.highest) + low
     return tf.cast(scaled, picture.dtype)
+
+
+def decoder(
+    image_shape: tuple[int | None, int | None, int],
+) -> Callable[[bytes], tuple[int, ...]]:
+    """A function that decodes an image in full size, as `load` does, and returns its shape.
+
+    Several threads may call the function; it raises ValueError with TensorFlow's message.
+
+    Args:
+        image_shape: (height, width, channels) of every image; None where images differ.
+    """
+    picture = picture_of(image_shape, LoadOptions())
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def pixels_of(encoded: tf.Tensor) -> tf.Tensor:
+        # Not its tf.shape: the graph may know that in advance and then decode nothing.
+        return decode(encoded, None, picture)
+
+    def shape_of(encoded: bytes) -> tuple[int, ...]:
+        try:
+            with tf.device("/CPU:0"):  # where tf.data decodes
+                return tuple(pixels_of(tf.constant(encoded)).shape)
+        except tf.errors.OpError as error:
+            raise ValueError(f"TensorFlow: {error.message.splitlines()[0]}") from error
+
+    return shape_of

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.core.checks import Whole, above_zero, is_whole
-from tfrecorder.core.option import Fault, option
-from tfrecorder.options.image_size import check_image_size
-from tfrecorder.options.option import Options, names_of, refuse_unknown
+from tfrecorder.core.option import Fault, Whole, above_zero, is_whole, option
+from tfrecorder.options.option import Options, check_image_size, names_of, refuse_unknown
 from tfrecorder.options.read import SEED, EpochOptions, path_text
 
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.tfrecord import FRAMING_BYTES
 from tfrecorder.images.check import check_image
-from tfrecorder.images.picture import Picture
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.geometry import Picture
+from tfrecorder.images.header import Reject
 from tfrecorder.loading.decoding import decode, decode_mask, decode_raw, shape_of
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import records_in

@@ -14,23 +14,26 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecorder import storage
-from tfrecorder.core.balanced_parts import balanced_part
+from tfrecorder.core.arrays import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.loading.changes import OpenedShards
-from tfrecorder.loading.exact import numbers, read, records_of, share_of
 from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
+    OpenedShards,
     cycle_of,
+    numbers,
     random_draws,
+    read,
     read_records,
     read_slices,
+    records_of,
+    share_of,
     shuffle,
     shuffle_records,
     slices,
 )
 from tfrecorder.loading.parsing import parser
 from tfrecorder.options.keywords import Datasets
-from tfrecorder.options.memory import parallel_calls, prefetched
+from tfrecorder.options.read import parallel_calls, prefetched
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
 from tfrecorder.reading.element_spec import ElementSpec, picture_of, refuse_sizes, spec_of
 from tfrecorder.reading.growth import GrowingDataset, of_any_size

@@ -8,23 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.core.checks import (
+from tfrecorder.core.option import (
+    Fault,
     OneOf,
     Size,
     Whole,
+    content_option,
     flag_or_none,
     fraction,
+    option,
     parse_size,
+    spelled,
     text,
 )
-from tfrecorder.core.option import Fault, content_option, option
-from tfrecorder.core.wording import spelled
-from tfrecorder.images.limits import CHECKS, DEFAULT_MAX_PIXELS, FORMATS, RESIZES
+from tfrecorder.images.header import CHECKS, DEFAULT_MAX_PIXELS, FORMATS, RESIZES
 from tfrecorder.options import convert_values as values
-from tfrecorder.options.image_size import check_image_size, sides
-from tfrecorder.options.option import Options
+from tfrecorder.options.convert_values import TextForm
+from tfrecorder.options.option import Options, check_image_size, sides
 from tfrecorder.options.runner import DIRECT, RUNNERS, canonical_runner, check_form
-from tfrecorder.options.text_form import TextForm
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema, to_plain
 from tfrecorder.schema.splits import Division

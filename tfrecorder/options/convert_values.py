@@ -1,4 +1,7 @@
-"""What the options of a conversion may be: checks, and the forms in which values are kept."""
+"""What the options of a conversion may be: checks, and the forms in which values are kept.
+
+How the text of a CSV is written: its separator and its encoding.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ import operator
 import os
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tfrecorder.core.checks import Whole, did_you_mean, fraction, is_number, is_text
-from tfrecorder.core.option import plain
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import Whole, did_you_mean, fraction, is_number, is_text, plain, spelled
 from tfrecorder.errors import OptionError
 from tfrecorder.options.report_codes import CODES, ERROR
 from tfrecorder.options.runner import plain_name
@@ -20,6 +22,33 @@ from tfrecorder.schema import keys
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """How the text of a CSV is written.
+
+    Attributes:
+        sep: the character between two values.
+        encoding: as Python names it; None for UTF-8, with or without a byte order mark.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+
+    @property
+    def separator(self) -> str:
+        return self.sep or ","
+
+    @property
+    def codec(self) -> str:
+        return self.encoding or "utf-8-sig"
+
+    @property
+    def stated(self) -> str | None:
+        """The name of an option that was given; None if none was."""
+        return "sep" if self.sep else "encoding" if self.encoding else None
+
 
 #: The version of a dataset that is named without one.
 DEFAULT_VERSION = "1.0.0"

@@ -3,6 +3,8 @@
 Type checkers see these.  What an option does, its default and its check stand in the dataclasses of
 `options/` and of the readers, with the type in which its value is kept.  The functions
 whose result depends on `runner` name that option themselves.
+
+The forms of other tools that `export` writes.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack
 else:
     Unpack = None  # which nobody evaluates
+
+
+COCO, CSV, FOLDER, WEBDATASET = FORMS = ("coco", "csv", "folder", "webdataset")
+
 
 Path: TypeAlias = str | os.PathLike[str]
 #: One dataset, several, or several with how much of an epoch each is.

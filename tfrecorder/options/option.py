@@ -4,6 +4,8 @@ What tools see of a function that takes them, its signature and its help, comes 
 Each option is written once, as a field of a frozen dataclass: its default, its check, its help.
 Which of them a call takes, and of what types, stands in `keywords.py`, where type checkers see it.
 From both, `inspect.signature`, `help` and the completion of notebooks get what they show.
+
+The size that images get: height and width in pixels, or one number for both.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import operator
 import re
 import textwrap
 import typing
@@ -20,10 +23,27 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from tfrecorder.core.checks import Check, nearest
-from tfrecorder.core.option import Fault, faults_of, idle_options
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import Check, Fault, faults_of, idle_options, is_whole, nearest, spelled
 from tfrecorder.errors import OptionError
+
+
+def check_image_size(value: Any) -> str | None:
+    pair = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) == 2 and all(is_whole(side) and side >= 1 for side in pair):
+        return None
+    example = spelled("image_size", (192, 256))
+    return f"give height and width in pixels, such as {example}, or one number for both."
+
+
+def sides(value: int | Sequence[int]) -> tuple[int, int]:
+    """Height and width, as Python's integers.
+
+    >>> sides(224), sides([192, 256])
+    ((224, 224), (192, 256))
+    """
+    height, width = value if isinstance(value, Sequence) else (value, value)
+    return operator.index(height), operator.index(width)
+
 
 Self = TypeVar("Self", bound="Options")
 

@@ -13,8 +13,7 @@ import secrets
 import sys
 from typing import NamedTuple
 
-from tfrecorder.core.limits import memory_limit
-from tfrecorder.core.threads import cores
+from tfrecorder.core.threads import cores, memory_limit
 from tfrecorder.errors import OptionError
 
 #: The seed of several processes that were given none: all of them need one order.  It is the one

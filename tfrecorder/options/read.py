@@ -1,4 +1,9 @@
-"""The options that all readers share: `load`, `Records` and `batches`."""
+"""The options that all readers share: `load`, `Records` and `batches`.
+
+How much of the memory that this process may use reading takes.
+
+The options of `preview` that say what it looks at.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,53 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfrecorder.core.checks import OneOf, Size, Whole, is_whole, name_of_dtype, parse_size, text
-from tfrecorder.core.option import Fault, option
-from tfrecorder.images.limits import RESIZES
-from tfrecorder.options.image_size import check_image_size, sides
-from tfrecorder.options.option import Options
-from tfrecorder.options.ranks import Rank, memory_of_rank, this_rank
+from tfrecorder.core.option import (
+    Fault,
+    OneOf,
+    Size,
+    Whole,
+    flag_or_none,
+    is_whole,
+    name_of_dtype,
+    option,
+    parse_size,
+    seconds as check_seconds,
+    text,
+)
+from tfrecorder.images.header import RESIZES
+from tfrecorder.options.option import Options, check_image_size, sides
+from tfrecorder.options.ranks import Rank, cores_of_rank, memory_of_rank, this_rank
 from tfrecorder.storage.cache_folder import CacheFolder
 from tfrecorder.storage.uris import scheme
+
+#: Batches made in advance: enough to hide a slow one, or the start of a new shard.
+PREFETCH = 8
+
+#: Share of a load's budget for elements being made, and the same again for those that wait.
+ELEMENTS_SHARE = 0.25
+
+
+def parallel_calls(element_bytes: float, budget: int) -> int:
+    """How many elements of this size are decoded at the same time: at most one per core.
+
+    >>> parallel_calls(2**40, 2**30)
+    1
+    """
+    return _within(element_bytes, budget, cores_of_rank())
+
+
+def prefetched(element_bytes: float, budget: int) -> int:
+    """How many finished elements of this size wait in memory.
+
+    >>> prefetched(64 * 224 * 224 * 3, 2**32), prefetched(2**28, 2**32)
+    (8, 4)
+    """
+    return _within(element_bytes, budget, PREFETCH)
+
+
+def _within(element_bytes: float, budget: int, most: int) -> int:
+    return max(1, min(most, int(budget * ELEMENTS_SHARE / max(element_bytes, 1.0))))
+
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
@@ -394,3 +438,35 @@ class EpochOptions(ReadOptions):
                     "'pad', or leave out `batch_size`."
                 ),
             )
+
+
+#: The most records of a split that a page shows.
+MOST_SHOWN = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewOptions(RecordOptions):
+    """What a preview looks at.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range.
+    """
+
+    num_records: int = option(
+        1000,
+        Whole(1),
+        "How many random records of each split to decode, at most.",
+    )
+    per_split: int = option(24, Whole(1, MOST_SHOWN), "How many records of each split to show.")
+    seconds: float = option(
+        60.0,
+        check_seconds,
+        "Seconds, from 0, that the search for duplicates may take. It compares all records by a "
+        "hash of the image's bytes, then those that may be near copies; if time runs out, the page "
+        "says how many it compared.",
+        metavar="SECONDS",
+    )
+    seed: int = option(0, Whole(0), "Seed of the choice of records.")
+    progress: bool | None = option(
+        None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
+    )

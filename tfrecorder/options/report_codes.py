@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 
 ERROR = "error"
 WARNING = "warning"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.core.checks import is_whole
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import is_whole, spelled
 
 #: The runner if none is named; where Beam is not installed, it is this process.
 DIRECT = "DirectRunner"

@@ -10,19 +10,24 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import Shard
-from tfrecorder.format.losses import Loss
+from tfrecorder.format.manifest import Loss
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import read_plan, stage_plan
 from tfrecorder.output.state import DatasetState
-from tfrecorder.plan.differences import OptionDiffers, describe_difference
-from tfrecorder.plan.history import grown, holdings, holdings_words
+from tfrecorder.plan.history import (
+    OptionDiffers,
+    describe_difference,
+    grown,
+    holdings,
+    holdings_words,
+)
 from tfrecorder.reading.commits import Commit, is_own, read_commit
-from tfrecorder.reading.stored_card import stored_card
+from tfrecorder.reading.open import stored_card
 from tfrecorder.storage import folders
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tfrecorder.core.wording import spelled
-from tfrecorder.display.commands import command
+from tfrecorder.core.option import spelled
+from tfrecorder.display.messages import command
 from tfrecorder.display.tables import (
     Report,
     Table,
@@ -20,11 +20,11 @@ from tfrecorder.display.tables import (
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecords, add_up
 from tfrecorder.format.summary import Summary, left_out_words
-from tfrecorder.images.reduced import reduced_in_words, reduced_of
+from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.plan.history import since_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
-from tfrecorder.reading.likely_copies import LikelyCopies, likely_copies
-from tfrecorder.reading.row_lists import reject_counts
+from tfrecorder.reading.merged_rows import LikelyCopies, likely_copies
+from tfrecorder.reading.shard_tables import reject_counts
 from tfrecorder.schema.fields import class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
 

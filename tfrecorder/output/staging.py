@@ -1,6 +1,14 @@
 """Write and read the staged plan: `plan.json`, and `plan.parquet` with a row group per shard.
 
 A worker reads only the row groups of its own shards.
+
+The images that came as bytes, on their way into a dataset.
+
+They are kept below the dataset directory until what is written from them is committed.  Each is
+kept once, under the name of its content.  So workers on other machines see them, and a conversion
+that was begun can be completed without its source.
+
+Done-records beside the shards until their commit: whether a shard is whole, and as noted.
 """
 
 from __future__ import annotations
@@ -11,7 +19,7 @@ import datetime
 import io
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -20,10 +28,100 @@ import pyarrow.parquet as pq
 from tfrecorder import storage
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
+from tfrecorder.format.done_records import DoneRecord
+from tfrecorder.format.layout import NewFiles, Shard, parquet_options, spool_columns
 from tfrecorder.format.plan import Plan, PlannedRow
-from tfrecorder.format.plan_columns import parquet_options
+from tfrecorder.reading.commits import newest_commit
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.sources.cells import Contents
+
+#: Bytes kept in memory to be written together, many images at a time into a bucket.
+TOGETHER = 2**25
+
+
+class Spool:
+    """The spool of the operation that is under way, or is to begin.
+
+    Args:
+        output_dir: the dataset directory.
+
+    Attributes:
+        bytes: the total size of the images in it.
+        images: how many there are.
+    """
+
+    def __init__(self, output_dir: str) -> None:
+        self._directory = output_dir
+        self._sizes: dict[str, int | None] = {}
+        self._waiting: NewFiles = {}
+        self._waiting_bytes = 0
+        self.bytes = 0
+
+    @property
+    def images(self) -> int:
+        return len(self._sizes)
+
+    def look(self) -> None:
+        """Find what an earlier call left behind."""
+        self._sizes = storage.sizes(os.path.join(self._directory, layout.SPOOL))
+        self.bytes = sum(size or 0 for size in self._sizes.values())
+
+    def holds(self, file: str, size: int) -> bool:
+        return self._sizes.get(file) == size
+
+    def put(self, file: str, data: bytes) -> None:
+        """Add an image unless it is already there; it is written by the next `flush` at the latest.
+
+        Raises:
+            OSError: the disk is full, or something else went wrong; the image was not added.
+        """
+        if self.holds(file, len(data)):
+            return
+        if self._waiting_bytes >= TOGETHER:
+            self.flush()
+        self._sizes[file] = len(data)
+        self.bytes += len(data)
+        self._waiting[f"{layout.SPOOL}/{file}"] = data
+        self._waiting_bytes += len(data)
+
+    def flush(self) -> None:
+        """Write what is still held in memory."""
+        storage.publish_all(self._directory, self._waiting)
+        self._waiting = {}
+        self._waiting_bytes = 0
+
+
+def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:
+    """Write the images of planned rows that came as bytes, except those that are already there.
+
+    Args:
+        output_dir: as for `Spool`.
+        contents: the contents of all columns whose images came as bytes.
+
+    Raises:
+        OSError: they cannot be written.
+        UnreadableError: what is there cannot be listed.
+    """
+    wanted = [planned.column(name) for name in spool_columns(planned.column_names)]
+    if not wanted:
+        return
+    files = pa.concat_arrays([chunk for column in wanted for chunk in column.chunks]).unique()
+    spool = Spool(output_dir)
+    spool.look()
+    for column in contents:
+        rows = [row for row in column.first_rows(files).tolist() if column.holds(row)]
+        names = {row: column.files[row].as_py() for row in rows}
+        missing = [row for row in rows if not spool.holds(names[row], column.sizes[row])]
+        for row, data in zip(missing, column.data(missing), strict=True):
+            spool.put(names[row], data)
+    spool.flush()
+
+
+def is_whole(output_dir: str, images: int) -> bool:
+    """True if the spool still has all its images."""
+    return not images or len(storage.names(os.path.join(output_dir, layout.SPOOL))) == images
+
 
 #: The key under which `plan.parquet` names the digest of its plan: if two plans are staged at once
 #: in a bucket, where nothing is locked, each may leave one of the two files.
@@ -241,3 +339,101 @@ def read_row_group(output_dir: str, group: int, footer: Footer | None = None) ->
     except storage.UnreadableError as error:
         kind = FileNotFoundError if error.code == "not_found" else OSError
         raise kind(f"{path}: {error}") from error
+
+
+#: Shards and the files next to them, by their names below an output directory.
+Files = Mapping[str, storage.Description]
+
+#: Of so many shards each file is asked for; of more of them, the folders are listed, on a bucket
+#: with a request per 1,000 files.  A batch of a stream has no more, and may be the 10,000th.
+FEW_SHARDS = 4
+
+
+def list_output(output_dir: str, shards: Collection[Shard]) -> Files:
+    """What there is of some shards in an output directory."""
+    if len(shards) <= FEW_SHARDS:
+        names = [n for s in shards for n in (*s.files, s.waiting, s.done)]
+        paths = [os.path.join(output_dir, name) for name in names]
+        described = storage.each(storage.describe, paths, output_dir)
+        return {name: file for name, file in zip(names, described, strict=True) if file is not None}
+    return list_folders(output_dir)
+
+
+#: The folders that the files of shards are in.
+FOLDERS = ("", layout.WAITING, layout.INDEX, layout.TABLES, layout.DONE)
+
+
+def list_folders(output_dir: str, folders: Collection[str] = FOLDERS) -> Files:
+    """What there is of all shards in an output directory, or in some folders of it."""
+
+    def files_of(folder: str) -> Files:
+        files = storage.descriptions(os.path.join(output_dir, folder) if folder else output_dir)
+        return {os.path.join(folder, name): file for name, file in files.items()}
+
+    listed = storage.each(files_of, folders, output_dir)
+    return {name: file for files in listed for name, file in files.items()}
+
+
+def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
+    """Why a shard in a listed directory is not what its done-record says; None if it is.
+
+    It may wait for the commit, or be in its place already.
+    """
+    file = files.get(shard.waiting) or files.get(shard.file)
+    if file is None:
+        return f"{shard.file} is missing"
+    if file.size != done.bytes:
+        return f"{shard.file} has {file.size:,} bytes, but {done.bytes:,} were written"
+    if not file.is_of(done.bytes, done.crc32c):
+        return f"{shard.file} has the CRC32C {file.crc32c:08x}, not {done.crc32c:08x}"
+    for name, path in shard.beside.items():
+        beside = files.get(path)
+        # After a power failure a file may lack its bytes.
+        if beside is None or (done.records and not beside.size):
+            return f"{path} is missing"
+        if not beside.is_of(done.beside_bytes.get(name, beside.size), done.beside[name]):
+            return f"{path} is not as it was written with the shard"
+    return None
+
+
+def read_done(
+    output_dir: str, shard: Shard, plan_digest: str, files: Files | None = None
+) -> DoneRecord | None:
+    """The done-record of a shard whose file is whole, or None if it must be written (again).
+
+    Args:
+        files: the directory, if it was listed.
+    """
+    path = os.path.join(output_dir, shard.done)
+    with storage.failing_as(OutputError, path):
+        data = storage.unless_missing(lambda: storage.read_bytes(path))
+    try:
+        done = DoneRecord.from_json(data or b"")
+    except ValueError:  # missing, or after a power failure without its bytes
+        return None
+    if done.plan != plan_digest:
+        return None
+    if files is None:
+        with storage.failing_as(OutputError, f"{output_dir}/{shard.file}"):
+            files = list_output(output_dir, [shard])
+    return None if shard_fault(files, shard, done) else done
+
+
+def read_all_done(
+    output_dir: str, shards: Collection[Shard], plan_digest: str
+) -> dict[Shard, DoneRecord | None]:
+    """`read_done` for many shards; those without a done-record are not looked up."""
+    files = list_output(output_dir, shards)
+    begun = [shard for shard in shards if shard.done in files]
+
+    def read(shard: Shard) -> DoneRecord | None:
+        return read_done(output_dir, shard, plan_digest, files)
+
+    records = storage.each(read, begun, output_dir)
+    return {**dict.fromkeys(shards), **dict(zip(begun, records, strict=True))}
+
+
+def committed_done(output_dir: str, plan_digest: str) -> dict[Shard, DoneRecord]:
+    """The done-records of the newest commit if it is that of a plan; else none."""
+    newest = newest_commit(output_dir, plan=plan_digest)
+    return {} if newest is None else newest.done

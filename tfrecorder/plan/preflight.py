@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import URI_COLUMN
-from tfrecorder.sources.file_sums import in_threads
+from tfrecorder.sources.content_names import in_threads
 from tfrecorder.validation.rules import Checked
 
 #: How many rows have their images opened, and the share of these that may be missing.

@@ -1,23 +1,25 @@
-"""`batches`: a split as NumPy batches, made by threads, starting at any position."""
+"""`batches`: a split as NumPy batches, made by threads, starting at any position.
+
+The options of `batches`: one frozen value that validates itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tfrecorder.core.checks import Whole, is_whole
+from tfrecorder.core.option import Fault, OneOf, Whole, flag_or_none, is_whole, option
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
-from tfrecorder.options.memory import prefetched
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
-from tfrecorder.reading.batch_options import BatchOptions
+from tfrecorder.options.read import SEED, EpochOptions, prefetched
 from tfrecorder.reading.collate import BatchMemory, collate
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import refuse_sizes
@@ -25,9 +27,84 @@ from tfrecorder.reading.growth import GrowingDataset, of_any_size
 from tfrecorder.reading.order import WINDOW, Order
 from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
-from tfrecorder.reading.prefetch import PrefetchReader
-from tfrecorder.reading.record_bytes import RecordReader
+from tfrecorder.reading.record_bytes import PrefetchReader, RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
+
+
+def _check_shuffle(value: Any) -> str | None:
+    if isinstance(value, bool) or value in ("exact", "blocks"):
+        return None
+    return "give True, False, 'exact' or 'blocks'."
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(EpochOptions):
+    """How records become batches: the options of `tfrecorder.batches`.
+
+    Raises:
+        OptionError: a value has the wrong type or is out of range, or two do not go together.
+    """
+
+    batch_size: int = option(64, Whole(1), "Records per batch, in each process.")
+    drop_remainder: bool | None = option(
+        None,
+        flag_or_none,
+        "Leave out the last records if they do not fill a batch in every process. With "
+        "`drop_remainder=False`, the processes divide them: their batches then differ by one "
+        "record at most, and some may be empty. Default: True for TRAIN in several processes, "
+        "else False.",
+    )
+    shuffle: bool | str | None = option(
+        None,
+        _check_shuffle,
+        "'exact' or True shuffles the whole split. 'blocks', for buckets, shuffles blocks of "
+        "neighbouring records of about 0.5 MiB, and the records within 128 blocks. False keeps the "
+        "stored order. Default: 'exact' for TRAIN, False for other splits.",
+    )
+    seed: int | None = option(
+        None,
+        SEED,
+        "Seed of the order, `augment` and `choose`. Default: drawn at random, and kept by the "
+        "position; 0 in several processes, which all need the same.",
+    )
+    num_threads: int | None = option(
+        None,
+        Whole(1),
+        "Threads that decode. Default: one for each core of the process but one.",
+        idle_with={"num_workers": bool},
+    )
+    num_workers: int = option(
+        0,
+        Whole(0),
+        "Worker processes of a `DataLoader` that decode, in place of threads. Default: none.",
+    )
+    choose: str | None = option(
+        None,
+        OneOf("random", None),
+        "Of each list of texts, such as the captions of an image: random gives one, drawn anew in "
+        "each epoch by `seed` and the record's number; an empty text if there is none. Default: "
+        "whole lists, for `map_fn`.",
+    )
+    layout: str = option("NHWC", OneOf("NHWC", "NCHW"), "Axes of images and masks: NHWC or NCHW.")
+
+    def share(self, records: int, split: str) -> Share:
+        """What this process reads of an epoch."""
+        rank, world, _ = self.rank
+        drops = world > 1 and split == "TRAIN"
+        if self.drop_remainder is not None:
+            drops = self.drop_remainder
+        return Share(records, int(self.batch_size), rank, world, drops)
+
+    def _conflicts(self) -> Iterator[Fault]:
+        if self.layout == "NCHW" and self.map_fn is not None:
+            yield (
+                "layout",
+                "`map_fn` gets images as NHWC, and can transpose them itself; leave `layout` out.",
+            )
+        if self.layout == "NCHW" and not self.decode:
+            yield "layout", "`decode=False` gives the stored bytes; leave `layout` out."
+        yield from super()._conflicts()
+
 
 #: A batch, where in it some of its records begin, and its arrays to fill.
 _Task = tuple[Step, int, dict[str, np.ndarray]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tfrecorder.core.checks import did_you_mean
+from tfrecorder.core.option import did_you_mean
 from tfrecorder.errors import OptionError
 from tfrecorder.options.option import require
 from tfrecorder.options.read import check_where

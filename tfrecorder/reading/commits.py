@@ -11,16 +11,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
-from tfrecorder.core.checks import Whole
-from tfrecorder.core.wording import spelled
-from tfrecorder.display.commands import command
+from tfrecorder.core.option import Whole, spelled
+from tfrecorder.display.messages import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import TfdsInfo, parse_commit_note
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange
-from tfrecorder.format.losses import Loss
-from tfrecorder.format.manifest import DatasetRecord, Manifest
+from tfrecorder.format.manifest import DatasetRecord, Loss, Manifest
 from tfrecorder.format.plan import Plan
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.option import require

@@ -15,7 +15,7 @@ from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.documents import parse
 from tfrecorder.format.plan import Shape
-from tfrecorder.images.picture import Sides
+from tfrecorder.images.geometry import Sides
 from tfrecorder.schema.fields import Fields, class_field, primary_image
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.splits import split_meant

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_example
-from tfrecorder.images.formats import ending_of
+from tfrecorder.images.header import ending_of
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.decoding import shape_of

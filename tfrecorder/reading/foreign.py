@@ -28,8 +28,14 @@ from tfrecorder.reading.dataset_files import (
     nothing_begun,
 )
 from tfrecorder.reading.first_records import features_of, take_samples
-from tfrecorder.reading.foreign_keys import USUAL_KINDS, Meaning, RecordKeys, meaning_of
-from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
+from tfrecorder.reading.foreign_keys import (
+    USUAL_KINDS,
+    Meaning,
+    RecordKeys,
+    TfdsKey,
+    meaning_of,
+    tfds_keys,
+)
 from tfrecorder.schema.splits import SPELLINGS, SPLITS, UNASSIGNED
 
 #: TFDS's own template, used if a dataset names no other.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
-from tfrecorder.display.commands import command
+from tfrecorder.core.option import spelled
+from tfrecorder.display.messages import command, warn
 from tfrecorder.display.tables import (
     Report,
     Table,
@@ -20,21 +20,19 @@ from tfrecorder.display.tables import (
     one_line,
     readable_bytes,
 )
-from tfrecorder.display.warning import warn
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
-from tfrecorder.format.losses import in_words
+from tfrecorder.format.manifest import in_words
 from tfrecorder.format.plan import Shape
-from tfrecorder.images.picture import Sides
-from tfrecorder.images.reduced import reduced_in_words, reduced_of
+from tfrecorder.images.geometry import Sides
+from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.open import open_dataset
-from tfrecorder.reading.row_lists import reject_counts
-from tfrecorder.reading.stored_card import stored_card
+from tfrecorder.reading.open import open_dataset, stored_card
+from tfrecorder.reading.shard_tables import reject_counts
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Image, Mask, ValueKind
 from tfrecorder.schema.statistics import merged

@@ -15,8 +15,8 @@ import pandas as pd
 
 from tfrecorder.errors import OptionError
 from tfrecorder.options.read import ReadOptions
-from tfrecorder.reading.columns import chosen_columns
 from tfrecorder.reading.dataset import StoredDataset, image_shape
+from tfrecorder.reading.element_spec import chosen_columns
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Label
 

@@ -2,14 +2,23 @@
 
 `layout.ROWS` is a copy of what stands in the tables.  Where it is missing, damaged or of other
 shards, the tables are read, and the next merge writes it anew.
+
+The numbers of a dataset's rows: each is given once.
+
+How far each source of a dataset's streams was read: what its commits say.
+
+How many images of a dataset likely have copies, without reading a record.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,27 +26,32 @@ import pyarrow.parquet as pq
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import (
+from tfrecorder.format.layout import (
     BASE,
     POSITION_OF,
     REJECT_OF,
     SHARD_SPLIT,
+    Shard,
     is_number_of_source,
     parquet_options,
     source_of,
 )
+from tfrecorder.format.plan import Plan
+from tfrecorder.images.fingerprint import Fingerprint
+from tfrecorder.images.near_copies import firsts_of, likely_pairs
 from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.shard_tables import (
     each_table,
     joined,
     opened_rows,
+    read_columns,
     repeated,
     those_of,
     types_of,
 )
-from tfrecorder.schema.fields import file_fields
+from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
+from tfrecorder.schema.splits import SPLITS
 
 #: So many tables are read one by one.
 MOST_TABLES = 32
@@ -178,3 +192,155 @@ def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozense
 
 def _note(commit: Commit) -> str:
     return f"{commit.number} {commit.digest}"
+
+
+def next_row_of(directory: str, newest: Commit | None) -> int:
+    """The number that the next new row of a dataset gets: no row ever had it or a larger one.
+
+    Args:
+        newest: its newest commit; None if there is no dataset yet.
+
+    Raises:
+        DatasetError: nothing states the number, as in manifests of form 4, and a table that shows
+            it cannot be read.
+    """
+    if newest is None:
+        return 0
+    if newest.plan.carried.next_row:
+        return newest.plan.carried.next_row
+    highest = counted_rows(newest.plan) - 1
+    for rows in known_rows(directory, newest, [SOURCE_ID]):
+        of_some = pc.max(rows.column(SOURCE_ID)).as_py()
+        highest = max(highest, -1 if of_some is None else of_some)
+    return highest + 1
+
+
+def counted_rows(plan: Plan) -> int:
+    """The rows of all sources, counted: what form 4 took for the next number.
+
+    It is too small where an overwrite left rows out that were removed before.
+    """
+    return plan.first_row + plan.rows.in_source
+
+
+#: What the name of a folder that is watched begins with.
+FOLDER = "folder:"
+
+
+def position_of(newest: Commit | None, source: str) -> Any:
+    """The position that a source was read up to; None before its first batch.
+
+    Raises:
+        DatasetError: it was lost with the table that held it.
+    """
+    positions = {} if newest is None else newest.dataset.positions
+    if positions.get(source, positions.get("", "")) is None:  # as a repair notes it
+        raise _lost(source)
+    return positions.get(source)
+
+
+def _lost(source: str) -> DatasetError:
+    return DatasetError(
+        f"source {source}: how far it was read was lost with a damaged file, so rows would come "
+        "again. Stream it into another directory, or add its new rows with `append`."
+    )
+
+
+def position_after(source: str, positions: Sequence[str]) -> Any:
+    """How far a source was read by a commit whose manifest is lost, as the positions of rows say.
+
+    Of a source without an order any value will do: their number, which names none of them.
+
+    Args:
+        positions: of the rows from the source, in their order.
+    """
+    try:
+        return len(positions) if source.startswith(FOLDER) else json.loads(positions[-1])
+    except ValueError:
+        return len(positions)
+
+
+def taken_positions(directory: str, newest: Commit | None, source: str) -> set[str]:
+    """The positions of all rows that came from a source, as JSON.
+
+    Raises:
+        DatasetError: a table cannot be read, or was and is not known any more.
+    """
+    if position_of(newest, source) is None:
+        return set()
+    assert newest is not None
+    taken = set(_of_source(known_rows(directory, newest, POSITION_OF), source))
+    if "" in taken:  # so a repair marks the rows of a table that was lost
+        raise _lost(source)
+    return taken
+
+
+def positions_in(directory: str, source: str) -> list[str]:
+    """The positions of the rows from a source in the plan that is staged.
+
+    Raises:
+        DatasetError: its rows cannot be read.
+    """
+    rows = read_columns(directory, layout.PLAN_ROWS, lambda _: POSITION_OF)
+    return _of_source([rows], source)
+
+
+def _of_source(tables: Iterable[pa.Table], source: str) -> list[str]:
+    return [
+        position
+        for table in tables
+        for name, position in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        if name == source
+    ]
+
+
+class LikelyCopies(NamedTuple):
+    """How much of a dataset is likely copies; None where it is not known.
+
+    Attributes:
+        images: how many are in several records each.
+        leaks: how many of them are in several splits.
+        records: how many have one of these images.
+    """
+
+    images: int | None
+    leaks: int | None
+    records: int | None
+
+
+def likely_copies(directory: str, newest: Commit, image: Field, since: int) -> LikelyCopies:
+    """How many images have copies, by what the tables know of their bytes and their looks.
+
+    Args:
+        newest: the newest commit of the dataset.
+        image: the column.
+        since: only groups with a row of the source from this number on count.
+
+    Raises:
+        DatasetError: a table cannot be read.
+    """
+    of = source_of(image)
+    columns = [SOURCE_ID, of.bytes, of.crc32c, of.hash, of.mean, of.deviation]
+    tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
+    looks = pd.concat([*map(_numbers, tables)], ignore_index=True)
+    sums = looks.pop("sums")
+    pairs = likely_pairs(looks)
+    sums = sums.where(sums >= 0, -1 - np.arange(len(looks)))  # what was not read equals nothing
+    same = looks.index.to_series().groupby(sums).transform("min").to_numpy()
+    group = firsts_of(same[pairs], len(looks))[same]
+    is_copy = np.bincount(group)[group] > 1
+    groups = looks[is_copy].groupby(group[is_copy])
+    counts = groups["row"].max() >= since
+    leaks = groups["split"].min() < groups["split"].max()
+    records = groups.size()[counts].sum()
+    return LikelyCopies(int(counts.sum()), int((counts & leaks).sum()), int(records))
+
+
+def _numbers(rows: pa.Table) -> pd.DataFrame:
+    """What is compared of the records of some rows: numbers alone, -1 where one is not known."""
+    rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
+    split = pc.index_in(rows.column(SHARD_SPLIT), value_set=pa.array(SPLITS, pa.large_string()))
+    row, size, crc, *looks = (pc.fill_null(column, -1).to_numpy() for column in rows.columns[2:])
+    # No image in a record has 2**31 bytes.
+    numbers = {"sums": size << 32 | crc, "split": split.cast(pa.int8()).to_numpy(), "row": row}
+    return pd.DataFrame(numbers | dict(zip(Fingerprint._fields, looks, strict=True)))

@@ -13,9 +13,9 @@ import numpy as np
 from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.errors import OptionError
 from tfrecorder.format import example
-from tfrecorder.format.feature_places import find_features, find_only
+from tfrecorder.format.example import find_features, find_only
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
-from tfrecorder.images.picture import Picture
+from tfrecorder.images.geometry import Picture
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.collate import BatchMemory
 from tfrecorder.reading.decoding import (

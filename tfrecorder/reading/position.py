@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrecorder.core.balanced_parts import balanced_part
-from tfrecorder.core.checks import is_whole
+from tfrecorder.core.arrays import balanced_part
+from tfrecorder.core.option import is_whole
 from tfrecorder.errors import OptionError
 from tfrecorder.reading.order import Order
 

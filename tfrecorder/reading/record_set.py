@@ -1,33 +1,90 @@
-"""What a reader reads: the records of one or several datasets, all or chosen ones, by number."""
+"""What a reader reads: the records of one or several datasets, all or chosen ones, by number.
+
+A dataset's records by number, without reading whole shards and without TensorFlow.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tfrecorder.core.checks import is_number
-from tfrecorder.errors import OptionError
-from tfrecorder.options.keywords import Datasets
-from tfrecorder.options.read import ReadOptions
+from tfrecorder.core.option import is_number
+from tfrecorder.errors import DatasetError, OptionError
+from tfrecorder.format.example import Values, parse_example
+from tfrecorder.format.tfrecord import data_of
+from tfrecorder.options.keywords import Datasets, Path
+from tfrecorder.options.read import NO_KEYS, NamedKeys, ReadOptions
 from tfrecorder.reading.choice import choose
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.frame import class_column, labels_of, table_of
-from tfrecorder.reading.frame_columns import objects
+from tfrecorder.reading.frame import class_column, labels_of, objects, table_of
 from tfrecorder.reading.joined_datasets import LEFT_OUT, joined, renamed
-from tfrecorder.reading.order import Order, block_of
+from tfrecorder.reading.open import open_dataset
+from tfrecorder.reading.order import (
+    Order,
+    SampledOrder,
+    Sampling,
+    block_of,
+    checked,
+    sampled,
+    weights_of,
+)
 from tfrecorder.reading.record_bytes import RecordReader
-from tfrecorder.reading.sampling import SampledOrder, Sampling, checked, sampled, weights_of
-from tfrecorder.reading.stored_records import open_stored
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.kinds import Label
 from tfrecorder.storage.cache_folder import CacheFolder
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record.
+
+    Attributes:
+        split: the one it is in.
+        number: in the split, from 0, in shard order.
+        features: its values by key.
+    """
+
+    split: str
+    number: int
+    features: dict[str, Values]
+
+
+def open_stored(directory: Path, at: int | None, named: NamedKeys = NO_KEYS) -> StoredDataset:
+    """The dataset in a directory, for reading single records.
+
+    Args:
+        at: the last generation to read; None is the newest.
+        named: the keys of the image and the label in records of other tools.
+
+    Raises:
+        DatasetError: it is not a whole dataset, or its single records cannot be read.
+    """
+    stored = open_dataset(directory, at, named)
+    if words := stored.uncounted():
+        raise DatasetError(words)
+    return stored
+
+
+def read_numbered(stored: StoredDataset, split: str, numbers: Iterable[int]) -> Iterator[Record]:
+    """The records of a split with these numbers, in ascending order.
+
+    Raises:
+        DatasetError: the index or a record is damaged.
+    """
+    reader = RecordReader(stored, split)
+
+    def record(number: int) -> Record:
+        features = reader.read([number], lambda framed, _: parse_example(data_of(framed)))[0]
+        return Record(split, number, features)
+
+    return map(record, sorted(map(int, numbers)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tfrecorder.core.checks import Whole
+from tfrecorder.core.option import Whole
 from tfrecorder.options.keywords import Datasets, ReadKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.options.ranks import seed_of

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.errors import OptionError, install, refuse_missing
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import DIRECT, RUNNERS, plain_name, refusal

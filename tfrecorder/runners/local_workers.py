@@ -23,7 +23,7 @@ from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.output.progress import progress_bar
+from tfrecorder.output.status import progress_bar
 from tfrecorder.schema.fields import validators_of
 from tfrecorder.writing.shards import default_threads
 from tfrecorder.writing.worker import Task, Worker, finish

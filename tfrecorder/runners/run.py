@@ -13,8 +13,7 @@ from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import DIRECT
 from tfrecorder.output.directory import is_in_place
-from tfrecorder.output.failure import Failure, read_failure
-from tfrecorder.output.progress import progress_bar
+from tfrecorder.output.status import Failure, progress_bar, read_failure
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners import beam_options, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder.errors import SourceError
-from tfrecorder.options.text_form import TextForm
+from tfrecorder.options.convert_values import TextForm
 from tfrecorder.schema.keys import BOX_COLUMNS, FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Labels, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS

@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.text_form import TextForm
+from tfrecorder.options.convert_values import TextForm
 from tfrecorder.schema.keys import COLUMNS
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA
 from tfrecorder.schema.splits import SPELLINGS

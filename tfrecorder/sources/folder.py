@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
-from tfrecorder.display.commands import command
+from tfrecorder.display.messages import command
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions

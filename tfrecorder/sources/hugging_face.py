@@ -21,8 +21,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.default_schema import MASK_COLUMN, schema_of
-from tfrecorder.sources.table import RawTable
+from tfrecorder.sources.table import MASK_COLUMN, RawTable, schema_of
 
 if TYPE_CHECKING:
     from datasets import Dataset

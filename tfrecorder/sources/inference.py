@@ -11,18 +11,17 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder.errors import SourceError
-from tfrecorder.images.pillow import is_picture
+from tfrecorder.images.reencode import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path
 from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, number_column
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
-from tfrecorder.sources.default_schema import kinds_by_name, with_classes
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_raw, refuse_twice, stated_numbers, with_integers
-from tfrecorder.sources.table import as_objects, is_list
+from tfrecorder.sources.table import as_objects, is_list, kinds_by_name, with_classes
 
 _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.core.checks import is_text
-from tfrecorder.format.plan_columns import NOWHERE
+from tfrecorder.core.option import is_text
+from tfrecorder.format.layout import NOWHERE
 from tfrecorder.sources.table import Source, as_texts
 
 #: How many texts are hashed together: as objects of Python, they take much memory.

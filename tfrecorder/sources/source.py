@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tfrecorder import storage
-from tfrecorder.core.checks import is_text
+from tfrecorder.core.option import is_text
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field
@@ -24,14 +24,20 @@ from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.content_names import with_contents, without_signatures
-from tfrecorder.sources.default_schema import MASK_COLUMN, schema_beside, schema_of, with_classes
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
-from tfrecorder.sources.grouped_rows import grouped
 from tfrecorder.sources.hugging_face import read_dataset
+from tfrecorder.sources.objects import grouped
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source
-from tfrecorder.sources.table import RawTable, Source
+from tfrecorder.sources.table import (
+    MASK_COLUMN,
+    RawTable,
+    Source,
+    schema_beside,
+    schema_of,
+    with_classes,
+)
 from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import read_yolo
 

@@ -13,11 +13,10 @@ from tfrecorder import storage
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
-from tfrecorder.sources.default_schema import MASK_COLUMN
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
-from tfrecorder.sources.table import RawTable
+from tfrecorder.sources.table import MASK_COLUMN, RawTable
 
 #: Where the images may be.
 _IMAGES = ("JPEGImages", "images")

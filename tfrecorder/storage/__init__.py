@@ -3,7 +3,7 @@
 These are the names that the rest of the package uses: `storage.read_bytes` and so on.
 """
 
-from tfrecorder.storage.credentials import (
+from tfrecorder.storage.connections import (
     NO_CREDENTIALS,
     USER_PROJECT,
     Access,
@@ -22,12 +22,14 @@ from tfrecorder.storage.files import (
     failing_as,
     files_below,
     is_folder,
+    is_unsigned,
     local_copy,
     names,
     open_seekable,
     read_bytes,
     read_source,
     read_versioned,
+    refusal,
     size,
     size_or_none,
     sizes,
@@ -36,7 +38,6 @@ from tfrecorder.storage.files import (
 )
 from tfrecorder.storage.local import check_locale, failing_writes
 from tfrecorder.storage.retry import impatient, retried, waits
-from tfrecorder.storage.signatures import SIGNED, put_aside, unsigned
 from tfrecorder.storage.store import (
     OF_THE_READER,
     Described,
@@ -46,8 +47,8 @@ from tfrecorder.storage.store import (
     UnreadableError,
     unless_missing,
 )
-from tfrecorder.storage.stores import is_unsigned, refusal
 from tfrecorder.storage.uris import (
+    SIGNED,
     WEB,
     absolute,
     backslash_hint,
@@ -55,8 +56,10 @@ from tfrecorder.storage.uris import (
     is_local,
     is_web,
     parent,
+    put_aside,
     resolve,
     scheme,
+    unsigned,
 )
 from tfrecorder.storage.writing import (
     keeps_removed,

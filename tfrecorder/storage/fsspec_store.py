@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from tfrecorder.errors import install
-from tfrecorder.storage.ranges import in_parts
+from tfrecorder.storage.remote_files import in_parts, spooled
 from tfrecorder.storage.store import (
     MAX_FILE_BYTES,
     Claim,
@@ -23,7 +23,6 @@ from tfrecorder.storage.store import (
     translated,
     unless_missing,
 )
-from tfrecorder.storage.upload import spooled
 
 #: Schemes that fsspec knows but that do not store a data set's files, or not by themselves.
 NO_STORAGE = frozenset(

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage import gcs_requests
-from tfrecorder.storage.credentials import NO_CREDENTIALS, Access, access, find_credentials
-from tfrecorder.storage.ranges import in_parts
+from tfrecorder.storage.connections import NO_CREDENTIALS, Access, access, find_credentials
+from tfrecorder.storage.remote_files import Reader, followed, in_parts
 from tfrecorder.storage.store import (
     FRESH,
     Claim,
@@ -30,7 +30,6 @@ from tfrecorder.storage.store import (
     translated,
     unless_missing,
 )
-from tfrecorder.storage.upload import Reader, followed
 
 T = TypeVar("T")
 

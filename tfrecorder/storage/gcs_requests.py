@@ -24,8 +24,7 @@ from typing import Any, BinaryIO
 import google_crc32c
 
 from tfrecorder.display.tables import counted
-from tfrecorder.storage.connections import sender
-from tfrecorder.storage.credentials import NO_CREDENTIALS, NO_USER_PROJECT
+from tfrecorder.storage.connections import NO_CREDENTIALS, NO_USER_PROJECT, sender
 from tfrecorder.storage.store import (
     CODES_OF_STATUS,
     MAX_FILE_BYTES,

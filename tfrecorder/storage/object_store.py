@@ -13,9 +13,8 @@ from typing import Any, BinaryIO, TypeVar
 import obstore
 
 from tfrecorder.core.threads import ThreadPool, result_of
-from tfrecorder.storage.object_clients import Client, connect, refuse_forks
-from tfrecorder.storage.object_failures import meaning, unusable
-from tfrecorder.storage.ranges import in_parts
+from tfrecorder.storage.object_clients import Client, connect, meaning, refuse_forks, unusable
+from tfrecorder.storage.remote_files import in_parts, spooled
 from tfrecorder.storage.store import (
     FRESH,
     MAX_FILE_BYTES,
@@ -32,7 +31,6 @@ from tfrecorder.storage.store import (
     translated,
     unless_missing,
 )
-from tfrecorder.storage.upload import spooled
 
 T = TypeVar("T")
 

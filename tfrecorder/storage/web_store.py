@@ -24,8 +24,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import google_crc32c
 
-from tfrecorder.storage.connections import IDLE, certificates
-from tfrecorder.storage.credentials import access
+from tfrecorder.storage.connections import IDLE, access, certificates
 from tfrecorder.storage.retry import patience
 from tfrecorder.storage.store import (
     CODES_OF_STATUS,

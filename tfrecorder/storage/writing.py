@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import BinaryIO, TypeVar
 
 from tfrecorder.errors import UnreachableError
-from tfrecorder.storage.files import each, read_bytes, size
+from tfrecorder.storage.files import each, read_bytes, size, store_of
 from tfrecorder.storage.folders import sync_opened
 from tfrecorder.storage.retry import impatient, retried
 from tfrecorder.storage.store import (
@@ -20,7 +20,6 @@ from tfrecorder.storage.store import (
     UnwritableError,
     split_path,
 )
-from tfrecorder.storage.stores import store_of
 from tfrecorder.storage.uris import is_local
 
 T = TypeVar("T")

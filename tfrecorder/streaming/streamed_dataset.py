@@ -24,16 +24,14 @@ from tfrecorder.format.done_records import Counts, add_up
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen
-from tfrecorder.output.spool import Spool, is_whole
+from tfrecorder.output.staging import Spool, is_whole
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, read_commit
-from tfrecorder.reading.merged_rows import merge_rows
+from tfrecorder.reading.merged_rows import merge_rows, position_of, positions_in, taken_positions
 from tfrecorder.reading.shard_tables import types_of
-from tfrecorder.reading.stream_positions import position_of, positions_in, taken_positions
 from tfrecorder.runners import local_workers
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, File, Image, Mask
-from tfrecorder.streaming.batch import Batch
-from tfrecorder.streaming.micro_batch import MicroBatch
+from tfrecorder.streaming.micro_batch import Batch, MicroBatch
 from tfrecorder.streaming.stream_source import Cells, OpenedSource
 from tfrecorder.writing.commit import complete
 from tfrecorder.writing.worker import Task, finish

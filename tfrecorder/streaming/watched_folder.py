@@ -10,7 +10,7 @@ from typing import Any
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
-from tfrecorder.reading.stream_positions import FOLDER
+from tfrecorder.reading.merged_rows import FOLDER
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.folder import sorted_out, walk

@@ -17,8 +17,15 @@ from tfrecorder.schema.fields import Field
 from tfrecorder.schema.kinds import Boxes, Kind, Number, columns_of
 from tfrecorder.sources.finding import Finding, conflicts, flag
 from tfrecorder.sources.table import as_objects, in_lists, is_list
-from tfrecorder.validation.classes import Outcome, as_lists, flatten, list_in, number
-from tfrecorder.validation.columns import has_faults, is_missing
+from tfrecorder.validation.columns import (
+    Outcome,
+    as_lists,
+    flatten,
+    has_faults,
+    is_missing,
+    list_in,
+    number,
+)
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,11 @@ from tfrecorder.images.boxes_and_masks import (
     segmentation_faults,
     stored_mask,
 )
-from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.files import check_file, read_image
+from tfrecorder.images.check import CheckedImage, check_file, check_image, read_image
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
-from tfrecorder.images.likeness import picture_of
-from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
-from tfrecorder.images.near_copies import Read, groups_of, near_pairs
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.geometry import DECODING_BYTES, Budget, spare_bytes
+from tfrecorder.images.header import Reject
+from tfrecorder.images.near_copies import Read, groups_of, near_pairs, picture_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN

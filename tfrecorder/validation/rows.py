@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN

@@ -25,8 +25,16 @@ from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import Source, as_objects, as_texts
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
-from tfrecorder.validation.classes import Outcome, check_label, check_several, unlabelled
-from tfrecorder.validation.columns import check_splits, check_uris, has_faults, sound_uris
+from tfrecorder.validation.columns import (
+    Outcome,
+    check_label,
+    check_several,
+    check_splits,
+    check_uris,
+    has_faults,
+    sound_uris,
+    unlabelled,
+)
 from tfrecorder.validation.report import (
     ValidationReport,
     as_errors,
@@ -38,7 +46,7 @@ from tfrecorder.validation.rows import check_divided, check_rows, describe_assig
 from tfrecorder.validation.values import check_values
 
 if TYPE_CHECKING:
-    from tfrecorder.sources.contents import Contents
+    from tfrecorder.sources.cells import Contents
 
 #: Other names that people give to columns; used for suggestions.
 _SYNONYMS = {

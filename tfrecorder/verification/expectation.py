@@ -2,6 +2,8 @@
 
 `dataset_info.json` names the newest commit; a manifest proves itself by its last field, and the
 done-records in it prove the shards with their indexes and tables.
+
+What the newest update replaced, which `undo` puts back: is it all there, as it was written?
 """
 
 from __future__ import annotations
@@ -16,18 +18,19 @@ from typing import TypeVar
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import TfdsInfo, parse, parse_commit_note
+from tfrecorder.format.documents import TfdsInfo, parse, parse_commit_note, unseal
 from tfrecorder.format.done_records import DoneRecords
 from tfrecorder.format.layout import NewFiles, Shard
-from tfrecorder.format.manifest import DatasetRecord, Manifest
-from tfrecorder.format.plan import Plan
-from tfrecorder.output.done_records import list_folders
+from tfrecorder.format.manifest import DatasetRecord, Loss, Manifest
+from tfrecorder.format.plan import Plan, PlanKind
+from tfrecorder.output.staging import list_folders
 from tfrecorder.reading.commits import Commit, all_done, chain_before, commit_numbers, is_own
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.schema.fields import Fields
 from tfrecorder.verification.faults import Fault
+from tfrecorder.writing.commit import moved_by
 from tfrecorder.writing.manifest import manifest_of
-from tfrecorder.writing.tfds import dataset_info_json, descriptions, with_shards
+from tfrecorder.writing.public_files import dataset_info_json, descriptions, with_shards
 
 T = TypeVar("T")
 
@@ -387,3 +390,53 @@ def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:
     is_missing = getattr(error, "code", "") in GONE
     reason = getattr(error, "strerror", error)
     return Fault(file, "missing" if is_missing else "unreadable", f"it cannot be read: {reason}")
+
+
+def is_kept(newest: Commit) -> bool:
+    """True if the newest commit is an update that can be taken back."""
+    plan = newest.plan
+    is_correction = plan.kind is PlanKind.UPDATE and not plan.follows.renumbers
+    return is_correction and not Loss.KEPT.is_in(plan.carried.losses)
+
+
+def kept_faults(directory: str, newest: Commit) -> list[Fault]:
+    """Find manifests and files of before the newest commit that are not as they were written."""
+    faults: list[Fault] = []
+    if not is_kept(newest):
+        return faults
+    before = read_commit_or_fault(directory, newest.number - 1, faults)
+    if before is None:
+        return faults
+    marks = before.plan.carried.marks
+    if marks not in (
+        "",
+        newest.plan.carried.marks,
+        *newest.plan.carried.losses.get(Loss.MARKS.value, ()),
+    ):
+        read_or_fault(directory, marks, unseal, faults)
+    chain = [read_commit_or_fault(directory, n, faults) for n in chain_before(before)]
+    done = all_done([*filter(None, chain), before])
+    for shard, names in moved_by(newest, before.dataset.splits).items():
+        if shard not in done or os.path.dirname(names[0]) != layout.BEFORE:
+            continue
+        of = done[shard]
+        written = [(of.bytes, of.crc32c)]
+        # Form 4 has no sizes of what is beside a shard.
+        written += [(of.beside_bytes.get(name, -1), of.beside[name]) for name in shard.beside]
+        for name, (size, crc) in zip(names, written, strict=True):
+            try:
+                sums = _sums(os.path.join(directory, name))
+            except (storage.UnreadableError, OSError) as error:
+                faults.append(unread(name, error))
+                continue
+            fault = other_sums(name, sums, (sums[0] if size < 0 else size, crc))
+            faults += [fault] if fault else []
+    return faults
+
+
+def _sums(path: str) -> tuple[int, int]:
+    """Size and CRC32C of a file; as its store keeps them, if it does."""
+    told = None if storage.is_local(path) else storage.describe(path)
+    if told is not None and told.crc32c is not None:
+        return told.size, told.crc32c
+    return storage.sums(path)

@@ -31,8 +31,8 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
-from tfrecorder.core.wording import spelled
-from tfrecorder.display.commands import command
+from tfrecorder.core.option import spelled
+from tfrecorder.display.messages import command
 from tfrecorder.display.tables import Report, Table, counted
 
 FAULT_COLUMNS = ("file", "record", "offset", "code", "message")

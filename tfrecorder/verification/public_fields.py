@@ -15,12 +15,12 @@ from tfrecorder.format.example import Values
 from tfrecorder.format.plan import PlannedRow
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.reading.commits import Commit
-from tfrecorder.reading.tfds_features import TfdsKey, tfds_keys
+from tfrecorder.reading.foreign_keys import TfdsKey, tfds_keys
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, fields_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.verification.expectation import Expectation
-from tfrecorder.writing.tfds import DATASET_NAME
+from tfrecorder.writing.public_files import DATASET_NAME
 
 
 class Form(TypedDict, total=False):

@@ -20,12 +20,20 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.commit_log import Log, LogEntry
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
-from tfrecorder.format.layout import NewFiles, Shard
-from tfrecorder.format.losses import Loss, both, in_words, lasting
-from tfrecorder.format.manifest import FileSums, Generation, Manifest
+from tfrecorder.format.layout import BASE, POSITION_OF, REJECT_OF, NewFiles, Shard, spool_columns
+from tfrecorder.format.manifest import (
+    FileSums,
+    Generation,
+    Log,
+    LogEntry,
+    Loss,
+    Manifest,
+    both,
+    in_words,
+    lasting,
+)
 from tfrecorder.format.plan import (
     OF_A_SOURCE,
     Carried,
@@ -36,15 +44,14 @@ from tfrecorder.format.plan import (
     Rewrites,
     Streams,
 )
-from tfrecorder.format.plan_columns import BASE, POSITION_OF, REJECT_OF, spool_columns
 from tfrecorder.output.directory import names_in
 from tfrecorder.plan.history import APPENDED
 from tfrecorder.reading.commits import Commit, commits, read_commit
-from tfrecorder.reading.stream_positions import position_after
+from tfrecorder.reading.merged_rows import position_after
 from tfrecorder.schema.fields import Fields
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import Statistics, merged
-from tfrecorder.validation.statistics import describe_columns
+from tfrecorder.validation.values import describe_columns
 from tfrecorder.verification.expectation import LISTS, Expectation, common_files
 from tfrecorder.verification.public_fields import (
     arrow_type,
@@ -55,7 +62,7 @@ from tfrecorder.verification.public_fields import (
 )
 from tfrecorder.verification.remade_tables import Tables, Tallied
 from tfrecorder.writing.manifest import earlier_of, entries_of, extended, manifest_of
-from tfrecorder.writing.tfds import DATASET_VERSION
+from tfrecorder.writing.public_files import DATASET_VERSION
 
 #: So many row numbers are left out where those that were given are not known: a dataset has fewer.
 _BEYOND = 10**9

@@ -20,27 +20,27 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Parsed, parse_example
-from tfrecorder.format.layout import NewFiles, Shard
-from tfrecorder.format.losses import Loss
-from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, PlannedRow
-from tfrecorder.format.plan_columns import (
+from tfrecorder.format.layout import (
     BASE,
     NOWHERE,
     POSITION_OF,
     RECORD_OF,
     REDUCED,
     REJECT_OF,
+    NewFiles,
+    Shard,
     is_fact,
     is_number_of_source,
     source_of,
     spool_columns,
 )
+from tfrecorder.format.manifest import Loss
+from tfrecorder.format.plan import OF_A_SOURCE, Plan, PlanKind, PlannedRow
 from tfrecorder.format.tfrecord import frame, read_records
 from tfrecorder.images.check import check_image
-from tfrecorder.images.rejects import Reject
+from tfrecorder.images.header import Reject
 from tfrecorder.plan.history import grown
-from tfrecorder.reading.row_lists import read_row_list
-from tfrecorder.reading.shard_tables import columns_of, opened_rows, read_columns
+from tfrecorder.reading.shard_tables import columns_of, opened_rows, read_columns, read_row_list
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, file_fields, primary_file
 from tfrecorder.schema.keys import SOURCE_ID

@@ -17,20 +17,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.core.option import spelled
 from tfrecorder.core.threads import ThreadPool, cores
-from tfrecorder.core.wording import spelled
 from tfrecorder.display.bars import is_shown
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import BASE, RECORD_OF, REJECT_OF, Shard, spool_columns, value_columns
 from tfrecorder.format.manifest import FileSums
 from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
-from tfrecorder.format.plan_columns import BASE, RECORD_OF, REJECT_OF, spool_columns, value_columns
 from tfrecorder.output.directory import locked, refuse_foreign
-from tfrecorder.output.progress import ShardProgress
 from tfrecorder.output.staging import restage_rows
 from tfrecorder.output.state import DatasetState
+from tfrecorder.output.status import ShardProgress
 from tfrecorder.reading.shard_tables import read_columns
 from tfrecorder.schema.fields import primary_file, with_validators
 from tfrecorder.schema.keys import SOURCE_ID
@@ -39,11 +38,11 @@ from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
     common_files,
+    is_kept,
     read_expectation,
     refuse,
 )
 from tfrecorder.verification.faults import Fault
-from tfrecorder.verification.kept import is_kept
 from tfrecorder.verification.remade_manifest import Remade, remake
 from tfrecorder.verification.remade_tables import is_nowhere
 from tfrecorder.verification.shard import ShardFindings
@@ -51,7 +50,7 @@ from tfrecorder.verification.verify import byte_bar, check_all, verify
 from tfrecorder.writing.after_commit import not_kept
 from tfrecorder.writing.attempt import Attempt
 from tfrecorder.writing.commit import complete, replace_commit
-from tfrecorder.writing.row_lists import whole_lists
+from tfrecorder.writing.public_files import whole_lists
 from tfrecorder.writing.shards import Pool, ShardWriter
 
 

@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.display.bars import Advance
-from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import BASE, NOWHERE, RECORD_OF, source_of
-from tfrecorder.images.files import read_image
-from tfrecorder.images.rejects import Reject
+from tfrecorder.format.layout import BASE, NOWHERE, RECORD_OF, Shard, source_of
+from tfrecorder.images.check import read_image
+from tfrecorder.images.header import Reject
 from tfrecorder.reading.shard_tables import each_table, those_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.sources.file_sums import describing, in_threads
+from tfrecorder.sources.content_names import describing, in_threads
 from tfrecorder.verification.expectation import GONE
 from tfrecorder.verification.faults import Fault
 

@@ -1,15 +1,24 @@
-"""`verify`: is every byte of a dataset directory as written and as planned?"""
+"""`verify`: is every byte of a dataset directory as written and as planned?
+
+Prove of some uris that no file below a dataset directory names them, as after a removal.
+
+Every file is read, whatever it is for: its name, its bytes, and the texts in a table, whose pages
+are compressed.  A record holds the uris of its images: what is not named has no record.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tfrecorder import storage
 from tfrecorder.core.threads import cores, map_at_once
@@ -17,30 +26,104 @@ from tfrecorder.display.bars import Advance, bar_class, is_shown
 from tfrecorder.errors import DatasetError, refuse_missing
 from tfrecorder.format import layout
 from tfrecorder.format.documents import unseal
-from tfrecorder.format.layout import Shard
-from tfrecorder.format.plan_columns import RECORD_OF
+from tfrecorder.format.example import varint
+from tfrecorder.format.layout import RECORD_OF, Shard
 from tfrecorder.reading.dataset import image_shape
 from tfrecorder.reading.shard_tables import each_table, joined, those_of
 from tfrecorder.schema.fields import file_fields
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.sources.uri_list import uri_list
-from tfrecorder.verification.absence import named
+from tfrecorder.sources.path_source import uri_list
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
     common_files,
+    kept_faults,
     other_sums,
     read_expectation,
     read_or_fault,
     unread,
 )
 from tfrecorder.verification.faults import Fault, VerificationReport, at_most
-from tfrecorder.verification.kept import kept_faults
 from tfrecorder.verification.shard import Decode, ShardCheck, ShardFindings
 from tfrecorder.verification.sources import COUNTED, other_sources
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
+
+#: Bytes of a file that are searched together, and how many uris are searched at once.
+_TOGETHER = 2**26
+_AT_ONCE = 50
+
+#: What stands before and after a name; a folder may stand before it.
+_OTHER = r"[^\w.\-]"
+
+
+def named(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
+    """A fault for each file and each uri that it names."""
+    longest = max((len(text) for uri in uris for text in _spellings(uri)), default=0) + 12
+    for file in storage.files_below(directory) if uris else ():
+        try:
+            with storage.local_copy(os.path.join(directory, file)) as copy:
+                values = _values(file, copy, longest)
+                named_uris = {uri for some in values for uri in _found(some, uris)}
+        except (storage.UnreadableError, OSError) as error:
+            yield unread(file, error)
+        except pa.ArrowException as error:
+            yield Fault(file, "unreadable", f"nobody can tell what it names: {error}")
+        else:
+            for uri in uris:
+                if uri in named_uris:
+                    yield Fault(file, "named", f"it names {uri!r}, which must be absent")
+
+
+def _values(file: str, copy: str, longest: int) -> Iterator[pa.Array]:
+    """All that a file may name something in, each with a byte before and after it."""
+    yield _framed(pa.array([file.encode()], pa.large_binary()))
+    with storage.open_seekable(copy) as opened:
+        before = b"\n"
+        while data := opened.read(_TOGETHER):
+            yield _framed(pa.array([before + data], pa.large_binary()))
+            before = data[-longest:]
+    if file.endswith(".parquet"):
+        with pq.ParquetFile(copy) as table:
+            for batch in table.iter_batches():
+                for column in batch.columns:
+                    while pa.types.is_nested(column.type):
+                        column = column.flatten()
+                    if not pa.types.is_primitive(column.type):
+                        yield _framed(column.cast(pa.large_binary()))
+
+
+def _framed(values: pa.Array) -> pa.Array:
+    ends = pa.scalar(b"\n", pa.large_binary())
+    return pc.binary_join_element_wise(ends, values, ends, pa.scalar(b"", pa.large_binary()))
+
+
+def _found(values: pa.Array, uris: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(uris), _AT_ONCE):
+        group = uris[start : start + _AT_ONCE]
+        if _any(values, group):
+            yield from (uri for uri in group if _any(values, [uri]))
+
+
+def _any(values: pa.Array, uris: Sequence[str]) -> bool:
+    names = {text for uri in uris for text in _spellings(uri)}
+    whole = {b"\n" + varint(len(uri.encode())) + uri.encode() for uri in uris}
+    texts, stored = ("|".join(map(_literal, some)) for some in (names, whole))
+    pattern = f"(?s){_OTHER}({texts}){_OTHER}|{stored}"
+    return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _spellings(uri: str) -> set[bytes]:
+    """A uri as texts, JSON, JSON in JSON, and the cells of a CSV have it."""
+    once = json.dumps(uri)[1:-1]
+    texts = (uri, once, json.dumps(once)[1:-1], uri.replace('"', '""'))
+    return {text.encode(errors="surrogatepass") for text in texts}
+
+
+def _literal(text: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in text)
 
 
 def verify(
@@ -151,10 +234,10 @@ def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) ->
 
 
 def _decoder(expected: Expectation) -> Decode:
-    from tfrecorder.loading import decode_check  # imports TensorFlow, so only if asked for
+    from tfrecorder.loading import decoding  # imports TensorFlow, so only if asked for
 
     shapes = (of for record in expected.done.values() for of in record.shapes.values())
-    return decode_check.decoder(image_shape(itertools.chain.from_iterable(shapes)))
+    return decoding.decoder(image_shape(itertools.chain.from_iterable(shapes)))
 
 
 def check_all(

@@ -13,11 +13,10 @@ from tfrecorder.format.layout import ShardNumbers, SplitStates
 from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
-from tfrecorder.output.done_records import Files, list_folders
+from tfrecorder.output.staging import Files, list_folders
 from tfrecorder.reading.commits import Commit, commit_numbers
-from tfrecorder.reading.stored_card import stored_card
-from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import class_files, descriptions
+from tfrecorder.reading.open import stored_card
+from tfrecorder.writing.public_files import class_files, descriptions, lists_as_of, lists_of
 
 #: More files than these are listed, with a request for 1,000 of a folder, and not asked for each.
 FEW_FILES = 40

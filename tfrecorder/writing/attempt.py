@@ -32,8 +32,7 @@ from tfrecorder.core.threads import UnwantedError, is_unwanted
 from tfrecorder.errors import OutputError
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard
-from tfrecorder.output.done_records import committed_done, read_done
-from tfrecorder.output.staging import staged_plan
+from tfrecorder.output.staging import committed_done, read_done, staged_plan
 
 #: How many times an attempt starts, each time overtaken by another.
 TURNS = 4

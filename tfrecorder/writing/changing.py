@@ -16,19 +16,18 @@ import pyarrow as pa
 from tfrecorder import storage
 from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import SourceError
-from tfrecorder.format.crc32c import shifted
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Parsed, encode_parts, parse_example
+from tfrecorder.format.layout import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
 from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
-from tfrecorder.format.plan_columns import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
-from tfrecorder.format.tfrecord import frame, unframe
+from tfrecorder.format.tfrecord import frame, shifted, unframe
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.memory import Room
+from tfrecorder.images.geometry import Room
 from tfrecorder.output.staging import row_blocks
-from tfrecorder.reading.changed_shards import read_in_words
 from tfrecorder.reading.commits import all_done, commit_of, commits
 from tfrecorder.reading.dataset import ShardFile
+from tfrecorder.reading.dataset_files import read_in_words
 from tfrecorder.reading.record_bytes import MOST_TOGETHER, OpenFiles, damaged_record
 from tfrecorder.schema.fields import Field, with_validators
 from tfrecorder.schema.keys import SOURCE_ID

@@ -17,18 +17,16 @@ from collections.abc import Iterable, Sequence
 import google_crc32c
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
 from tfrecorder.format.layout import Shard, SplitStates
-from tfrecorder.format.losses import both, lasting
-from tfrecorder.format.manifest import FileSums, Manifest
+from tfrecorder.format.manifest import FileSums, Manifest, both, lasting
 from tfrecorder.format.plan import Begins, Plan, PlanKind
 from tfrecorder.output.directory import clear, is_whole
-from tfrecorder.output.done_records import Files, list_output, shard_fault
-from tfrecorder.output.staging import begun_now
+from tfrecorder.output.staging import Files, begun_now, list_output, shard_fault
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import (
     Commit,
@@ -36,13 +34,19 @@ from tfrecorder.reading.commits import (
     commits,
     read_commit,
 )
-from tfrecorder.reading.row_numbers import counted_rows, next_row_of
-from tfrecorder.reading.stored_card import stored_card
+from tfrecorder.reading.merged_rows import counted_rows, next_row_of
+from tfrecorder.reading.open import stored_card
 from tfrecorder.writing.after_commit import finish, outdated
-from tfrecorder.writing.manifest import earlier_of, entries_of, manifest_of
-from tfrecorder.writing.row_lists import lists_as_of, lists_of
-from tfrecorder.writing.tfds import dataset_info_json, descriptions
-from tfrecorder.writing.undo_plan import given_up, info_without, nothing_after, taken_by
+from tfrecorder.writing.manifest import (
+    earlier_of,
+    entries_of,
+    given_up,
+    info_without,
+    manifest_of,
+    nothing_after,
+    taken_by,
+)
+from tfrecorder.writing.public_files import dataset_info_json, descriptions, lists_as_of, lists_of
 
 
 def commit(

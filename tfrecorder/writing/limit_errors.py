@@ -6,7 +6,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from tfrecorder.core.limits import is_address_space_limited
+from tfrecorder.core.threads import is_address_space_limited
 from tfrecorder.errors import RunnerError, TfrecorderError
 
 

@@ -13,9 +13,7 @@ import pyarrow.parquet as pq
 
 from tfrecorder.core.arrays import Ints
 from tfrecorder.errors import OutputError
-from tfrecorder.format.crc32c import joined
-from tfrecorder.format.plan import Plan
-from tfrecorder.format.plan_columns import (
+from tfrecorder.format.layout import (
     BASE,
     CHANGE,
     COPY_OF,
@@ -25,6 +23,8 @@ from tfrecorder.format.plan_columns import (
     parquet_options,
     source_of,
 )
+from tfrecorder.format.plan import Plan
+from tfrecorder.format.tfrecord import joined
 from tfrecorder.images.fingerprint import UNKNOWN, Look, fingerprints_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID

@@ -11,20 +11,18 @@ import google_crc32c
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.errors import OutputError, RunnerError
 from tfrecorder.format.example import encode_parts
+from tfrecorder.format.layout import BASE, REJECT_OF, is_fact
 from tfrecorder.format.plan import Plan, PlannedRow
-from tfrecorder.format.plan_columns import BASE, REJECT_OF, is_fact
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
-from tfrecorder.images.check import CheckedImage, check_image
-from tfrecorder.images.files import check_file, format_of, read_image
-from tfrecorder.images.memory import Room
-from tfrecorder.images.metadata import without_metadata
-from tfrecorder.images.rejects import Reject
-from tfrecorder.images.transform import transform_image, transform_of
-from tfrecorder.output.progress import ShardProgress
+from tfrecorder.images.check import CheckedImage, check_file, check_image, format_of, read_image
+from tfrecorder.images.geometry import Room
+from tfrecorder.images.header import Reject
+from tfrecorder.images.transform import transform_image, transform_of, without_metadata
+from tfrecorder.output.status import ShardProgress
 from tfrecorder.schema import keys
 from tfrecorder.schema.fields import SPOOLED, Field, image_of, primary_file
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask

@@ -19,14 +19,13 @@ from tfrecorder import storage
 from tfrecorder.core.threads import cores, run_in_order
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.crc32c import joined
 from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import Shard
+from tfrecorder.format.layout import COPY_OF, Shard
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.format.plan_columns import COPY_OF
-from tfrecorder.images.memory import DECODING_BYTES, Budget, spare_bytes
-from tfrecorder.output.progress import ShardProgress
+from tfrecorder.format.tfrecord import joined
+from tfrecorder.images.geometry import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
+from tfrecorder.output.status import ShardProgress
 from tfrecorder.schema.fields import Field, class_field
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label

@@ -12,18 +12,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfrecorder import storage
+from tfrecorder.core.option import Face, speaker, spoken_by
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
-from tfrecorder.core.wording import Face, speaker, spoken_by
 from tfrecorder.errors import OutputError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.plan import Plan
 from tfrecorder.output.directory import is_in_place, names_in
-from tfrecorder.output.done_records import committed_done
-from tfrecorder.output.failure import Failure, note_failure
-from tfrecorder.output.progress import ShardProgress
-from tfrecorder.output.staging import StagedPlan, read_footer, required_plan, rows_plan
+from tfrecorder.output.staging import (
+    StagedPlan,
+    committed_done,
+    read_footer,
+    required_plan,
+    rows_plan,
+)
 from tfrecorder.output.state import DatasetState
+from tfrecorder.output.status import Failure, ShardProgress, note_failure
 from tfrecorder.schema.fields import validators_of, with_validators
 from tfrecorder.writing.attempt import settled
 from tfrecorder.writing.changing import done_before

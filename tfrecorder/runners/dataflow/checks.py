@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 from tfrecorder import storage
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OptionError
 from tfrecorder.options.convert import ConvertOptions

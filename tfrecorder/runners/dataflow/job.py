@@ -18,13 +18,12 @@ from datetime import datetime
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.display.commands import command
+from tfrecorder.display.messages import command
 from tfrecorder.errors import RunnerError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.output.directory import is_in_place
-from tfrecorder.output.failure import read_failure
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.status import ConversionStatus, status
+from tfrecorder.output.status import ConversionStatus, read_failure, status
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.storage import UnreadableError
 from tfrecorder.storage.gcs_requests import answer_words

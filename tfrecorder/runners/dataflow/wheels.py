@@ -22,7 +22,7 @@ from importlib.metadata import Distribution, PackagePath, distribution
 from pathlib import Path
 
 from tfrecorder import version
-from tfrecorder.core.wording import spelled
+from tfrecorder.core.option import spelled
 from tfrecorder.errors import RunnerError
 from tfrecorder.version import __version__
 

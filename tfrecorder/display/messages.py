@@ -1,9 +1,13 @@
-"""Warnings that point at the user's line, however deep in the package they arise."""
+"""Warnings that point at the user's line, however deep in the package they arise.
+
+A command as a message shows it, to be copied into a shell.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
+import shlex
 import warnings
 
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
@@ -18,3 +22,12 @@ def warn(message: str) -> None:
         frame = frame.f_back
         level = level + 1
     warnings.warn(message, stacklevel=level)
+
+
+def command(name: str, *arguments: str) -> str:
+    """A command of ours with its arguments, quoted where a shell needs it.
+
+    >>> command("verify", "my data"), command("repair", "gs://bucket/out")
+    ("tfrecorder verify 'my data'", 'tfrecorder repair gs://bucket/out')
+    """
+    return shlex.join(["tfrecorder", name, *arguments])
