@@ -155,7 +155,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             every[name] = stored(make())
-    STORED.write_text(json.dumps(every, indent=1, ensure_ascii=False) + "\n")
+    STORED.write_text(json.dumps(every, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,14 @@ from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.layout import Shard
 
 
+#: What `add_up` adds number by number.
+_SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
+
+#: What older manifests lack: it is left out if it is empty, so that theirs are made again as they
+#: were.
+_WRITTEN_IF_NOT_EMPTY = ("reduced", "beside_bytes")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Counts:
     """What was written for one or more shards.
@@ -21,7 +29,8 @@ class Counts:
         reasons: rejects by "stage/code".
         suspects: records whose image decodes, but with a decoder's warning.
         oriented: records whose image carries an EXIF orientation other than upright.
-        input_bytes: the size of the image files that became records.
+        input_bytes: the size of what was read for the records: of image files, or of the images
+            in older records, where a shard was written again from them.
         bytes: the size of the shards' files.
         formats: records by image format.
         reduced: images of which training does not see all, by the words of `images.header`.
@@ -41,8 +50,11 @@ class Counts:
 
     def values(self) -> Document:
         """The values as a commit keeps them; of those below, only what is not empty."""
-        optional = ("reduced", "beside_bytes")
-        return {name: value for name, value in vars(self).items() if value or name not in optional}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if value or name not in _WRITTEN_IF_NOT_EMPTY
+        }
 
     @property
     def rejects(self) -> int:
@@ -98,10 +110,9 @@ class DoneRecord(Counts):
 #: The done-records of some shards.
 DoneRecords = Mapping[Shard, DoneRecord]
 
-_SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
-
 
 def add_up(done: Iterable[Counts]) -> Counts:
+    """What was written for all of some shards."""
     sums: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     formats: Counter[str] = Counter()
