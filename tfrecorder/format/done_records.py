@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.layout import Shard
 
-
 #: What `add_up` adds number by number.
 _SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
 
