@@ -1,10 +1,8 @@
 """The manifest of a commit, as it follows from the plan, the done-records and the manifest before.
 
-This is the one place where the state of a dataset goes from one commit to the next.
-
-The plan that takes an addition back, and what is left of the dataset without that addition.
-
-It follows the commit before the addition, as if nothing had come between, and adds no shard.
+This is the one place where the state of a dataset goes from one commit to the next.  A plan that
+takes an addition back follows the commit before the addition, as if nothing had come between, and
+adds no shard.
 """
 
 from __future__ import annotations
