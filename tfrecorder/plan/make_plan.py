@@ -19,7 +19,7 @@ from tfrecorder import storage
 from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.errors import OutputError
 from tfrecorder.format.layout import COPY_OF, REJECT_OF, is_of_place, spool_columns
-from tfrecorder.format.manifest import Manifest, lasting
+from tfrecorder.format.manifest import Manifest, lasting_losses
 from tfrecorder.format.plan import (
     Adds,
     Begins,
@@ -208,7 +208,7 @@ def as_next_commit(plan: Plan, newest: Manifest | None, next_row: int, *, adds: 
         counts = {split: len(kept) for split, kept in plan.layout.kept.items()}
     carried = plan.carried
     if plan.kind not in (PlanKind.CONVERSION, PlanKind.COMPACTION):
-        losses = lasting(before.carried.losses)
+        losses = lasting_losses(before.carried.losses)
         carried = dataclasses.replace(carried, history=dataset.history, losses=losses)
     marks = carried.marks or before.carried.marks
     digest = newest.commit.digest

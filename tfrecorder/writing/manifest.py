@@ -25,8 +25,8 @@ from tfrecorder.format.manifest import (
     LogEntry,
     Loss,
     Manifest,
-    both,
-    lasting,
+    both_losses,
+    lasting_losses,
     merged_batches,
 )
 from tfrecorder.format.plan import (
@@ -264,7 +264,7 @@ def _with_losses(plan: Plan, newest: Commit) -> Plan:
     Args:
         newest: notes it.
     """
-    losses = both(lasting(newest.plan.carried.losses), plan.carried.losses)
+    losses = both_losses(lasting_losses(newest.plan.carried.losses), plan.carried.losses)
     is_lost = plan.carried.marks in losses.get(Loss.MARKS.value, ())
     return plan.carrying(losses=losses, marks="" if is_lost else plan.carried.marks)
 

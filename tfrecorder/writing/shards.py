@@ -22,7 +22,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import COPY_OF, Shard
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.format.tfrecord import joined
+from tfrecorder.format.tfrecord import joined_crc
 from tfrecorder.images.geometry import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.output.status import ShardProgress
@@ -262,7 +262,7 @@ class Tally:
         Raises:
             OutputError: what the table says of the records is not what was written.
         """
-        if joined(written.crcs, written.sizes) != written.crc:
+        if joined_crc(written.crcs, written.sizes) != written.crc:
             raise OutputError(
                 f"{old.shard}: the checksums of its records are not those of the bytes that were "
                 "written. Nothing was committed. This must not happen: please report it."
