@@ -40,8 +40,8 @@ from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import assign_splits
 from tfrecorder.sources.cells import Content, File, content_in, file_in
-from tfrecorder.sources.content_names import FileSums, file_sums
 from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.named_files import FileSums, file_sums
 from tfrecorder.sources.places import places
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
