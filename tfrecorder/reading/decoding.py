@@ -219,7 +219,7 @@ def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> n
 def _deep(data: Encoded, channels: int) -> np.ndarray:
     """Pixels of 16 bits with as many channels as TensorFlow is asked for."""
     with _in_words():
-        pixels = png.decode(data)
+        pixels = png.decode_deep(data)
     if pixels.shape[2] < 3 <= channels:
         return np.repeat(pixels[:, :, :1], channels, 2)
     return pixels[:, :, :channels]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.arrays import Ints
+from tfrecorder.core.threads import Room
 from tfrecorder.errors import SourceError
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Parsed, encode_parts, parse_example
@@ -23,7 +24,6 @@ from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
 from tfrecorder.format.tfrecord import frame, shifted_crc, unframe
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.geometry import Room
 from tfrecorder.output.staging import row_blocks
 from tfrecorder.reading.commits import all_done, commit_of, commits
 from tfrecorder.reading.dataset import ShardFile

@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.core.threads import cores, run_in_order
+from tfrecorder.core.threads import DECODING_BYTES, Budget, cores, run_in_order, spare_bytes
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import COPY_OF, Shard
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.tfrecord import joined_crc
-from tfrecorder.images.geometry import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.output.status import ShardProgress
 from tfrecorder.schema.fields import Field, class_field
