@@ -34,7 +34,7 @@ from tfrecorder.options.read import NamedKeys, PreviewOptions
 
 if TYPE_CHECKING:
     import pandas as pd
-if TYPE_CHECKING:
+
     from tfrecorder.reading.dataset import StoredDataset
 
 
