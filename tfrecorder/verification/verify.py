@@ -161,7 +161,7 @@ def _decoder(expected: Expectation) -> Decode:
     from tfrecorder.loading import decoding  # imports TensorFlow, so only if asked for
 
     shapes = (of for record in expected.done.values() for of in record.shapes.values())
-    return decoding.decoder(image_shape(itertools.chain.from_iterable(shapes)))
+    return decoding.shape_decoder(image_shape(itertools.chain.from_iterable(shapes)))
 
 
 def check_all(
