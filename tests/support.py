@@ -224,7 +224,7 @@ def shorten_patience(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.2) -> N
 
 def list_folders_of(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
     """List a folder of a bucket from so few files on, so that a test need not make a thousand."""
-    monkeypatch.setattr("tfrecorder.sources.content_names.LISTED", files)
+    monkeypatch.setattr("tfrecorder.sources.named_files.LISTED", files)
 
 
 def is_installed(package: str) -> bool:

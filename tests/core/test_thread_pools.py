@@ -14,13 +14,13 @@ from hypothesis import given, settings, strategies as st
 from support import wait_for
 
 from tfrecorder.core.threads import (
+    Budget,
     ThreadPool,
     is_unwanted,
     map_ahead,
     map_at_once,
     run_in_order,
 )
-from tfrecorder.images.geometry import Budget
 
 
 @pytest.mark.slow

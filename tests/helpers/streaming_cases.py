@@ -58,7 +58,7 @@ class Folder(WatchedFolder):
 
 def spool_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write each image of a stream to its spool before the next one is taken."""
-    monkeypatch.setattr(staging, "TOGETHER", 1)
+    monkeypatch.setattr(staging, "SPOOLED_TOGETHER", 1)
 
 
 def photo(number: int) -> Path:

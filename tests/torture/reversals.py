@@ -70,7 +70,7 @@ REVERSALS = {
             ),
             Edit(
                 "writing/shards.py",
-                "if joined(written.crcs, written.sizes) != written.crc:",
+                "if joined_crc(written.crcs, written.sizes) != written.crc:",
                 "if False:",
             ),
         ),

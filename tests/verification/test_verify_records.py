@@ -191,6 +191,25 @@ def test_boxes_however_they_are_placed(out: Path, size: dict[str, Any], unit: st
     assert [of.code for of in found] == ["differs"] * (unit == "fraction" and not size)
 
 
+def test_numbers_that_are_none(out: Path) -> None:
+    """NaN is what a record holds, and what its table says; another number beside it is a fault."""
+    nan = float("nan")
+    columns = kinds.Schema(
+        split=kinds.Split(),
+        image_uri=kinds.Image(),
+        score=kinds.Number(default=nan),
+        places=kinds.Number(shape=(2,)),
+    )
+    rows = table()[["split", "image_uri"]].assign(score=nan)
+    rows["places"] = [[1.0, nan]] * len(rows)
+    tfrecorder.convert(rows, "numbers", schema=columns, **QUIET)
+    report = tfrecorder.verify("numbers", records=True, progress=False)
+    assert report.ok, str(report)
+    rewrite(Path("numbers"), "places", 0, [2.0, nan])
+    found = tfrecorder.verify("numbers", records=True, progress=False).found
+    assert [of.code for of in found] == ["differs"]
+
+
 @pytest.mark.parametrize("kept", sorted(path.name for path in DATASETS.glob("form-*")))
 def test_datasets_of_earlier_versions(kept: str, tmp_path: Path) -> None:
     if not (DATASETS / kept / "dataset_info.json").exists():

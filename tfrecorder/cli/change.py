@@ -1,7 +1,4 @@
-"""The commands that change the records of a dataset: `update`, `remove`.
-
-The command of a stream: `tfrecorder stream`.
-"""
+"""The commands that change a dataset: `append`, `update`, `remove`, `compact`, `undo`, `stream`."""
 
 from __future__ import annotations
 
@@ -9,18 +6,21 @@ import contextlib
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import click
 
-from tfrecorder.cli.convert import SOURCE_HELP, copies_option, opened, options_of_changes
-from tfrecorder.cli.options import SharingCommand, options_of, pairs
+from tfrecorder.cli.convert import SOURCE_HELP, dry_run_option, opened
+from tfrecorder.cli.options import Decorator, SharingCommand, at_option, options_of, pairs
 from tfrecorder.cli.output import result_options, show
 from tfrecorder.options.append import (
+    NOT_APPENDED,
+    NOT_COMPACTED,
     NOT_REMOVED,
     NOT_STREAMED,
     NOT_UPDATED,
+    AppendOptions,
     StreamOptions,
     UpdateOptions,
 )
@@ -29,6 +29,52 @@ from tfrecorder.options.option import in_shell
 from tfrecorder.schema.keys import URI_COLUMN
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+
+stage_only_option = click.option(
+    "--stage-only",
+    is_flag=True,
+    help="Only check and plan. Then run `tfrecorder work` on one or more machines, and `tfrecorder "
+    "commit`.",
+)
+
+copies_option = click.option(
+    "--copies",
+    is_flag=True,
+    help="Also remove records that have the same bytes under other names. Default: count them, and "
+    "name the first.",
+)
+
+
+def options_of_changes(without: Container[str]) -> Decorator:
+    """What a command takes that changes a dataset: when it ends, and options of `convert`."""
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        shared = options_of(ConvertOptions, without=without, shared=True)
+        return stage_only_option(dry_run_option(shared(result_options(command))))
+
+    return with_options
+
+
+@click.command(
+    cls=SharingCommand,
+    help=f"""Add SOURCE to the finished dataset in DIRECTORY, as a new generation.
+
+    Rows whose images are already in the dataset are skipped. The schema, the classes, the shares
+    of the splits and all else that decides what the records contain stay as they are in the
+    dataset, unless you pass an option for it; new classes get the next integers. To continue an
+    interrupted append, repeat the command.
+
+    {SOURCE_HELP}""",
+    epilog="Example: tfrecorder append more.csv out",
+)
+@click.argument("source")
+@click.argument("directory")
+@options_of(AppendOptions)
+@options_of_changes(NOT_APPENDED)
+def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
+    from tfrecorder.conversion.append import append as run
+
+    show(in_shell(run)(opened(source), directory, **options), as_json)
 
 
 @click.command(
@@ -109,17 +155,48 @@ def _where(conditions: tuple[str, ...]) -> dict[str, Any]:
     return where
 
 
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """A block in which SIGTERM, which stops services, acts like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+@click.command(
+    cls=SharingCommand,
+    help="""Merge small shards of the dataset in DIRECTORY, or write it anew into OUTPUT_DIR.
+
+    Records are copied unchanged and shuffled again; no image is decoded, and the sources are
+    not needed. In place, few large shards replace the small ones that appends and streams leave,
+    and large ones stay, unless --num-shards or --drop is given. With OUTPUT_DIR, DIRECTORY is not
+    changed. To continue an interrupted compaction, repeat the command.""",
+    epilog="Example: tfrecorder compact out",
+)
+@click.argument("directory")
+@click.argument("output_dir", required=False)
+@click.option(
+    "--drop",
+    metavar="FILE",
+    help="A text file with one image uri per line; their records are left out.",
+)
+@copies_option
+@at_option
+@options_of_changes(NOT_COMPACTED)
+def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
+    from tfrecorder.conversion.compact import compact as run
+
+    show(in_shell(run)(directory, output_dir, **options), as_json)
+
+
+@click.command(
+    help="""Abandon the unfinished operation in DIRECTORY; without one, take back the newest.
+
+    An unfinished operation: what it wrote is removed, and the dataset stays as it was before it. A
+    finished append, or batch of a stream: its rows go, with the classes that came with them; the
+    stream later begins again with these rows. An update: its corrections and new rows go. Repeat
+    the command to take back the addition before.""",
+    epilog="Example: tfrecorder undo out",
+)
+@click.argument("directory")
+@click.option("--dry-run", is_flag=True, help="Show what would be taken back; change nothing.")
+@result_options
+def undo(directory: str, dry_run: bool, as_json: bool) -> None:
+    from tfrecorder.conversion.undo import undo as run
+
+    show(run(directory, dry_run=dry_run), as_json)
 
 
 @click.command(
@@ -154,3 +231,16 @@ def stream(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 
     with _ended_by_sigterm():
         show(in_shell(run)(source, output_dir, **options), as_json)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """A block in which SIGTERM, which stops services, acts like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

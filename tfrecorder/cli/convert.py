@@ -1,25 +1,21 @@
-"""The commands before and during a conversion: `convert`, `validate`, `schema`, `status`.
+"""The commands of a conversion: `convert`, `validate`, `schema`, `status`, and its parts.
 
-The commands of a conversion on many machines without Beam: `stage`, `work`, `commit`.
+The parts, `stage`, `work` and `commit`, are a conversion on many machines without Beam.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container
 from typing import Any
 
 import click
 
-from tfrecorder.cli.options import Decorator, SharingCommand, at_option, option_of, options_of
+from tfrecorder.cli.options import SharingCommand, option_of, options_of
 from tfrecorder.cli.output import is_quiet, json_option, refuse_both, result_options, show
 from tfrecorder.format.csv_cells import csv_of
 from tfrecorder.options.append import (
-    NOT_APPENDED,
-    NOT_COMPACTED,
     NOT_STAGED,
     NOT_VALIDATED,
-    AppendOptions,
 )
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import in_shell
@@ -31,53 +27,17 @@ SOURCE_HELP = """SOURCE is a CSV with the columns image_uri and, where known, sp
     images, split/label/file or label/file, or with a table metadata.*; or - for a CSV on standard
     input."""
 
-
-def opened(source: str) -> Any:
-    """The SOURCE of a command: a path, or standard input for "-"."""
-    return sys.stdin.buffer if source == "-" else source
-
-
-@click.command(
-    help="""Show the progress of the conversion into DIRECTORY.
-
-    Reads only the directory, whatever runs the conversion, and changes nothing. The exit code is 1
-    if the dataset is finished and a shard is missing or has the wrong size.""",
-    epilog="Example: tfrecorder status gs://my-bucket/flowers",
-)
-@click.argument("directory")
-@json_option
-def status(directory: str, as_json: bool) -> None:
-    from tfrecorder.output.status import status as run
-
-    state = run(directory)
-    show(state, as_json)
-    sys.exit(1 if state.damage else 0)
-
-
-@click.command(
-    help=f"""Print a schema for SOURCE as YAML, one line per column, for you to check and edit.
-
-    Pass the edited file to `tfrecorder convert --schema`.
-
-    {SOURCE_HELP}""",
-    epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
-)
-@click.argument("source")
-@option_of("sep")
-@option_of("encoding")
-def schema(source: str, **options: Any) -> None:
-    from tfrecorder.schema.schema_file import write_schema
-    from tfrecorder.sources.inference import inferred
-
-    click.echo(write_schema(inferred(opened(source), ConvertOptions.of(options))), nl=False)
-
-
 dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
     help="Check, and show what would change: splits, shards, estimated bytes, classes and "
     "warnings. Nothing is written.",
 )
+
+
+def opened(source: str) -> Any:
+    """The SOURCE of a command: a path, or standard input for "-"."""
+    return sys.stdin.buffer if source == "-" else source
 
 
 @click.command(
@@ -97,98 +57,6 @@ def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **option
     from tfrecorder.conversion.convert import convert as run
 
     show(in_shell(run)(opened(source), output_dir, dry_run=dry_run, **options), as_json)
-
-
-stage_only_option = click.option(
-    "--stage-only",
-    is_flag=True,
-    help="Only check and plan. Then run `tfrecorder work` on one or more machines, and `tfrecorder "
-    "commit`.",
-)
-
-
-copies_option = click.option(
-    "--copies",
-    is_flag=True,
-    help="Also remove records that have the same bytes under other names. Default: count them, and "
-    "name the first.",
-)
-
-
-def options_of_changes(without: Container[str]) -> Decorator:
-    """What a command takes that changes a dataset: when it ends, and options of `convert`."""
-
-    def with_options(command: Callable[..., None]) -> Callable[..., None]:
-        shared = options_of(ConvertOptions, without=without, shared=True)
-        return stage_only_option(dry_run_option(shared(result_options(command))))
-
-    return with_options
-
-
-@click.command(
-    cls=SharingCommand,
-    help=f"""Add SOURCE to the finished dataset in DIRECTORY, as a new generation.
-
-    Rows whose images are already in the dataset are skipped. The schema, the classes, the shares
-    of the splits and all else that decides what the records contain stay as they are in the
-    dataset, unless you pass an option for it; new classes get the next integers. To continue an
-    interrupted append, repeat the command.
-
-    {SOURCE_HELP}""",
-    epilog="Example: tfrecorder append more.csv out",
-)
-@click.argument("source")
-@click.argument("directory")
-@options_of(AppendOptions)
-@options_of_changes(NOT_APPENDED)
-def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
-    from tfrecorder.conversion.append import append as run
-
-    show(in_shell(run)(opened(source), directory, **options), as_json)
-
-
-@click.command(
-    cls=SharingCommand,
-    help="""Merge small shards of the dataset in DIRECTORY, or write it anew into OUTPUT_DIR.
-
-    Records are copied unchanged and shuffled again; no image is decoded, and the sources are
-    not needed. In place, few large shards replace the small ones that appends and streams leave,
-    and large ones stay, unless --num-shards or --drop is given. With OUTPUT_DIR, DIRECTORY is not
-    changed. To continue an interrupted compaction, repeat the command.""",
-    epilog="Example: tfrecorder compact out",
-)
-@click.argument("directory")
-@click.argument("output_dir", required=False)
-@click.option(
-    "--drop",
-    metavar="FILE",
-    help="A text file with one image uri per line; their records are left out.",
-)
-@copies_option
-@at_option
-@options_of_changes(NOT_COMPACTED)
-def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
-    from tfrecorder.conversion.compact import compact as run
-
-    show(in_shell(run)(directory, output_dir, **options), as_json)
-
-
-@click.command(
-    help="""Abandon the unfinished operation in DIRECTORY; without one, take back the newest.
-
-    An unfinished operation: what it wrote is removed, and the dataset stays as it was before it. A
-    finished append, or batch of a stream: its rows go, with the classes that came with them; the
-    stream later begins again with these rows. An update: its corrections and new rows go. Repeat
-    the command to take back the addition before.""",
-    epilog="Example: tfrecorder undo out",
-)
-@click.argument("directory")
-@click.option("--dry-run", is_flag=True, help="Show what would be taken back; change nothing.")
-@result_options
-def undo(directory: str, dry_run: bool, as_json: bool) -> None:
-    from tfrecorder.conversion.undo import undo as run
-
-    show(run(directory, dry_run=dry_run), as_json)
 
 
 @click.command(
@@ -236,6 +104,41 @@ def validate(
         said = report.errors if is_quiet() else report
         show(f"{source}: {said}", is_error=not ok)
     sys.exit(0 if ok else 1)
+
+
+@click.command(
+    help=f"""Print a schema for SOURCE as YAML, one line per column, for you to check and edit.
+
+    Pass the edited file to `tfrecorder convert --schema`.
+
+    {SOURCE_HELP}""",
+    epilog="Example: tfrecorder schema flowers.csv > schema.yaml",
+)
+@click.argument("source")
+@option_of("sep")
+@option_of("encoding")
+def schema(source: str, **options: Any) -> None:
+    from tfrecorder.schema.schema_file import write_schema
+    from tfrecorder.sources.inference import inferred
+
+    click.echo(write_schema(inferred(opened(source), ConvertOptions.of(options))), nl=False)
+
+
+@click.command(
+    help="""Show the progress of the conversion into DIRECTORY.
+
+    Reads only the directory, whatever runs the conversion, and changes nothing. The exit code is 1
+    if the dataset is finished and a shard is missing or has the wrong size.""",
+    epilog="Example: tfrecorder status gs://my-bucket/flowers",
+)
+@click.argument("directory")
+@json_option
+def status(directory: str, as_json: bool) -> None:
+    from tfrecorder.output.status import status as run
+
+    state = run(directory)
+    show(state, as_json)
+    sys.exit(1 if state.damage else 0)
 
 
 def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:

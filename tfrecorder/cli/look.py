@@ -1,6 +1,6 @@
-"""The commands about looking: `inspect`, `duplicates`, `preview`, `card` and `export`.
+"""The commands about looking: what a dataset holds, its records, its pages, other forms of it.
 
-The commands that read a dataset: `tfrecorder info`, `tfrecorder benchmark`.
+They are `info`, `benchmark`, `cache`, `inspect`, `duplicates`, `preview`, `card` and `export`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,25 @@ from tfrecorder.options.read import NamedKeys, PreviewOptions
 
 if TYPE_CHECKING:
     import pandas as pd
-if TYPE_CHECKING:
+
     from tfrecorder.reading.dataset import StoredDataset
 
+_DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory of one version, or a
+    pattern of TFRecord files."""
+
+#: The first columns of the printed table, and the names that some columns have there.
+_FIRST = (
+    "record",
+    "image/source_id",
+    "image/class/label",
+    "image/class/text",
+    "image/format",
+    "image/height",
+    "image/width",
+    "image/channels",
+    "image_bytes",
+)
+_SHORT = {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}
 
 split_option = click.option(
     "--split", default="TRAIN", show_default=True, metavar="SPLIT", help="The split to read."
@@ -120,24 +136,6 @@ def cache(folder: str, clear: bool, as_json: bool) -> None:
     click.echo("\n".join(text_table([["dataset", "kept"], *rows])))
     words = [readable_bytes(size) for size in kept.counters()]
     click.echo("{} on the disk; so far {} were fetched and kept, {} not kept".format(*words))
-
-
-_DIRECTORY_HELP = """DIRECTORY is the output of a conversion, a TFDS directory of one version, or a
-    pattern of TFRecord files."""
-
-#: The first columns of the printed table, and the names that some columns have there.
-_FIRST = (
-    "record",
-    "image/source_id",
-    "image/class/label",
-    "image/class/text",
-    "image/format",
-    "image/height",
-    "image/width",
-    "image/channels",
-    "image_bytes",
-)
-_SHORT = {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}
 
 
 @click.command(

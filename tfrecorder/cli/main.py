@@ -12,19 +12,8 @@ from typing import Any
 
 import click
 
-from tfrecorder.cli.change import remove, stream, update
-from tfrecorder.cli.convert import (
-    append,
-    commit,
-    compact,
-    convert,
-    schema,
-    stage,
-    status,
-    undo,
-    validate,
-    work,
-)
+from tfrecorder.cli.change import append, compact, remove, stream, undo, update
+from tfrecorder.cli.convert import commit, convert, schema, stage, status, validate, work
 from tfrecorder.cli.look import benchmark, cache, card, duplicates, export, info, inspect, preview
 from tfrecorder.cli.output import Shell, complain, flags, one_line
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c

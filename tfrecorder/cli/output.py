@@ -1,6 +1,6 @@
 """What every command prints, and how: results as text or JSON, errors and warnings in colour.
 
-How the command line spells the options that a message names, and shows a message in one line.
+A message names options as the command line spells them, and stands in one line.
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ import click
 
 from tfrecorder.core.option import Face
 from tfrecorder.display.messages import command
+
+_COLOURS = {"error": "red", "warning": "yellow"}
+
+#: The key of a context's `meta` under which `--quiet` is kept.
+_QUIET = "tfrecorder.quiet"
 
 #: Options that are typed once for each of their values.
 _REPEATED = ("--column", "--runner-option", "--source-option")
@@ -111,12 +116,6 @@ def one_line(text: str) -> str:
         joined += line.strip()
         in_list = is_item
     return joined
-
-
-_COLOURS = {"error": "red", "warning": "yellow"}
-
-#: The key of a context's `meta` under which `--quiet` is kept.
-_QUIET = "tfrecorder.quiet"
 
 
 def flags() -> dict[str, str]:

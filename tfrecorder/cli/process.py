@@ -3,7 +3,7 @@
 This is the package's first import, because the others take a third of a second and much memory.
 A program that imports the package is left as it is.
 
-Importing TensorFlow without the lines it prints about the machine at startup.
+Where a command imports TensorFlow, it does so without the lines printed about the machine.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from tfrecorder.core.arrays import Bools
 from tfrecorder.core.option import flag, spelled
 from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import SAME
-from tfrecorder.format.manifest import lasting
+from tfrecorder.format.manifest import lasting_losses
 from tfrecorder.format.plan import Carried, History, PlanKind
 from tfrecorder.format.summary import Changes, Summary
 from tfrecorder.options.append import NOT_COMPACTED, OF_ORDER
@@ -224,7 +224,7 @@ class Compaction(Operation):
                 carried=Carried(
                     next_row=plan.carried.next_row,
                     history=history if in_place else History(history.origins),
-                    losses=lasting(last.plan.carried.losses),
+                    losses=lasting_losses(last.plan.carried.losses),
                 ),
                 summary=said,
             ),

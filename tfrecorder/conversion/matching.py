@@ -37,7 +37,7 @@ from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
 from tfrecorder.schema.kinds import Mask
-from tfrecorder.sources.content_names import file_sums_of
+from tfrecorder.sources.named_files import file_sums_of
 from tfrecorder.sources.places import column_places, column_uris, known_places
 from tfrecorder.sources.table import Source
 

@@ -45,7 +45,7 @@ from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
 from tfrecorder.schema.fields import Field, of_kind
 from tfrecorder.schema.kinds import File, Image
-from tfrecorder.sources.content_names import FileSums, file_sums_of
+from tfrecorder.sources.named_files import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
 
 #: Digits of a hash: 64 bits, which no row of a million shares with one of a million by chance.

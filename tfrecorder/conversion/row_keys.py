@@ -27,8 +27,8 @@ from tfrecorder.reading.merged_rows import KEY, rows_with
 from tfrecorder.reading.shard_tables import columns_of, joined
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
-from tfrecorder.sources.content_names import FileSums, file_sums_of
 from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.named_files import FileSums, file_sums_of
 from tfrecorder.sources.places import known_places
 from tfrecorder.sources.table import Source
 

@@ -1,7 +1,6 @@
-"""Planned rows become a staged plan: a new one, or that of the conversion to continue.
+"""An operation's plan, from its planned rows to a staged plan: begun anew, or the one to continue.
 
-What a call writes into a directory: a class each, in the file of its name.
-
+What a call writes into a directory is an `Operation`: a class each, in the file of its name.
 `job.py` runs every one of them in the same way; a dry run plans, and says what would come of it.
 """
 
@@ -182,6 +181,35 @@ class Staged(NamedTuple):
     state: DatasetState
 
 
+class Found(NamedTuple):
+    """What a directory has of an operation already.
+
+    Attributes:
+        staged: the plan of it that was staged; or the commit that has all its rows.
+        plan: what is to be written, or was.
+        pending: those of its shards that are to be written.
+    """
+
+    staged: Plan | Commit | None
+    plan: Plan
+    pending: Sequence[Shard]
+
+
+def find_or_begin(planned: Planned, state: DatasetState) -> Found:
+    """What there is to do: go on, or begin; changes nothing.
+
+    Raises:
+        OutputError: the directory holds something else, or cannot be written.
+    """
+    staged = find(state, planned.plan, planned.options)
+    if isinstance(staged, Commit):
+        return Found(staged, planned.plan, ())
+    if staged is None:
+        plan = begun(planned, state)
+        return Found(None, plan, plan.layout.shards)
+    return Found(staged, staged, pending_shards(state.where, staged, planned.options))
+
+
 def checked_next_commit(
     plan: Plan,
     planned: pa.Table,
@@ -248,35 +276,6 @@ def begun(planned: Planned, state: DatasetState) -> Plan:
     counts = dict.fromkeys(plan.layout.split_rows, 0) | counts
     plan = dataclasses.replace(plan.laid_out(split_shards=counts), summary=summary)
     return checked_next_commit(plan, planned.rows, newest, state.where, planned.retried)
-
-
-class Found(NamedTuple):
-    """What a directory has of an operation already.
-
-    Attributes:
-        staged: the plan of it that was staged; or the commit that has all its rows.
-        plan: what is to be written, or was.
-        pending: those of its shards that are to be written.
-    """
-
-    staged: Plan | Commit | None
-    plan: Plan
-    pending: Sequence[Shard]
-
-
-def find_or_begin(planned: Planned, state: DatasetState) -> Found:
-    """What there is to do: go on, or begin; changes nothing.
-
-    Raises:
-        OutputError: the directory holds something else, or cannot be written.
-    """
-    staged = find(state, planned.plan, planned.options)
-    if isinstance(staged, Commit):
-        return Found(staged, planned.plan, ())
-    if staged is None:
-        plan = begun(planned, state)
-        return Found(None, plan, plan.layout.shards)
-    return Found(staged, staged, pending_shards(state.where, staged, planned.options))
 
 
 def stage(planned: Planned, state: DatasetState) -> Staged | ConversionResult:

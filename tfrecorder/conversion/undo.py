@@ -21,7 +21,7 @@ from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, chain_before, commits, read_commit
 from tfrecorder.reading.dataset_files import nothing_begun
 from tfrecorder.reading.merged_rows import next_row_of
-from tfrecorder.verification.expectation import kept_faults
+from tfrecorder.verification.expectation import faults_of_replaced
 from tfrecorder.writing.commit import abandon, complete, take_back
 from tfrecorder.writing.manifest import plan_back, plan_without, taken_by, taken_number
 
@@ -173,7 +173,7 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
     if commit is newest and commit.plan.kind is PlanKind.UPDATE:
         if Loss.KEPT.is_in(commit.plan.carried.losses):
             raise _not_kept(where, commit, "what it replaced was lost")
-        if faults := kept_faults(where, commit):
+        if faults := faults_of_replaced(where, commit):
             words = f"{faults[0].file}, which it replaced, is not as it was ({faults[0]})"
             raise _not_kept(where, commit, words)
         if not commit.plan.follows.renumbers:

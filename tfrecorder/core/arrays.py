@@ -1,7 +1,4 @@
-"""The types of arrays, by what stands in them.
-
-Rows or records, divided into parts of nearly the same size.
-"""
+"""Arrays: their types, by what stands in them; and their rows in parts of nearly the same size."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""An option: a field of a frozen dataclass, with its default, its check and its help.
+"""An option: a field of a frozen dataclass, with its default, its check, its help and its spelling.
 
 Python, the command line and the tests of the docs take what they need from the same field.
 
-Checks of the values of options.
-
 A check takes a value and returns None, or the remedy in words: what to give instead.
 
-How a message names an option: as Python takes it, or as the command line does.
-
-A message is written once, for both: `f"give {spelled('overwrite', True)}."`.  It is right from the
-start, and nobody looks into it again.  Worker processes speak as their launcher does.  What stays
-with a dataset (notes, reasons of rejects) may be read by either, and names no option.  A message
-that Python alone says, such as one of readers, has its code as it is.
+A message names an option as Python takes it, or as the command line does.  It is written once, for
+both: `f"give {spelled('overwrite', True)}."`.  It is right from the start, and nobody looks into it
+again.  Worker processes speak as their launcher does.  What stays with a dataset (notes, reasons of
+rejects) may be read by either, and names no option.  A message that Python alone says, such as one
+of readers, has its code as it is.
 """
 
 from __future__ import annotations
@@ -29,126 +26,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-
-class Face:
-    """Who speaks to the user: this one is Python."""
-
-    def spelled(self, name: str, value: Any, python: str) -> str:
-        """As the function `spelled`."""
-        return f"`{python or _argument(name, value)}`"
-
-    def called(self, name: str, path: str) -> str:
-        """A function with a path, to be copied; it is a command too."""
-        return f"`tfrecorder.{name}({path!r})`"
-
-
-_FACE: ContextVar[Face] = ContextVar("face", default=Face())  # noqa: B039  (it never changes)
-
-
-@contextlib.contextmanager
-def spoken_by(face: Face) -> Iterator[None]:
-    """A block, with the threads that it starts, whose messages are for the users of a face."""
-    before = _FACE.set(face)
-    try:
-        yield
-    finally:
-        _FACE.reset(before)
-
-
-def speaker() -> Face:
-    """The face that speaks here."""
-    return _FACE.get()
-
-
-def spelled(name: str, value: Any = ..., python: str = "") -> str:
-    """An option in a message, as its reader gives it.
-
-    Args:
-        value: left out where only the option is named.
-        python: what Python has instead, if only the command line has this option.
-
-    >>> spelled("overwrite", True), spelled("num_shards")
-    ('`overwrite=True`', '`num_shards`')
-    """
-    return speaker().spelled(name, value, python)
-
-
-def _argument(name: str, value: Any) -> str:
-    if value is ...:
-        return name
-    shown = repr(value)
-    if "\n" in shown:  # a frame, given for another argument
-        shown = f"a {type(value).__name__}"
-    return f"{name}={shown}"
-
-
 Check = Callable[[Any], str | None]
+
+#: The name of an option whose value is wrong, and the remedy: what to give instead, in words.
+Fault = tuple[str, str]
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-
-
-def nearest(name: str, options: Collection[str], shown: Callable[[str], str] = str) -> str | None:
-    """The options that a wrong name probably means: those with it as a word, or the nearest.
-
-    Args:
-        shown: an option in words.
-
-    >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
-    ('num_shards', 'seed')
-    """
-    near = [option for option in options if name in option.split("_")]
-    near = near or difflib.get_close_matches(name, options, n=1)
-    return " or ".join(map(shown, near)) or None
-
-
-def did_you_mean(name: str, options: Collection[str]) -> str:
-    """The end of a message about a wrong name: what it probably means, else all that there is.
-
-    >>> did_you_mean("labels", ["label", "row"]), did_you_mean("age", ["label", "row"])
-    ("did you mean 'label'?", "there is 'label', 'row'.")
-    """
-    near = nearest(name, options, repr)
-    return f"did you mean {near}?" if near else f"there is {', '.join(map(repr, options))}."
-
-
-def parse_size(size: int | str) -> int:
-    """A size in bytes, from a number or a number with a unit.
-
-    >>> parse_size("128MiB"), parse_size(1000)
-    (134217728, 1000)
-    """
-    if not isinstance(size, str):
-        return int(size)
-    match = _SIZE.fullmatch(size)
-    if not match or match[2].upper() not in _UNITS:
-        raise ValueError(f"{size!r} is not a size; write for example 128MiB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
-def is_seconds(value: Any) -> bool:
-    """True for a finite number of seconds from 0."""
-    return is_number(value) and 0 <= value < math.inf
-
-
-def is_whole(value: Any) -> bool:
-    """Python's and NumPy's integers, but not booleans."""
-    try:
-        operator.index(value)
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
-
-
-def is_number(value: Any) -> bool:
-    """Python's and NumPy's numbers, but not booleans."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def name_of_dtype(dtype: Any) -> Any:
-    """The name of a dtype such as tf.float32."""
-    return getattr(dtype, "name", dtype)
 
 
 @dataclass(frozen=True)
@@ -261,8 +146,66 @@ def class_names(names: Any) -> str | None:
     return f"{twice[0]!r} appears more than once." if twice else None
 
 
-#: The name of an option whose value is wrong, and the remedy: what to give instead, in words.
-Fault = tuple[str, str]
+def is_seconds(value: Any) -> bool:
+    """True for a finite number of seconds from 0."""
+    return is_number(value) and 0 <= value < math.inf
+
+
+def is_whole(value: Any) -> bool:
+    """Python's and NumPy's integers, but not booleans."""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Python's and NumPy's numbers, but not booleans."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def name_of_dtype(dtype: Any) -> Any:
+    """The name of a dtype such as tf.float32."""
+    return getattr(dtype, "name", dtype)
+
+
+def nearest(name: str, options: Collection[str], shown: Callable[[str], str] = str) -> str | None:
+    """The options that a wrong name probably means: those with it as a word, or the nearest.
+
+    Args:
+        shown: an option in words.
+
+    >>> nearest("shards", ["shard_size", "num_shards"]), nearest("sed", ["seed"])
+    ('num_shards', 'seed')
+    """
+    near = [option for option in options if name in option.split("_")]
+    near = near or difflib.get_close_matches(name, options, n=1)
+    return " or ".join(map(shown, near)) or None
+
+
+def did_you_mean(name: str, options: Collection[str]) -> str:
+    """The end of a message about a wrong name: what it probably means, else all that there is.
+
+    >>> did_you_mean("labels", ["label", "row"]), did_you_mean("age", ["label", "row"])
+    ("did you mean 'label'?", "there is 'label', 'row'.")
+    """
+    near = nearest(name, options, repr)
+    return f"did you mean {near}?" if near else f"there is {', '.join(map(repr, options))}."
+
+
+def parse_size(size: int | str) -> int:
+    """A size in bytes, from a number or a number with a unit.
+
+    >>> parse_size("128MiB"), parse_size(1000)
+    (134217728, 1000)
+    """
+    if not isinstance(size, str):
+        return int(size)
+    match = _SIZE.fullmatch(size)
+    if not match or match[2].upper() not in _UNITS:
+        raise ValueError(f"{size!r} is not a size; write for example 128MiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def plain(value: Any) -> Any:
@@ -343,3 +286,55 @@ def idle_options(options: Any, given: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _is_changed(value: Any, default: Any) -> bool:
     return value is not None if default is None else value != default  # an array compares cells
+
+
+class Face:
+    """Who speaks to the user: this one is Python."""
+
+    def spelled(self, name: str, value: Any, python: str) -> str:
+        """As the function `spelled`."""
+        return f"`{python or _argument(name, value)}`"
+
+    def called(self, name: str, path: str) -> str:
+        """A function with a path, to be copied; it is a command too."""
+        return f"`tfrecorder.{name}({path!r})`"
+
+
+_FACE: ContextVar[Face] = ContextVar("face", default=Face())  # noqa: B039  (it never changes)
+
+
+@contextlib.contextmanager
+def spoken_by(face: Face) -> Iterator[None]:
+    """A block, with the threads that it starts, whose messages are for the users of a face."""
+    before = _FACE.set(face)
+    try:
+        yield
+    finally:
+        _FACE.reset(before)
+
+
+def speaker() -> Face:
+    """The face that speaks here."""
+    return _FACE.get()
+
+
+def spelled(name: str, value: Any = ..., python: str = "") -> str:
+    """An option in a message, as its reader gives it.
+
+    Args:
+        value: left out where only the option is named.
+        python: what Python has instead, if only the command line has this option.
+
+    >>> spelled("overwrite", True), spelled("num_shards")
+    ('`overwrite=True`', '`num_shards`')
+    """
+    return speaker().spelled(name, value, python)
+
+
+def _argument(name: str, value: Any) -> str:
+    if value is ...:
+        return name
+    shown = repr(value)
+    if "\n" in shown:  # a frame, given for another argument
+        shown = f"a {type(value).__name__}"
+    return f"{name}={shown}"

@@ -1,6 +1,7 @@
-"""Work in a pool of threads: results come in order, and never too much is under way.
+"""Work in threads, and what of the machine it may use: memory and cores.
 
-What this process may use of the machine: memory and cores.
+The results of a pool come in order, and never too much is under way.  Pixels that several threads
+decode share one budget of bytes.
 """
 
 from __future__ import annotations
@@ -16,86 +17,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, wait
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-
-def is_address_space_limited() -> bool:
-    """Whether `ulimit -v` limits the address space of this process."""
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
-def memory_used() -> int:
-    """Bytes of this process that are in memory."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def memory_limit(root: Path = Path("/")) -> int:
-    """Bytes of the machine's memory, or of the least that a control group of this process allows.
-
-    Args:
-        root: of the file system.
-    """
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for folder in control_groups("memory", root):
-        for name in ("memory.max", "memory.limit_in_bytes"):  # versions 2 and 1
-            with contextlib.suppress(OSError, ValueError):  # "max"
-                limits.append(int((folder / name).read_text()))
-    return min(limit for limit in limits if limit > 0)
-
-
-@functools.cache
-def cpu_quota(root: Path = Path("/")) -> float:
-    """Cores by the quota of this process's control group, or of one above it; inf without one.
-
-    Args:
-        root: of the file system.
-    """
-    return min(map(_quota_of, control_groups("cpu", root)), default=math.inf)
-
-
-def _quota_of(folder: Path) -> float:
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (folder / "cpu.max").read_text().split()  # version 2
-        return int(quota) / int(period)
-    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-        quota = (folder / "cpu.cfs_quota_us").read_text()
-        if int(quota) > 0:
-            return int(quota) / int((folder / "cpu.cfs_period_us").read_text())
-    return math.inf
-
-
-def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
-    """The folders of this process's control group and of those above it; none but on Linux.
-
-    Args:
-        controller: "cpu" or "memory", which version 1 keeps apart.
-        root: of the file system.
-    """
-    folders: list[Path] = []
-    try:
-        text = os.fsdecode((root / "proc/self/cgroup").read_bytes())  # names may hold any byte
-    except OSError:
-        return folders
-    for line in text.split("\n"):
-        _, _, of_group = line.partition(":")
-        names, _, path = of_group.partition(":")
-        top = root / "sys/fs/cgroup"
-        if names:
-            if controller not in names.split(","):
-                continue
-            top /= controller
-        inner = top
-        if ".." not in path.split("/"):  # else it is outside of what this process sees
-            inner /= path.lstrip("/")
-        folders += [inner, *(above for above in inner.parents if above.is_relative_to(top)), top]
-    return list(dict.fromkeys(folders))
-
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -103,6 +28,9 @@ R = TypeVar("R")
 #: Seconds between two checks for Ctrl-C: if another thread gets the signal, it does not wake a main
 #: thread that waits for a lock.
 LISTEN = 0.1
+
+#: Once any of these is set, nobody wants the result of what this thread does.
+_STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("stops", default=())
 
 _Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
@@ -195,10 +123,6 @@ def result_of(future: Future[R]) -> R:
     while not future.done():
         wait([future], timeout=LISTEN)
     return future.result()
-
-
-#: Once any of these is set, nobody wants the result of what this thread does.
-_STOPS: ContextVar[tuple[threading.Event, ...]] = ContextVar("stops", default=())
 
 
 class UnwantedError(Exception):
@@ -415,3 +339,133 @@ def cores() -> int:
     else:
         machine = os.cpu_count() or 1
     return max(1, math.ceil(min(machine, cpu_quota())))
+
+
+#: One part in this many of the memory that a process may still take is for pixels; the rest is for
+#: their files, the records, and threads.
+_PIXELS_SHARE = 3
+_LEAST_PIXELS = 2**26
+
+#: Bytes for decoded pixels, which all threads share.
+DECODING_BYTES = 2**30
+
+#: Entered with a number of bytes, and left when they are free again.
+Room = Callable[[int], AbstractContextManager[None]]
+
+
+def spare_bytes(most: int) -> int:
+    """Bytes of memory for pixels: `most`, or fewer if the process or its container has little.
+
+    >>> spare_bytes(2**20)
+    1048576
+    """
+    left = memory_limit() - memory_used()
+    return min(most, max(left // _PIXELS_SHARE, _LEAST_PIXELS))
+
+
+def unlimited(size: int) -> AbstractContextManager[None]:
+    """Room without a limit."""
+    return contextlib.nullcontext()
+
+
+class Budget:
+    """A number of bytes that threads share; a thread that finds too few left waits.
+
+    >>> budget = Budget(100)
+    >>> with budget.room(70):
+    ...     pass
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = self._free = total
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def room(self, size: int) -> Iterator[None]:
+        """Take bytes for as long as the block lasts: all of them if `size` exceeds the total."""
+        size = min(size, self.total)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
+
+def is_address_space_limited() -> bool:
+    """Whether `ulimit -v` limits the address space of this process."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
+def memory_used() -> int:
+    """Bytes of this process that are in memory."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_limit(root: Path = Path("/")) -> int:
+    """Bytes of the machine's memory, or of the least that a control group of this process allows.
+
+    Args:
+        root: of the file system.
+    """
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for folder in control_groups("memory", root):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # versions 2 and 1
+            with contextlib.suppress(OSError, ValueError):  # "max"
+                limits.append(int((folder / name).read_text()))
+    return min(limit for limit in limits if limit > 0)
+
+
+@functools.cache
+def cpu_quota(root: Path = Path("/")) -> float:
+    """Cores by the quota of this process's control group, or of one above it; inf without one.
+
+    Args:
+        root: of the file system.
+    """
+    return min(map(_quota_of, control_groups("cpu", root)), default=math.inf)
+
+
+def _quota_of(folder: Path) -> float:
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (folder / "cpu.max").read_text().split()  # version 2
+        return int(quota) / int(period)
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota = (folder / "cpu.cfs_quota_us").read_text()
+        if int(quota) > 0:
+            return int(quota) / int((folder / "cpu.cfs_period_us").read_text())
+    return math.inf
+
+
+def control_groups(controller: str, root: Path = Path("/")) -> list[Path]:
+    """The folders of this process's control group and of those above it; none but on Linux.
+
+    Args:
+        controller: "cpu" or "memory", which version 1 keeps apart.
+        root: of the file system.
+    """
+    folders: list[Path] = []
+    try:
+        text = os.fsdecode((root / "proc/self/cgroup").read_bytes())  # names may hold any byte
+    except OSError:
+        return folders
+    for line in text.split("\n"):
+        _, _, of_group = line.partition(":")
+        names, _, path = of_group.partition(":")
+        top = root / "sys/fs/cgroup"
+        if names:
+            if controller not in names.split(","):
+                continue
+            top /= controller
+        inner = top
+        if ".." not in path.split("/"):  # else it is outside of what this process sees
+            inner /= path.lstrip("/")
+        folders += [inner, *(above for above in inner.parents if above.is_relative_to(top)), top]
+    return list(dict.fromkeys(folders))

@@ -1,7 +1,4 @@
-"""Warnings that point at the user's line, however deep in the package they arise.
-
-A command as a message shows it, to be copied into a shell.
-"""
+"""What messages need: a warning at the user's line, and a command to copy into a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tf.train.Example without TensorFlow: features to bytes, and back.
+"""tf.train.Example without TensorFlow: features to bytes, and back, or found in the bytes.
 
 The wire format (protocol buffers, proto3) of tensorflow/core/example/{example,feature}.proto:
 
@@ -14,8 +14,6 @@ their keys.  (If one key begins another, the longer one comes first, as in upb, 
 buffers; those of C++ do it the other way round.)  It is hand-written for two reasons.  A bundled
 `example_pb2` registers the package `tensorflow` and so breaks any process that also imports
 TensorFlow.  And the image, nearly all of a record, is passed on here without a copy.
-
-Where values are in a serialized tf.train.Example, found without parsing the rest of it.
 """
 
 from __future__ import annotations
@@ -39,12 +37,14 @@ _BYTES = bytes((ONE,))
 _FLOAT = bytes((TWO,))
 _INT64 = bytes((THREE,))
 
-
 #: The values of a record by their keys, as `parse_example` gives them.
 Parsed = Mapping[str, Values]
 
 #: Values of at least this many bytes are passed on rather than copied.
 _LARGE = 4096
+
+#: Where features begin and end, by key.
+Places = dict[str, tuple[int, int]]
 
 
 def varint(value: int) -> bytes:
@@ -323,10 +323,6 @@ def read_varint(message: bytes | memoryview, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("an integer is too long")
-
-
-#: Where features begin and end, by key.
-Places = dict[str, tuple[int, int]]
 
 
 def find_features(

@@ -1,4 +1,4 @@
-"""Every file name of a dataset directory, for writing and for reading: all of them are here.
+"""Every file name of a dataset directory, and the columns of its tables: all of them are here.
 
 out/
   train-00000.tfrecord              a shard; train-r2-00000.tfrecord in the split's revision 2
@@ -30,7 +30,8 @@ out/
     rows.parquet                    the columns of many tables that an append searches, together
     card.json                       the commit that the card describes, and the SHA-256 of its files
 
-The columns that belong to no record: of the rows of a plan, and of the tables of shards.
+The rows of a plan, and the table of a shard, have the values of records under their keys, and
+beside them the columns at the end of this file, which belong to no record.
 """
 
 from __future__ import annotations

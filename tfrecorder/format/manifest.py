@@ -3,16 +3,13 @@
 What is kept of the whole dataset does not grow with the number of its commits, so that neither
 opening it nor committing to it reads any manifest but the newest.
 
-What was done to a dataset, an entry a commit: numbers alone, no name of a row.
+A manifest holds two things that outlast it:
 
-A manifest holds the entry of its commit, as "log".  The first one of a chain also holds those of
-all commits before, whose own manifests may be gone, as "log_before"; and one that takes an addition
-back that of the addition, as "log_undone".
-
-What a dataset lost and nobody knows any more: `repair` notes it, and what needs it asks.
-
-A manifest holds it as "losses": by the value of a `Loss`, the names of the files that held it, such
-as the tables that were made again.  What follows takes it over.
+- "log": what was done, an entry a commit, in numbers alone, no name of a row.  The first manifest
+  of a chain also holds the entries of all commits before, whose own manifests may be gone, as
+  "log_before"; and one that takes an addition back that of the addition, as "log_undone".
+- "losses": what nobody knows any more.  `repair` notes by the value of a `Loss` the names of the
+  files that held it, such as the tables that were made again; what needs it asks.
 """
 
 from __future__ import annotations
@@ -43,157 +40,6 @@ from tfrecorder.format.layout import (
     SplitStates,
 )
 from tfrecorder.format.plan import History, Plan, PlanKind, Shapes, shapes_of, sides_of
-
-#: The losses of a manifest, or some of them.
-Losses = Mapping[str, Sequence[str]]
-
-
-class Loss(str, enum.Enum):
-    """A kind of what is not known any more; the value is its name in a manifest.
-
-    PLACES: in which folder images were; an append that compares places asks.
-    SUMS: sizes and checksums of the images' files.
-    REJECTS: values of rejected rows, or that there were some.
-    POSITIONS: how far streams were read.
-    MARKS: which rows were removed, so that they may come in again.
-    OPTIONS: with which options the dataset was made.
-    NAMES: what public files do not say of columns and options.
-    HISTORY: what was done before, such as whether rows were appended.
-    GENERATIONS: what the dataset held as of earlier commits.
-    KEPT: what the newest update replaced, so that it cannot be taken back.
-    """
-
-    PLACES = "places"
-    SUMS = "sums"
-    REJECTS = "rejects"
-    POSITIONS = "positions"
-    MARKS = "marks"
-    OPTIONS = "options"
-    NAMES = "names"
-    HISTORY = "history"
-    GENERATIONS = "generations"
-    KEPT = "kept"
-
-    def is_in(self, losses: Losses) -> bool:
-        """True if it is among these."""
-        return self.value in losses
-
-
-#: What each is, as `repair` and `info` say it.
-WORDS = {
-    Loss.PLACES: "in which folder the images were, so appends must say what to do with duplicates",
-    Loss.SUMS: "sizes, checksums and times of the images' files",
-    Loss.REJECTS: "the values of rejected rows",
-    Loss.POSITIONS: "how far streams were read: none can be continued in this directory",
-    Loss.MARKS: "which rows were removed: they may come in again, so appends ask first",
-    Loss.OPTIONS: "the source, its own options, and how often images were read again",
-    Loss.NAMES: (
-        "the options, which appends take over; the names of columns of images, masks and boxes, "
-        "and of the column of labels if there is only one, where records call them otherwise; and "
-        "class names with white space at an end that no record has"
-    ),
-    Loss.HISTORY: "what was done before, such as whether rows were appended",
-    Loss.GENERATIONS: "what the dataset held as of earlier commits, which cannot be read any more",
-    Loss.KEPT: "what the newest update replaced: it cannot be taken back",
-}
-
-
-def in_words(losses: Losses) -> list[str]:
-    """What is lost, a sentence for each kind, with the files that held it."""
-    sentences = []
-    for loss in Loss:
-        if names := losses.get(loss.value):
-            sentences.append(f"of {_named(names)}: {WORDS[loss]}")
-    return sentences
-
-
-def _named(names: Sequence[str]) -> str:
-    """Some files in a word or two."""
-    if len(names) == 1:
-        return names[0]
-    kinds = {layout.TABLES: "table", layout.COMMITS: "manifest"}
-    folders = {*map(os.path.dirname, names)}
-    return counted(len(names), kinds.get(folders.pop(), "file") if len(folders) == 1 else "file")
-
-
-def both(losses: Losses, more: Losses) -> dict[str, list[str]]:
-    """Some losses and more of them, each name once."""
-    return {
-        kind: [*dict.fromkeys([*losses.get(kind, ()), *more.get(kind, ())])]
-        for kind in sorted({*losses, *more})
-    }
-
-
-def lasting(losses: Losses) -> dict[str, list[str]]:
-    """Those that hold for what follows too."""
-    return {kind: [*names] for kind, names in losses.items() if kind != Loss.KEPT.value}
-
-
-#: The kind of a batch of a stream, as `PlanKind` calls it.
-_BATCH = "stream"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogEntry:
-    """What one commit did.
-
-    Attributes:
-        commit: its number.
-        first: the number of the first of several batches of a stream, told together.
-        kind: the value of its `PlanKind`.
-        when: when it was staged, in UTC, as "2026-11-28T15:26:33Z"; "" where nobody noted it.
-        added: rows that became records of the dataset.
-        corrected: records that got other values.
-        moved: rows that went to another split.
-        removed: rows that went.
-        rejected: rows that became rejects.
-        undoes: the number of the commit that it took back; -1 for none.
-        undone: the kind of what it took back or abandoned; "" for none.
-    """
-
-    commit: int
-    first: int
-    kind: str
-    when: str = ""
-    added: int = 0
-    corrected: int = 0
-    moved: int = 0
-    removed: int = 0
-    rejected: int = 0
-    undoes: int = -1
-    undone: str = ""
-
-    def values(self) -> Document:
-        """It as JSON values, without those that are as in most entries."""
-        usual = {item.name: item.default for item in dataclasses.fields(self)}
-        return {name: value for name, value in vars(self).items() if value != usual[name]}
-
-    @classmethod
-    def of(cls, values: Document) -> LogEntry:
-        """The entry with these JSON values."""
-        return cls(**values)
-
-
-#: Entries, oldest first.
-Log = tuple[LogEntry, ...]
-
-
-def merged_batches(entries: Iterable[LogEntry]) -> Log:
-    """Entries, with batches of a stream that follow one another told together."""
-    merged: list[LogEntry] = []
-    for entry in entries:
-        before = merged[-1] if merged else None
-        if before is not None and before.kind == entry.kind == _BATCH:
-            merged[-1] = dataclasses.replace(
-                entry,
-                first=before.first,
-                added=before.added + entry.added,
-                rejected=before.rejected + entry.rejected,
-            )
-        else:
-            merged.append(entry)
-    return tuple(merged)
-
 
 #: The number of the form that is written; another number is another form.
 FORM = 5
@@ -486,3 +332,153 @@ def _ranges(values: ShardNumbers) -> ShardRanges:
 
 def _states(values: ShardNumbers) -> SplitStates:
     return {split: SplitState(*of_split) for split, of_split in values.items()}
+
+
+#: The kind of a batch of a stream, as `PlanKind` calls it.
+_BATCH = "stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogEntry:
+    """What one commit did.
+
+    Attributes:
+        commit: its number.
+        first: the number of the first of several batches of a stream, told together.
+        kind: the value of its `PlanKind`.
+        when: when it was staged, in UTC, as "2026-11-28T15:26:33Z"; "" where nobody noted it.
+        added: rows that became records of the dataset.
+        corrected: records that got other values.
+        moved: rows that went to another split.
+        removed: rows that went.
+        rejected: rows that became rejects.
+        undoes: the number of the commit that it took back; -1 for none.
+        undone: the kind of what it took back or abandoned; "" for none.
+    """
+
+    commit: int
+    first: int
+    kind: str
+    when: str = ""
+    added: int = 0
+    corrected: int = 0
+    moved: int = 0
+    removed: int = 0
+    rejected: int = 0
+    undoes: int = -1
+    undone: str = ""
+
+    def values(self) -> Document:
+        """It as JSON values, without those that are as in most entries."""
+        usual = {item.name: item.default for item in dataclasses.fields(self)}
+        return {name: value for name, value in vars(self).items() if value != usual[name]}
+
+    @classmethod
+    def of(cls, values: Document) -> LogEntry:
+        """The entry with these JSON values."""
+        return cls(**values)
+
+
+#: Entries, oldest first.
+Log = tuple[LogEntry, ...]
+
+#: The losses of a manifest, or some of them.
+Losses = Mapping[str, Sequence[str]]
+
+
+class Loss(str, enum.Enum):
+    """A kind of what is not known any more; the value is its name in a manifest.
+
+    PLACES: in which folder images were; an append that compares places asks.
+    SUMS: sizes and checksums of the images' files.
+    REJECTS: values of rejected rows, or that there were some.
+    POSITIONS: how far streams were read.
+    MARKS: which rows were removed, so that they may come in again.
+    OPTIONS: with which options the dataset was made.
+    NAMES: what public files do not say of columns and options.
+    HISTORY: what was done before, such as whether rows were appended.
+    GENERATIONS: what the dataset held as of earlier commits.
+    KEPT: what the newest update replaced, so that it cannot be taken back.
+    """
+
+    PLACES = "places"
+    SUMS = "sums"
+    REJECTS = "rejects"
+    POSITIONS = "positions"
+    MARKS = "marks"
+    OPTIONS = "options"
+    NAMES = "names"
+    HISTORY = "history"
+    GENERATIONS = "generations"
+    KEPT = "kept"
+
+    def is_in(self, losses: Losses) -> bool:
+        """True if it is among these."""
+        return self.value in losses
+
+
+#: What each is, as `repair` and `info` say it.
+LOSS_WORDS = {
+    Loss.PLACES: "in which folder the images were, so appends must say what to do with duplicates",
+    Loss.SUMS: "sizes, checksums and times of the images' files",
+    Loss.REJECTS: "the values of rejected rows",
+    Loss.POSITIONS: "how far streams were read: none can be continued in this directory",
+    Loss.MARKS: "which rows were removed: they may come in again, so appends ask first",
+    Loss.OPTIONS: "the source, its own options, and how often images were read again",
+    Loss.NAMES: (
+        "the options, which appends take over; the names of columns of images, masks and boxes, "
+        "and of the column of labels if there is only one, where records call them otherwise; and "
+        "class names with white space at an end that no record has"
+    ),
+    Loss.HISTORY: "what was done before, such as whether rows were appended",
+    Loss.GENERATIONS: "what the dataset held as of earlier commits, which cannot be read any more",
+    Loss.KEPT: "what the newest update replaced: it cannot be taken back",
+}
+
+
+def merged_batches(entries: Iterable[LogEntry]) -> Log:
+    """Entries, with batches of a stream that follow one another told together."""
+    merged: list[LogEntry] = []
+    for entry in entries:
+        before = merged[-1] if merged else None
+        if before is not None and before.kind == entry.kind == _BATCH:
+            merged[-1] = dataclasses.replace(
+                entry,
+                first=before.first,
+                added=before.added + entry.added,
+                rejected=before.rejected + entry.rejected,
+            )
+        else:
+            merged.append(entry)
+    return tuple(merged)
+
+
+def losses_in_words(losses: Losses) -> list[str]:
+    """What is lost, a sentence for each kind, with the files that held it."""
+    sentences = []
+    for loss in Loss:
+        if names := losses.get(loss.value):
+            sentences.append(f"of {_files_in_words(names)}: {LOSS_WORDS[loss]}")
+    return sentences
+
+
+def _files_in_words(names: Sequence[str]) -> str:
+    """Some files in a word or two."""
+    if len(names) == 1:
+        return names[0]
+    kinds = {layout.TABLES: "table", layout.COMMITS: "manifest"}
+    folders = {*map(os.path.dirname, names)}
+    return counted(len(names), kinds.get(folders.pop(), "file") if len(folders) == 1 else "file")
+
+
+def both_losses(losses: Losses, more: Losses) -> dict[str, list[str]]:
+    """Some losses and more of them, each name once."""
+    return {
+        kind: [*dict.fromkeys([*losses.get(kind, ()), *more.get(kind, ())])]
+        for kind in sorted({*losses, *more})
+    }
+
+
+def lasting_losses(losses: Losses) -> dict[str, list[str]]:
+    """Those that hold for what follows too."""
+    return {kind: [*names] for kind, names in losses.items() if kind != Loss.KEPT.value}

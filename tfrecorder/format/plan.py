@@ -1,6 +1,7 @@
 """The plan: which row goes to which position of which shard, and what else decides an operation.
 
-`make_plan.py` decides it, `output/staging.py` writes it down, and workers and the commit follow it.
+`plan/make_plan.py` decides it, `output/staging.py` writes it down, and workers and the commit
+follow it.
 """
 
 from __future__ import annotations

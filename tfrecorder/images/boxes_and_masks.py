@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pictures
 
+from tfrecorder.core.threads import Room
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.geometry import Room
 from tfrecorder.images.header import Reject
 from tfrecorder.images.reencode import encoded
 from tfrecorder.images.transform import Geometry, transform_mask

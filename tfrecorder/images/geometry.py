@@ -1,26 +1,18 @@
 """Where pixels, masks and boxes go: one arithmetic for writing and for both readers.
 
 Sizes are (height, width) and places (y, x), in pixels.  Boxes are rows of ymin, xmin, ymax, xmax,
-as fractions.  `xp` is the module of the arrays: `numpy`, or `tensorflow` in its graph.
-
-Memory for decoded pixels, shared by the threads that decode.
-
-Which pixels are wanted from an image, and at what scale a JPEG is decoded for them.
+as fractions.  `xp` is the module of the arrays: `numpy`, or `tensorflow` in its graph.  A `Picture`
+says which pixels are wanted from an image, and so at what scale a JPEG is decoded for them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from tfrecorder.core.threads import memory_limit, memory_used
 
 #: The smallest and the largest of the shorter sides of some images, and of their longer sides.
 Sides = tuple[tuple[int, int], tuple[int, int]]
@@ -30,6 +22,21 @@ RATIOS = (1, 2, 4, 8)
 
 #: The scales at which less than half of a decoded pixel may be image.
 TRIMMED = (4, 8)
+
+#: Bounds of a random part: its share of the image's area, and its ratio of width to height.  They
+#: are those of the Inception papers (Szegedy et al., 2014), which most recipes since have kept.
+CROP_AREA = (0.08, 1.0)
+CROP_ASPECT = (3 / 4, 4 / 3)
+
+#: Random numbers per record: for area, proportions, y, x and mirroring.
+DRAWS = 5
+
+#: The share of a box's area that must be left after a crop for the box to stay, and the least area.
+LEFT_OVER = 0.1
+LEAST_AREA = 1e-12
+
+#: How far an edge may be moved by the rounding of float32, as a fraction of the picture.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)  # by identity: readers look up what is known of it for each image
@@ -106,81 +113,6 @@ class Picture:
         return low / max(self.size), high / min(self.size)
 
 
-def ratio_of(scale: float) -> int:
-    """The ratio that decodes the fewest pixels that are still enough."""
-    return max((ratio for ratio in RATIOS if scale >= ratio), default=1)
-
-
-#: One part in this many of the memory that a process may still take is for pixels; the rest is for
-#: their files, the records, and threads.
-_SHARE = 3
-_LEAST = 2**26
-
-#: Entered with a number of bytes, and left when they are free again.
-Room = Callable[[int], AbstractContextManager[None]]
-
-
-def spare_bytes(most: int) -> int:
-    """Bytes of memory for pixels: `most`, or fewer if the process or its container has little.
-
-    >>> spare_bytes(2**20)
-    1048576
-    """
-    left = memory_limit() - memory_used()
-    return min(most, max(left // _SHARE, _LEAST))
-
-
-def unlimited(size: int) -> AbstractContextManager[None]:
-    """Room without a limit."""
-    return contextlib.nullcontext()
-
-
-class Budget:
-    """A number of bytes that threads share; a thread that finds too few left waits.
-
-    >>> budget = Budget(100)
-    >>> with budget.room(70):
-    ...     pass
-    """
-
-    def __init__(self, total: int) -> None:
-        self.total = self._free = total
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def room(self, size: int) -> Iterator[None]:
-        """Take bytes for as long as the block lasts: all of them if `size` exceeds the total."""
-        size = min(size, self.total)
-        with self._changed:
-            self._changed.wait_for(lambda: self._free >= size)
-            self._free -= size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += size
-                self._changed.notify_all()
-
-
-DECODING_BYTES = 2**30
-
-
-#: Bounds of a random part: its share of the image's area, and its ratio of width to height.  They
-#: are those of the Inception papers (Szegedy et al., 2014), which most recipes since have kept.
-CROP_AREA = (0.08, 1.0)
-CROP_ASPECT = (3 / 4, 4 / 3)
-
-#: Random numbers per record: for area, proportions, y, x and mirroring.
-DRAWS = 5
-
-#: The share of a box's area that must be left after a crop for the box to stay, and the least area.
-LEFT_OVER = 0.1
-LEAST_AREA = 1e-12
-
-#: How far an edge may be moved by the rounding of float32, as a fraction of the picture.
-ROUNDING = 1e-6
-
-
 @dataclass(frozen=True)
 class Placement:
     """Where the pixels of an image go.
@@ -198,6 +130,11 @@ class Placement:
     inner: Any
     offset: Any
     outer: Any
+
+
+def ratio_of(scale: float) -> int:
+    """The ratio that decodes the fewest pixels that are still enough."""
+    return max((ratio for ratio in RATIOS if scale >= ratio), default=1)
 
 
 def placement(

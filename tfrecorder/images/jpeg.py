@@ -6,18 +6,14 @@ forgives what libjpeg calls a warning, but not an early end; so "passes" also me
 the image is there.  Some files that both decoders read are refused by TensorFlow (lossless coding,
 for one), which is why the kind of frame is checked first.
 
-Source: ITU-T T.81, annex B (markers).  The walk over the markers skips what libjpeg skips, so that
-it finds the same frame.
+How much work the scans take is counted before any decoder is called.  A progressive JPEG stores its
+picture in several scans, and a decoder goes through all pixels for each scan, however few bytes it
+has.  757 scans of 9500 x 9400 pixels, which the standard allows, fit into a file of 270 KB and take
+20 s, and 20 s again in each epoch of training.  Encoders write 6 scans for a grey picture and 10
+for a coloured one; those that search for the smallest file write up to 60.
 
-How much work the scans of a JPEG take, counted before any decoder is called.
-
-A progressive JPEG stores its picture in several scans, and a decoder goes through all pixels for
-each scan, however few bytes it has.  757 scans of 9500 x 9400 pixels, which the standard allows,
-fit into a file of 270 KB and take 20 s, and 20 s again in each epoch of training.  Encoders write 6
-scans for a grey picture and 10 for a coloured one; those that search for the smallest file write up
-to 60.
-
-Source: ITU-T T.81, annex B (markers), G.1 (progressive scans).
+Source: ITU-T T.81, annex B (markers), G.1 (progressive scans).  The walk over the markers skips
+what libjpeg skips, so that it finds the same frame.
 """
 
 from __future__ import annotations
@@ -30,9 +26,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from tfrecorder.core.threads import is_address_space_limited
+from tfrecorder.core.threads import Room, is_address_space_limited, unlimited
 from tfrecorder.images.fingerprint import LEAST_SIDE
-from tfrecorder.images.geometry import Room, unlimited
 from tfrecorder.images.header import (
     Header,
     Reject,
@@ -43,85 +38,11 @@ from tfrecorder.images.header import (
     unsupported,
 )
 
-#: Pixels that the scans may visit: this many, plus this many per pixel of the picture.  One visit
-#: takes 0.2 to 0.4 ns, and an image that a decoder complains about is decoded twice.
-_VISITS = 500_000_000
-_VISITS_A_PIXEL = 120
-
-#: A scan that refines coefficients looks at each in turn; ten of them take as long as one visit.
-_COEFFICIENTS_A_VISIT = 10
-
-#: The most segments before and between the scans; a file of 1 GiB holds 16,384 full ones.
-SEGMENTS = 100_000
-
 #: Frames: baseline, extended, progressive; the same with arithmetic coding.
 FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 _PROGRESSIVE = frozenset((0xC2, 0xCA))
 _SCAN = 0xDA
 END = 0xD9
-
-# What ends a scan's data: not a stuffed zero, a restart, or a fill byte.
-_NEXT_MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
-
-
-def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
-    """(marker, where its segment begins) from `at` to the end of the image, as libjpeg finds them.
-
-    Raises:
-        Reject: there are too many.
-    """
-    for _ in range(SEGMENTS):
-        match = _NEXT_MARKER.search(data, at)
-        if match is None:
-            return
-        marker = match[1][0]
-        at = match.end()
-        yield marker, at
-        if marker == END:
-            return
-        at += max(int.from_bytes(data[at : at + 2], "big"), 2)
-    raise too_many_segments()
-
-
-def too_many_segments() -> Reject:
-    """The reject for a JPEG that is nearly all markers."""
-    return too_expensive(f"the JPEG has more than {SEGMENTS:,} segments")
-
-
-def check_scans(data: bytes, frame_at: int) -> None:
-    """Rejects a JPEG whose scans visit its pixels far more often than any encoder's do.
-
-    A component counts as if it had all pixels; most JPEGs store their colours with fewer.
-
-    Args:
-        data: the file.
-        frame_at: where its frame header's marker is, after the 0xFF.
-
-    Raises:
-        Reject: it is too expensive.
-    """
-    height, width, of_frame = struct.unpack_from(">HHB", data, frame_at + 4)
-    is_progressive = data[frame_at] in _PROGRESSIVE
-    scans = 0
-    visits = 0.0
-    for marker, start in markers(data, frame_at - 1):
-        if marker != _SCAN:
-            continue
-        components = min(data[start + 2], 4) if start + 2 < len(data) else 0
-        if components == of_frame and not is_progressive and not scans:
-            return  # as in nearly every JPEG: after a scan of all, libjpeg decodes no other
-        last = data[start + 3 + 2 * components : start + 6 + 2 * components]
-        refines = is_progressive and len(last) == 3 and last[0] and last[2] >> 4
-        refined = max(last[1] - last[0] + 1, 0) if refines else 0
-        scans += 1
-        visits += components * width * height * (1 + refined / _COEFFICIENTS_A_VISIT)
-    bound = _VISITS + _VISITS_A_PIXEL * width * height
-    if visits > bound:
-        raise too_expensive(
-            f"{scans:,} scans of {width} x {height} pixels visit {visits / 1e6:,.0f} million "
-            f"pixels, more than the {bound / 1e6:,.0f} million that a JPEG of this size may"
-        )
-
 
 _OTHER_FRAMES = {
     **dict.fromkeys((0xC3, 0xCB), "lossless"),
@@ -136,27 +57,6 @@ _SKIPPED = frozenset((0xC4, 0xCC, 0xDB, 0xDC, 0xDD, 0xFE, *range(0xE0, 0xF0)))
 _MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, by components
 # Before the frame header; 0xFF twice is a fill byte.
 _MARKER = re.compile(rb"\xff[^\xff]")
-
-
-def _decode(data: bytes) -> np.ndarray | str:
-    """A small grey picture, or what a strict decoder says against a JPEG of a frame in `FRAMES`.
-
-    It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
-    cheapest call that notices damage.  It releases the interpreter lock.  An image below 128 pixels
-    a side is transformed to more than 1/8, so that there is something to see.
-
-    Never call it for other frames: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets
-    it write past the end of the small buffer.
-    """
-    try:
-        gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
-    except (ValueError, KeyError, RuntimeError) as error:
-        if is_address_space_limited() and re.search(
-            "nsufficient memory|llocation failure", str(error)
-        ):
-            raise MemoryError(str(error)) from None
-        return str(error)
-    return gray[:, :, 0]
 
 
 def check(data: bytes, max_pixels: int, room: Room = unlimited) -> tuple[Header, np.ndarray | str]:
@@ -185,6 +85,27 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
         Reject: there is no frame that TensorFlow decodes, or it is too large, or too expensive.
     """
     return _read_frame(data, max_pixels)[0]
+
+
+def _decode(data: bytes) -> np.ndarray | str:
+    """A small grey picture, or what a strict decoder says against a JPEG of a frame in `FRAMES`.
+
+    It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
+    cheapest call that notices damage.  It releases the interpreter lock.  An image below 128 pixels
+    a side is transformed to more than 1/8, so that there is something to see.
+
+    Never call it for other frames: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets
+    it write past the end of the small buffer.
+    """
+    try:
+        gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
+    except (ValueError, KeyError, RuntimeError) as error:
+        if is_address_space_limited() and re.search(
+            "nsufficient memory|llocation failure", str(error)
+        ):
+            raise MemoryError(str(error)) from None
+        return str(error)
+    return gray[:, :, 0]
 
 
 def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
@@ -279,3 +200,77 @@ def _size_agrees(data: bytes, header: Header) -> bool:
     except (ValueError, KeyError, RuntimeError):  # simplejpeg knows fewer samplings than libjpeg
         return True
     return (height, width) == (header.height, header.width)
+
+
+#: Pixels that the scans may visit: this many, plus this many per pixel of the picture.  One visit
+#: takes 0.2 to 0.4 ns, and an image that a decoder complains about is decoded twice.
+_VISITS = 500_000_000
+_VISITS_A_PIXEL = 120
+
+#: A scan that refines coefficients looks at each in turn; ten of them take as long as one visit.
+_COEFFICIENTS_A_VISIT = 10
+
+#: The most segments before and between the scans; a file of 1 GiB holds 16,384 full ones.
+SEGMENTS = 100_000
+
+# What ends a scan's data: not a stuffed zero, a restart, or a fill byte.
+_NEXT_MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
+
+
+def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """(marker, where its segment begins) from `at` to the end of the image, as libjpeg finds them.
+
+    Raises:
+        Reject: there are too many.
+    """
+    for _ in range(SEGMENTS):
+        match = _NEXT_MARKER.search(data, at)
+        if match is None:
+            return
+        marker = match[1][0]
+        at = match.end()
+        yield marker, at
+        if marker == END:
+            return
+        at += max(int.from_bytes(data[at : at + 2], "big"), 2)
+    raise too_many_segments()
+
+
+def too_many_segments() -> Reject:
+    """The reject for a JPEG that is nearly all markers."""
+    return too_expensive(f"the JPEG has more than {SEGMENTS:,} segments")
+
+
+def check_scans(data: bytes, frame_at: int) -> None:
+    """Rejects a JPEG whose scans visit its pixels far more often than any encoder's do.
+
+    A component counts as if it had all pixels; most JPEGs store their colours with fewer.
+
+    Args:
+        data: the file.
+        frame_at: where its frame header's marker is, after the 0xFF.
+
+    Raises:
+        Reject: it is too expensive.
+    """
+    height, width, of_frame = struct.unpack_from(">HHB", data, frame_at + 4)
+    is_progressive = data[frame_at] in _PROGRESSIVE
+    scans = 0
+    visits = 0.0
+    for marker, start in markers(data, frame_at - 1):
+        if marker != _SCAN:
+            continue
+        components = min(data[start + 2], 4) if start + 2 < len(data) else 0
+        if components == of_frame and not is_progressive and not scans:
+            return  # as in nearly every JPEG: after a scan of all, libjpeg decodes no other
+        last = data[start + 3 + 2 * components : start + 6 + 2 * components]
+        refines = is_progressive and len(last) == 3 and last[0] and last[2] >> 4
+        refined = max(last[1] - last[0] + 1, 0) if refines else 0
+        scans += 1
+        visits += components * width * height * (1 + refined / _COEFFICIENTS_A_VISIT)
+    bound = _VISITS + _VISITS_A_PIXEL * width * height
+    if visits > bound:
+        raise too_expensive(
+            f"{scans:,} scans of {width} x {height} pixels visit {visits / 1e6:,.0f} million "
+            f"pixels, more than the {bound / 1e6:,.0f} million that a JPEG of this size may"
+        )

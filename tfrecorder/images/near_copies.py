@@ -1,8 +1,7 @@
 """Which of many images are near copies: by what they look like, then by their pixels.
 
-Their looks are hashes, of which all close pairs of a million are found in less than a minute.
-
-How alike two images are, pixel by pixel, also if one lost up to 3 % at its borders.
+Their looks are hashes, of which all close pairs of a million are found in less than a minute.  Of
+these, how alike two images are is seen pixel by pixel, also if one lost up to 3 % at its borders.
 """
 
 from __future__ import annotations
@@ -20,56 +19,6 @@ from PIL import Image
 
 from tfrecorder.core.arrays import Pixels
 from tfrecorder.images.fingerprint import WAVES, gray_of
-
-#: Two images at least this much alike are copies.  Of photographs, copies of half the size or of
-#: quality 50 had 0.995 and more, with 3 % cut away 0.963; other photographs up to 0.948.
-ALIKE = 0.96
-
-#: Pixels a side of a picture, and of what is compared of it.
-_SIDE = 96
-_COMPARED = 24
-
-#: What is left after a cut, along a side.
-_PARTS = ((0, 1), (0.015, 0.985), (0.03, 0.97), (0, 0.97), (0.03, 1))
-
-
-def picture_of(data: bytes) -> np.ndarray | None:
-    """A small grey picture of a JPEG or PNG to compare, uint8; None if Pillow refuses it."""
-    gray = gray_of(data, _SIDE)
-    if gray is None:
-        return None
-    small = Image.fromarray(gray.astype(np.uint8)).resize((_SIDE,) * 2, Image.Resampling.BILINEAR)
-    return np.asarray(small)
-
-
-def likeness(one: np.ndarray, other: np.ndarray) -> float:
-    """The correlation of two pictures, from -1 to 1: the largest over the parts of either."""
-    parts = _parts_of(one)
-    others = _parts_of(other)
-    return float(max((parts @ others[0]).max(), (others @ parts[0]).max()))
-
-
-def _parts_of(picture: np.ndarray) -> np.ndarray:
-    """The parts of a picture, the whole first, each with the mean 0 and the norm 1."""
-    rows = _means()
-    parts = np.einsum("aij,jk,blk->abil", rows, picture.astype(np.float32), rows, optimize=True)
-    parts = parts.reshape(len(_PARTS) ** 2, -1)
-    parts -= parts.mean(1, keepdims=True)
-    return parts / (np.linalg.norm(parts, axis=1, keepdims=True) + 1e-6)
-
-
-@functools.cache
-def _means() -> np.ndarray:
-    """For each part the share of each pixel in each that is compared, along a side."""
-    pixels = np.arange(_SIDE)
-    shares = []
-    for start, end in _PARTS:
-        size = (end - start) * _SIDE / _COMPARED
-        low = start * _SIDE + size * np.arange(_COMPARED)[:, None]
-        covered = np.minimum(low + size, pixels + 1) - np.maximum(low, pixels)
-        shares.append(np.clip(covered, 0, None) / size)
-    return np.array(shares, np.float32)
-
 
 #: The most bits in which copies differ: 1 of 100 that lost 3 % at two sides has more.
 MOST_BITS = 12
@@ -93,6 +42,105 @@ _AGREE = {2: 2**16, 3: 2**63}
 
 #: Of hashes that agree in a choice of groups, each is compared with so many after it.
 _NEIGHBOURS = 64
+
+#: How far the mean of the grey levels may differ between copies, and how many times larger one
+#: deviation may be, in hundredths of a level.  Below the least deviation there is nothing to see.
+_MEANS = 1000
+_DEVIATIONS = 1.3
+_LEAST = 100
+
+#: If the pairs that may be copies have more images than this, or this share of all, some are
+#: compared first.  If fewer than half of these are copies, all images look alike.
+_MANY = 1000
+_SHARE = 0.01
+_SOME = 200
+
+#: Given the places of some images, a small grey picture of each, or None.
+Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
+
+
+def near_pairs(
+    looks: pd.DataFrame, read: Read, deadline: float = math.inf, since: int | None = None
+) -> np.ndarray | None:
+    """The pairs of images that are near copies.
+
+    Args:
+        looks: `Fingerprint` of each image, by its place.
+        read: reads those that may be copies, in the order of their places, by `picture_of`.
+        deadline: by the monotonic clock; what is not compared then has no copies.
+        since: only the images from this place on are compared, with all.
+
+    Returns:
+        int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
+        alike that copies cannot be told from others.
+    """
+    pairs = _candidates(looks, deadline)
+    if pairs is None:
+        return None
+    if since is not None:
+        pairs = pairs[pairs[:, 1] >= since]
+    if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
+        some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
+        if 2 * len(_alike(some, read, deadline)) < len(some) and time.monotonic() < deadline:
+            return None
+    return _alike(pairs, read, deadline)
+
+
+def likely_pairs(looks: pd.DataFrame) -> np.ndarray:
+    """The pairs of images that are near copies by their hashes alone, as `near_pairs` gives them.
+
+    Those that were cut are not among them, and there is none if all images look alike.
+    """
+    pairs = _candidates(looks, math.inf, SURE_BITS)
+    return np.empty((0, 2), np.int64) if pairs is None else pairs
+
+
+def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
+    """The images of all pairs, those that hang together in one group, the largest first.
+
+    Args:
+        pairs: places of images.
+        looks: as for `near_pairs`.
+
+    Returns:
+        By the place of each image: `group` from 0; `first`, the place of the first of the group;
+        and `distance`, in how many bits its hash differs from the first.
+
+    >>> looks = pd.DataFrame({"hash": [5, 4, 6, 7]}, dtype="UInt64")
+    >>> groups_of(np.array([[0, 3], [1, 3]]), looks)
+       group  first  distance
+    0      0      0         0
+    1      0      0         1
+    3      0      0         1
+    """
+    places, at = np.unique(pairs, return_inverse=True)
+    first = firsts_of(at.reshape(pairs.shape), len(places))
+    groups = pd.DataFrame({"first": places[first]}, places)
+    sizes = groups["first"].map(groups["first"].value_counts())
+    groups = groups.assign(size=-sizes).sort_values(["size", "first"], kind="stable")
+    groups["group"] = pd.factorize(groups["first"])[0]
+    hashes = looks["hash"].fillna(0)
+    own, of_first = (hashes[of].to_numpy(np.uint64) for of in (groups.index, groups["first"]))
+    groups["distance"] = bits_between(own, of_first).astype(np.int64)
+    return groups[["group", "first", "distance"]]
+
+
+def firsts_of(pairs: np.ndarray, count: int) -> np.ndarray:
+    """For each of so many places, the first of those that pairs of places tie it to, or itself."""
+    first = np.arange(count)
+    # All pairs at once, since a frame may have a million: each group takes the lowest of its
+    # neighbours' first images, until the two images of every pair have the same.
+    while True:
+        left, right = first[pairs.T]
+        if np.array_equal(left, right):
+            return first
+        lowest = np.minimum(left, right)
+        np.minimum.at(first, left, lowest)
+        np.minimum.at(first, right, lowest)
+        above = first[first]
+        while not np.array_equal(first, above):
+            first = above
+            above = first[first]
 
 
 def bits_between(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -179,58 +227,6 @@ def _groups_of(hashes: np.ndarray) -> list[np.ndarray]:
     return groups
 
 
-#: How far the mean of the grey levels may differ between copies, and how many times larger one
-#: deviation may be, in hundredths of a level.  Below the least deviation there is nothing to see.
-_MEANS = 1000
-_DEVIATIONS = 1.3
-_LEAST = 100
-
-#: If the pairs that may be copies have more images than this, or this share of all, some are
-#: compared first.  If fewer than half of these are copies, all images look alike.
-_MANY = 1000
-_SHARE = 0.01
-_SOME = 200
-
-#: Given the places of some images, a small grey picture of each, or None.
-Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
-
-
-def near_pairs(
-    looks: pd.DataFrame, read: Read, deadline: float = math.inf, since: int | None = None
-) -> np.ndarray | None:
-    """The pairs of images that are near copies.
-
-    Args:
-        looks: `Fingerprint` of each image, by its place.
-        read: reads those that may be copies, in the order of their places, by `picture_of`.
-        deadline: by the monotonic clock; what is not compared then has no copies.
-        since: only the images from this place on are compared, with all.
-
-    Returns:
-        int64 of [pairs, 2]: the places of each pair, ascending; None if all images look so much
-        alike that copies cannot be told from others.
-    """
-    pairs = _candidates(looks, deadline)
-    if pairs is None:
-        return None
-    if since is not None:
-        pairs = pairs[pairs[:, 1] >= since]
-    if len(np.unique(pairs)) > max(_MANY, _SHARE * len(looks)):
-        some = pairs[np.random.RandomState(0).permutation(len(pairs))[:_SOME]]
-        if 2 * len(_alike(some, read, deadline)) < len(some) and time.monotonic() < deadline:
-            return None
-    return _alike(pairs, read, deadline)
-
-
-def likely_pairs(looks: pd.DataFrame) -> np.ndarray:
-    """The pairs of images that are near copies by their hashes alone, as `near_pairs` gives them.
-
-    Those that were cut are not among them, and there is none if all images look alike.
-    """
-    pairs = _candidates(looks, math.inf, SURE_BITS)
-    return np.empty((0, 2), np.int64) if pairs is None else pairs
-
-
 def _candidates(looks: pd.DataFrame, deadline: float, bits: int = MOST_BITS) -> np.ndarray | None:
     """Pairs of images that may be copies, as far as their looks say; None if all may."""
     looks = looks[looks["hash"].notna()]
@@ -263,49 +259,51 @@ def _alike(pairs: np.ndarray, read: Read, deadline: float) -> np.ndarray:
     return pairs[np.array([is_alike(*pair) for pair in pairs.tolist()], bool)]
 
 
-def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:
-    """The images of all pairs, those that hang together in one group, the largest first.
+#: Two images at least this much alike are copies.  Of photographs, copies of half the size or of
+#: quality 50 had 0.995 and more, with 3 % cut away 0.963; other photographs up to 0.948.
+ALIKE = 0.96
 
-    Args:
-        pairs: places of images.
-        looks: as for `near_pairs`.
+#: Pixels a side of a picture, and of what is compared of it.
+_SIDE = 96
+_COMPARED = 24
 
-    Returns:
-        By the place of each image: `group` from 0; `first`, the place of the first of the group;
-        and `distance`, in how many bits its hash differs from the first.
-
-    >>> looks = pd.DataFrame({"hash": [5, 4, 6, 7]}, dtype="UInt64")
-    >>> groups_of(np.array([[0, 3], [1, 3]]), looks)
-       group  first  distance
-    0      0      0         0
-    1      0      0         1
-    3      0      0         1
-    """
-    places, at = np.unique(pairs, return_inverse=True)
-    first = firsts_of(at.reshape(pairs.shape), len(places))
-    groups = pd.DataFrame({"first": places[first]}, places)
-    sizes = groups["first"].map(groups["first"].value_counts())
-    groups = groups.assign(size=-sizes).sort_values(["size", "first"], kind="stable")
-    groups["group"] = pd.factorize(groups["first"])[0]
-    hashes = looks["hash"].fillna(0)
-    own, of_first = (hashes[of].to_numpy(np.uint64) for of in (groups.index, groups["first"]))
-    groups["distance"] = bits_between(own, of_first).astype(np.int64)
-    return groups[["group", "first", "distance"]]
+#: What is left after a cut, along a side.
+_PARTS = ((0, 1), (0.015, 0.985), (0.03, 0.97), (0, 0.97), (0.03, 1))
 
 
-def firsts_of(pairs: np.ndarray, count: int) -> np.ndarray:
-    """For each of so many places, the first of those that pairs of places tie it to, or itself."""
-    first = np.arange(count)
-    # All pairs at once, since a frame may have a million: each group takes the lowest of its
-    # neighbours' first images, until the two images of every pair have the same.
-    while True:
-        left, right = first[pairs.T]
-        if np.array_equal(left, right):
-            return first
-        lowest = np.minimum(left, right)
-        np.minimum.at(first, left, lowest)
-        np.minimum.at(first, right, lowest)
-        above = first[first]
-        while not np.array_equal(first, above):
-            first = above
-            above = first[first]
+def picture_of(data: bytes) -> np.ndarray | None:
+    """A small grey picture of a JPEG or PNG to compare, uint8; None if Pillow refuses it."""
+    gray = gray_of(data, _SIDE)
+    if gray is None:
+        return None
+    small = Image.fromarray(gray.astype(np.uint8)).resize((_SIDE,) * 2, Image.Resampling.BILINEAR)
+    return np.asarray(small)
+
+
+def likeness(one: np.ndarray, other: np.ndarray) -> float:
+    """The correlation of two pictures, from -1 to 1: the largest over the parts of either."""
+    parts = _parts_of(one)
+    others = _parts_of(other)
+    return float(max((parts @ others[0]).max(), (others @ parts[0]).max()))
+
+
+def _parts_of(picture: np.ndarray) -> np.ndarray:
+    """The parts of a picture, the whole first, each with the mean 0 and the norm 1."""
+    rows = _means()
+    parts = np.einsum("aij,jk,blk->abil", rows, picture.astype(np.float32), rows, optimize=True)
+    parts = parts.reshape(len(_PARTS) ** 2, -1)
+    parts -= parts.mean(1, keepdims=True)
+    return parts / (np.linalg.norm(parts, axis=1, keepdims=True) + 1e-6)
+
+
+@functools.cache
+def _means() -> np.ndarray:
+    """For each part the share of each pixel in each that is compared, along a side."""
+    pixels = np.arange(_SIDE)
+    shares = []
+    for start, end in _PARTS:
+        size = (end - start) * _SIDE / _COMPARED
+        low = start * _SIDE + size * np.arange(_COMPARED)[:, None]
+        covered = np.minimum(low + size, pixels + 1) - np.maximum(low, pixels)
+        shares.append(np.clip(covered, 0, None) / size)
+    return np.array(shares, np.float32)

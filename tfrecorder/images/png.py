@@ -1,18 +1,16 @@
-"""PNG: the header, and the check that what is stored will decode.
+"""PNG: the header, the check that what is stored will decode, and the pixels of 16 bits a channel.
 
-Pillow cannot help here: it accepts more than twenty kinds of file that TensorFlow refuses
+Pillow cannot help with the check: it accepts more than twenty kinds of file that TensorFlow refuses
 (no IEND, a bad CRC in it, an unknown critical chunk, two palettes, ...) and refuses some that
 TensorFlow reads.  So this module checks what libpng, TensorFlow's decoder, insists on: the order
 and checksums of the chunks, and image data that inflates to exactly the right size with known
 filters.  The tests keep the two in step.
 
+Of 16 bits a channel Pillow holds only grey pixels, whole.  Its decoder makes pixels of 8 bits from
+such colours, but lets the caller choose which bytes it takes: the upper ones, or the lower ones.
+
 Source: the PNG specification (W3C, third edition): 5 chunks, 7.2 scanlines, 8 interlacing,
 9 filters, 10 compression, 11.2 and 11.3 chunk by chunk.
-
-PNG of 16 bits a channel, whole: Pillow holds so many only of grey pixels.
-
-Pillow's decoder makes pixels of 8 bits from such colours, but lets the caller choose which bytes it
-takes: the upper ones, or the lower ones.
 """
 
 from __future__ import annotations
@@ -36,6 +34,8 @@ from tfrecorder.images.header import (
     too_expensive,
     unsupported,
 )
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 _GRAY = 0
 _RGB = 2
@@ -191,6 +191,12 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, memoryview, int]]:
             raise Reject("check", "truncated", "the PNG ends inside a chunk")
         yield kind, view[at + 4 : end], end
         at = end
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    """A chunk of a PNG, with its length and checksum."""
+    sum_of = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", sum_of)
 
 
 class _Walk:
@@ -366,19 +372,18 @@ class _Inflater:
 
 
 #: The names by which Pillow's decoder takes the upper and the lower bytes, by its name for both.
-_BYTES = {
+_UPPER_AND_LOWER = {
     "RGB;16B": ("RGB;16B", "RGB;16L"),
     "RGBA;16B": ("RGBA;16B", "RGBA;16L"),
 }
 #: Its name for grey with alpha, whose four bytes are those of a pixel of RGBA.
-_GREY_ALPHA = "LA;16B"
+_DEEP_GREY_ALPHA = "LA;16B"
 
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}
-_UP = 2  # the filter that stores what differs from the row above
+_COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
+_FILTER_UP = 2  # the filter that stores what differs from the row above
 
 
-def decode(data: bytes | memoryview) -> np.ndarray:
+def decode_deep(data: bytes | memoryview) -> np.ndarray:
     """The pixels of a PNG of 16 bits, uint16 of [height, width, channels].
 
     Raises:
@@ -387,19 +392,19 @@ def decode(data: bytes | memoryview) -> np.ndarray:
     """
     with Image.open(io.BytesIO(data), formats=("PNG",)) as opened:
         form = str(opened.tile[0].args)
-    if form == _GREY_ALPHA:
-        pairs = _raw(data, "RGBA")
+    if form == _DEEP_GREY_ALPHA:
+        pairs = _pixels_as(data, "RGBA")
         return pairs.view(">u2").astype(np.uint16)
-    if form in _BYTES:
-        upper, lower = (_raw(data, name) for name in _BYTES[form])
+    if form in _UPPER_AND_LOWER:
+        upper, lower = (_pixels_as(data, name) for name in _UPPER_AND_LOWER[form])
         return upper.astype(np.uint16) << 8 | lower
-    pixels = _raw(data, form)
+    pixels = _pixels_as(data, form)
     if pixels.dtype.itemsize == 1:
         raise ValueError("the image has 8 bits a channel, not 16")
     return pixels.astype(np.uint16)[:, :, None]
 
 
-def _raw(data: bytes | memoryview, form: str) -> np.ndarray:
+def _pixels_as(data: bytes | memoryview, form: str) -> np.ndarray:
     """The pixels that Pillow's decoder makes of bytes that it takes by this name."""
     with Image.open(io.BytesIO(data), formats=("PNG",)) as opened:
         opened.tile = [tile._replace(args=form) for tile in opened.tile]
@@ -407,20 +412,14 @@ def _raw(data: bytes | memoryview, form: str) -> np.ndarray:
         return np.asarray(opened)
 
 
-def encode(pixels: np.ndarray) -> bytes:
+def encode_deep(pixels: np.ndarray) -> bytes:
     """A PNG of uint16 pixels of [height, width, channels], 1 to 4 channels."""
     height, width, channels = pixels.shape
     rows = pixels.astype(">u2").reshape(height, -1).view(np.uint8)
     filtered = np.empty((height, 1 + rows.shape[1]), np.uint8)
-    filtered[:, 0] = _UP
+    filtered[:, 0] = _FILTER_UP
     filtered[:, 1:] = rows
     filtered[1:, 1:] -= rows[:-1]
-    header = struct.pack(">IIBBBBB", width, height, 16, _COLOURS[channels], 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 16, _COLOUR_TYPES[channels], 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(filtered.tobytes(), 1)), (b"IEND", b"")]
     return SIGNATURE + b"".join(chunk(kind, content) for kind, content in parts)
-
-
-def chunk(kind: bytes, content: bytes) -> bytes:
-    """A chunk of a PNG, with its length and checksum."""
-    sum_of = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", sum_of)

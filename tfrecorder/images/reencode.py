@@ -1,11 +1,8 @@
 """Formats other than JPEG and PNG become PNG: Pillow decodes and rewrites them without loss.
 
-A picture of Pillow as an image file.
-
-The largest picture of an icon (ICO): a PNG, or an icon of this picture alone.
-
-An icon is a list of places, then the pictures: PNG files, or bitmaps of twice the height, whose
-second half is a mask.  Source: Microsoft, "Icons in Win32", 1995.
+So does a picture of Pillow that has no file any more.  Of an icon (ICO), the largest picture alone
+is decoded.  An icon is a list of places, then the pictures: PNG files, or bitmaps of twice the
+height, whose second half is a mask.  Source: Microsoft, "Icons in Win32", 1995.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from PIL import (
@@ -34,10 +31,9 @@ from PIL import (
     WebPImagePlugin,
 )
 
-from tfrecorder.core.threads import is_address_space_limited
+from tfrecorder.core.threads import Room, is_address_space_limited, unlimited
 from tfrecorder.errors import install
 from tfrecorder.images import header, png, tiff_tags
-from tfrecorder.images.geometry import Room, unlimited
 from tfrecorder.images.header import (
     Header,
     Reject,
@@ -48,123 +44,6 @@ from tfrecorder.images.header import (
     words_of,
 )
 from tfrecorder.images.png import SIGNATURE
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-
-_HEAD = struct.Struct("<HHH")
-_BITMAP = struct.Struct("<IiiHHI12xI")
-#: Width and height (0 stands for 256), colours, reserved, planes, bits, size and place.
-_ENTRY = struct.Struct("<BBBBHHII")
-
-
-def largest_picture(data: bytes, max_pixels: int) -> bytes:
-    """The file of the largest picture, of which icons have the same one in several sizes.
-
-    Raises:
-        Reject: the icon ends before it; or it is a bitmap that is too large, of another size than
-            the list says, or of a kind that icons do not have.
-    """
-    count = _HEAD.unpack_from(data)[2]
-    listed = data[_HEAD.size :][: count * _ENTRY.size]
-    if not listed or len(listed) < count * _ENTRY.size:
-        raise Reject("check", "truncated", "the icon ends in the list of its pictures")
-    entry = max(_ENTRY.iter_unpack(listed), key=lambda row: (_side(row[0]) * _side(row[1]), row[5]))
-    bits, size, at = entry[5:]
-    picture = data[at : at + size]
-    if len(picture) < size:
-        raise Reject("check", "truncated", "the icon ends in its largest picture")
-    if picture.startswith(SIGNATURE):
-        return picture
-    width = _side(entry[0])
-    height = _side(entry[1])
-    check_size(height, width, 4, max_pixels)
-    if size < _BITMAP.size:
-        raise Reject("check", "damaged", "the icon's largest picture has no header")
-    head, *sides, _, bits, compression, colours = _BITMAP.unpack_from(picture)
-    if head != 40 or compression or bits not in (1, 4, 8, 24, 32) or colours > 1 << bits:
-        raise Reject(
-            "check",
-            "unsupported",
-            "the icon's picture is "
-            f"a bitmap of {bits} bits, {colours} colours and the compression "
-            f"{compression}; save it as a PNG",
-        )
-    if sides != [width, 2 * height]:
-        raise Reject(
-            "check",
-            "damaged",
-            f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x "
-            f"{sides[1]}, the mask with it",
-        )
-    palette = 4 * (colours or 1 << bits) if bits <= 8 else 0
-    mask = _row(width, 1) if bits < 32 else 0
-    if size < 40 + palette + height * (_row(width, bits) + mask):
-        raise Reject("check", "truncated", "the icon's largest picture has too few bytes")
-    # With the bits that the picture states: from the list's, Pillow concludes where the mask is.
-    alone = (*entry[:5], bits, size, _HEAD.size + _ENTRY.size)
-    return _HEAD.pack(0, 1, 1) + _ENTRY.pack(*alone) + picture
-
-
-def _side(stored: int) -> int:
-    return stored or 256
-
-
-def _row(width: int, bits: int) -> int:
-    """Bytes of a row of pixels, which are a multiple of four."""
-    return (width * bits + 31) // 32 * 4
-
-
-#: One row may hold the same picture as another, and neither decoding nor its file can be shared.
-_lock = threading.Lock()
-
-
-def is_picture(value: object) -> TypeGuard[Image.Image]:
-    """True of a picture; Pillow is not imported for it."""
-    pillow = sys.modules.get("PIL.Image")
-    return pillow is not None and isinstance(value, pillow.Image)
-
-
-def file_of(picture: Image.Image) -> bytes:
-    """The file that a picture was opened from, if nothing has decoded it yet; else a PNG of it.
-
-    Once pixels are decoded they may have been changed, which Pillow does not note.  A PNG holds
-    them without loss; a mode that it does not have, such as CMYK, becomes RGB.
-
-    Raises:
-        Reject: it cannot be decoded, or PNG cannot hold its pixels.
-    """
-    with _lock:
-        if (data := _own_file(picture)) is not None:
-            return data
-        try:
-            pixels = picture.copy()
-        except Exception as error:  # a plugin may raise anything
-            words = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            raise Reject("check", "damaged", f"Pillow cannot decode it: {words}") from None
-
-    return as_png(pixels)
-
-
-def _own_file(picture: Any) -> bytes | None:
-    """The whole file of a picture that is not decoded, if it is of a format that is read here."""
-    from PIL import ImageFile
-
-    from tfrecorder.images.header import ending_of
-
-    if not isinstance(picture, ImageFile.ImageFile) or not picture.tile or picture.tell():
-        return None
-    file = picture.fp
-    drafted = getattr(picture, "decoderconfig", ())
-    if file is None or getattr(file, "closed", False) or drafted:
-        return None
-    place = file.tell()
-    file.seek(0)
-    data = file.read()
-    file.seek(place)
-    return bytes(data) if ending_of(data) else None
-
 
 _PLUGINS = {
     "bmp": BmpImagePlugin.BmpImageFile,
@@ -304,7 +183,7 @@ def _reencode(
     if lower is None:
         encoded = as_png(image)
     else:
-        encoded = png.encode(np.asarray(image).astype(np.uint16) << 8 | lower)
+        encoded = png.encode_deep(np.asarray(image).astype(np.uint16) << 8 | lower)
     header = png.read_header(encoded, None)
     reduced = tuple(dict.fromkeys((*header.reduced, *unseen)))
     return encoded, header._replace(orientation=orientation, reduced=reduced)
@@ -434,7 +313,7 @@ def _orientation(image: ImageFile.ImageFile) -> int:
 
 
 def _unseen(image: ImageFile.ImageFile, kind: str, data: bytes) -> Iterator[str]:
-    """What a PNG of the first frame does not hold, as keys of `reduced.REDUCED`."""
+    """What a PNG of the first frame does not hold, as keys of `header.REDUCED`."""
     bits = image.info.get("bit_depth", 8)  # of HEIC
     if isinstance(image, TiffImagePlugin.TiffImageFile):
         bits = max(image.tag_v2.get(258, (1,)))
@@ -471,3 +350,118 @@ def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
         return Reject("check", "unsupported", f"Pillow does not decode the {kind}: {words}")
     code = "truncated" if re.search("truncat|not enough|incomplete", words) else "damaged"
     return Reject("check", code, f"Pillow cannot decode the {kind}: {words}")
+
+
+#: One row may hold the same picture as another, and neither decoding nor its file can be shared.
+_picture_lock = threading.Lock()
+
+
+def is_picture(value: object) -> TypeGuard[Image.Image]:
+    """True of a picture of Pillow."""
+    return isinstance(value, Image.Image)
+
+
+def file_of(picture: Image.Image) -> bytes:
+    """The file that a picture was opened from, if nothing has decoded it yet; else a PNG of it.
+
+    Once pixels are decoded they may have been changed, which Pillow does not note.  A PNG holds
+    them without loss; a mode that it does not have, such as CMYK, becomes RGB.
+
+    Raises:
+        Reject: it cannot be decoded, or PNG cannot hold its pixels.
+    """
+    with _picture_lock:
+        if (data := _own_file(picture)) is not None:
+            return data
+        try:
+            pixels = picture.copy()
+        except Exception as error:  # a plugin may raise anything
+            words = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            raise Reject("check", "damaged", f"Pillow cannot decode it: {words}") from None
+
+    return as_png(pixels)
+
+
+def _own_file(picture: Any) -> bytes | None:
+    """The whole file of a picture that is not decoded, if it is of a format that is read here."""
+    from PIL import ImageFile
+
+    from tfrecorder.images.header import ending_of
+
+    if not isinstance(picture, ImageFile.ImageFile) or not picture.tile or picture.tell():
+        return None
+    file = picture.fp
+    drafted = getattr(picture, "decoderconfig", ())
+    if file is None or getattr(file, "closed", False) or drafted:
+        return None
+    place = file.tell()
+    file.seek(0)
+    data = file.read()
+    file.seek(place)
+    return bytes(data) if ending_of(data) else None
+
+
+_ICON_HEAD = struct.Struct("<HHH")
+_ICON_BITMAP = struct.Struct("<IiiHHI12xI")
+#: Width and height (0 stands for 256), colours, reserved, planes, bits, size and place.
+_ICON_ENTRY = struct.Struct("<BBBBHHII")
+
+
+def largest_picture(data: bytes, max_pixels: int) -> bytes:
+    """The file of the largest picture, of which icons have the same one in several sizes.
+
+    Raises:
+        Reject: the icon ends before it; or it is a bitmap that is too large, of another size than
+            the list says, or of a kind that icons do not have.
+    """
+    count = _ICON_HEAD.unpack_from(data)[2]
+    listed = data[_ICON_HEAD.size :][: count * _ICON_ENTRY.size]
+    if not listed or len(listed) < count * _ICON_ENTRY.size:
+        raise Reject("check", "truncated", "the icon ends in the list of its pictures")
+    entry = max(
+        _ICON_ENTRY.iter_unpack(listed),
+        key=lambda row: (_icon_side(row[0]) * _icon_side(row[1]), row[5]),
+    )
+    bits, size, at = entry[5:]
+    picture = data[at : at + size]
+    if len(picture) < size:
+        raise Reject("check", "truncated", "the icon ends in its largest picture")
+    if picture.startswith(SIGNATURE):
+        return picture
+    width = _icon_side(entry[0])
+    height = _icon_side(entry[1])
+    check_size(height, width, 4, max_pixels)
+    if size < _ICON_BITMAP.size:
+        raise Reject("check", "damaged", "the icon's largest picture has no header")
+    head, *sides, _, bits, compression, colours = _ICON_BITMAP.unpack_from(picture)
+    if head != 40 or compression or bits not in (1, 4, 8, 24, 32) or colours > 1 << bits:
+        raise Reject(
+            "check",
+            "unsupported",
+            "the icon's picture is "
+            f"a bitmap of {bits} bits, {colours} colours and the compression "
+            f"{compression}; save it as a PNG",
+        )
+    if sides != [width, 2 * height]:
+        raise Reject(
+            "check",
+            "damaged",
+            f"the icon lists {width} x {height} pixels, its picture has {sides[0]} x "
+            f"{sides[1]}, the mask with it",
+        )
+    palette = 4 * (colours or 1 << bits) if bits <= 8 else 0
+    mask = _icon_row_bytes(width, 1) if bits < 32 else 0
+    if size < 40 + palette + height * (_icon_row_bytes(width, bits) + mask):
+        raise Reject("check", "truncated", "the icon's largest picture has too few bytes")
+    # With the bits that the picture states: from the list's, Pillow concludes where the mask is.
+    alone = (*entry[:5], bits, size, _ICON_HEAD.size + _ICON_ENTRY.size)
+    return _ICON_HEAD.pack(0, 1, 1) + _ICON_ENTRY.pack(*alone) + picture
+
+
+def _icon_side(stored: int) -> int:
+    return stored or 256
+
+
+def _icon_row_bytes(width: int, bits: int) -> int:
+    """Bytes of a row of pixels, which are a multiple of four."""
+    return (width * bits + 31) // 32 * 4

@@ -1,8 +1,7 @@
 """Images shrunk, turned upright or stored in another format, with their masks and boxes.
 
-Metadata cut out of a JPEG or PNG; its pixels stay as they are encoded.
-
-Kept is what says how the pixels look: sizes, colours, profile and orientation.
+Metadata can also be cut out of a JPEG or PNG, whose pixels stay as they are encoded.  Kept is what
+says how the pixels look: sizes, colours, profile and orientation.
 
 Source: ITU-T T.81, annex B (markers); PNG (W3C, third edition), 11.3 (ancillary chunks).
 """
@@ -19,61 +18,13 @@ import numpy as np
 import simplejpeg
 from PIL import Image, ImageOps
 
+from tfrecorder.core.threads import Room, unlimited
 from tfrecorder.images import png
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.geometry import Placement, Room, cut_boxes, moved, placement, unlimited
+from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
 from tfrecorder.images.jpeg import END, markers
 from tfrecorder.images.png import chunk, chunks
 from tfrecorder.images.reencode import TURNS, encoded
-
-#: How the application segments of a JPEG begin that are kept.
-_SEGMENTS = (b"JFIF\0", b"ICC_PROFILE\0", b"Adobe")
-_APPLICATION_OR_COMMENT = frozenset((*range(0xE0, 0xF0), 0xFE))
-
-#: The chunks of a PNG that are kept, beside those that no PNG can lack: these have a capital.
-_CHUNKS = frozenset(b"tRNS gAMA cHRM sRGB iCCP cICP sBIT bKGD pHYs acTL fcTL fdAT".split())
-
-#: An EXIF block with an orientation alone, before and after its number.
-_EXIF = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", bytes(7)
-
-
-def without_metadata(image: CheckedImage) -> CheckedImage:
-    """An image without EXIF (but for its orientation), XMP, IPTC, comments, and what follows it.
-
-    Raises:
-        Reject: it ends too early, which `check="header"` does not find.
-    """
-    exif = bytes((image.orientation,)).join(_EXIF) if image.orientation != 1 else b""
-    cut = _cut_jpeg if image.format == "jpeg" else _cut_png
-    return image._replace(data=cut(image.data, exif))
-
-
-def _cut_jpeg(data: bytes, exif: bytes) -> bytes:
-    parts = [data[:2]]
-    start = 2
-    if exif:
-        parts.append(b"\xff\xe1" + (len(exif) + 8).to_bytes(2, "big") + b"Exif\0\0" + exif)
-    for marker, at in markers(data, 2):
-        if marker == END:
-            data = data[:at]
-        elif marker in _APPLICATION_OR_COMMENT and not data.startswith(_SEGMENTS, at + 2):
-            parts.append(data[start : at - 2])
-            start = at + max(int.from_bytes(data[at : at + 2], "big"), 2)
-    return b"".join((*parts, data[start:]))
-
-
-def _cut_png(data: bytes, exif: bytes) -> bytes:
-    parts = [data[:8]]
-    start = 8
-    for kind, _, end in chunks(data):
-        if kind[:1].isupper() or kind in _CHUNKS:
-            parts.append(data[start:end])
-        if kind == b"IHDR" and exif:
-            parts.append(chunk(b"eXIf", exif))
-        if kind == b"IEND":
-            break
-        start = end
-    return b"".join(parts)
 
 
 @dataclass(frozen=True)
@@ -211,11 +162,11 @@ def transform_image(
 
 def _of_16_bits(image: CheckedImage, geometry: Geometry) -> CheckedImage:
     """A PNG of 16 bits as it will be stored, which is a PNG too: each channel as floats."""
-    planes = np.moveaxis(png.decode(image.data), 2, 0).astype(np.float32)
+    planes = np.moveaxis(png.decode_deep(image.data), 2, 0).astype(np.float32)
     rendered = [_render(Image.fromarray(p), geometry, Image.Resampling.BILINEAR) for p in planes]
     pixels = np.stack([np.asarray(plane) for plane in rendered], 2)
     return image._replace(
-        data=png.encode(np.rint(pixels).astype(np.uint16)),
+        data=png.encode_deep(np.rint(pixels).astype(np.uint16)),
         height=pixels.shape[0],
         width=pixels.shape[1],
     )
@@ -279,3 +230,53 @@ def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> 
         width=pixels.width,
         channels=len(pixels.getbands()),
     )
+
+
+#: How the application segments of a JPEG begin that are kept.
+_KEPT_SEGMENTS = (b"JFIF\0", b"ICC_PROFILE\0", b"Adobe")
+_APPLICATION_OR_COMMENT = frozenset((*range(0xE0, 0xF0), 0xFE))
+
+#: The chunks of a PNG that are kept, beside those that no PNG can lack: these have a capital.
+_KEPT_CHUNKS = frozenset(b"tRNS gAMA cHRM sRGB iCCP cICP sBIT bKGD pHYs acTL fcTL fdAT".split())
+
+#: An EXIF block with an orientation alone, before and after its number.
+_EXIF_OF_ORIENTATION = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", bytes(7)
+
+
+def without_metadata(image: CheckedImage) -> CheckedImage:
+    """An image without EXIF (but for its orientation), XMP, IPTC, comments, and what follows it.
+
+    Raises:
+        Reject: it ends too early, which `check="header"` does not find.
+    """
+    exif = bytes((image.orientation,)).join(_EXIF_OF_ORIENTATION) if image.orientation != 1 else b""
+    cut = _cut_jpeg if image.format == "jpeg" else _cut_png
+    return image._replace(data=cut(image.data, exif))
+
+
+def _cut_jpeg(data: bytes, exif: bytes) -> bytes:
+    parts = [data[:2]]
+    start = 2
+    if exif:
+        parts.append(b"\xff\xe1" + (len(exif) + 8).to_bytes(2, "big") + b"Exif\0\0" + exif)
+    for marker, at in markers(data, 2):
+        if marker == END:
+            data = data[:at]
+        elif marker in _APPLICATION_OR_COMMENT and not data.startswith(_KEPT_SEGMENTS, at + 2):
+            parts.append(data[start : at - 2])
+            start = at + max(int.from_bytes(data[at : at + 2], "big"), 2)
+    return b"".join((*parts, data[start:]))
+
+
+def _cut_png(data: bytes, exif: bytes) -> bytes:
+    parts = [data[:8]]
+    start = 8
+    for kind, _, end in chunks(data):
+        if kind[:1].isupper() or kind in _KEPT_CHUNKS:
+            parts.append(data[start:end])
+        if kind == b"IHDR" and exif:
+            parts.append(chunk(b"eXIf", exif))
+        if kind == b"IEND":
+            break
+        start = end
+    return b"".join(parts)

@@ -1,13 +1,12 @@
-"""Images that occur more than once in a dataset, byte for byte, and leakage between its splits.
+"""Images that occur more than once in a dataset, and leakage between its splits.
 
-There are two passes, so that a million records take seconds rather than hours.  The first reads
-only the head of each record: images whose lengths or first bytes differ are not the same.  The
-second reads the remaining records whole and compares the hash of the image's content.
+Near copies are resized, encoded again or cut at the borders.  What the tables of shards know of
+each image names the pairs that may be copies; the images of these alone are read and compared.
 
-Images that occur more than once in a dataset, also resized, encoded again or cut at the borders.
-
-What the tables of shards know of each image names the pairs that may be copies; the images of these
-alone are read and compared.
+Copies byte for byte are found in two passes, so that a million records take seconds rather than
+hours.  The first reads only the head of each record: images whose lengths or first bytes differ are
+not the same.  The second reads the remaining records whole and compares the hash of the image's
+content.
 """
 
 from __future__ import annotations
@@ -43,6 +42,129 @@ from tfrecorder.reading.record_bytes import read_at, read_places
 from tfrecorder.reading.record_set import open_stored, read_numbered
 from tfrecorder.schema.fields import primary_image
 from tfrecorder.schema.keys import SOURCE_ID, number_column
+
+#: The columns of `duplicates` that say which images are copies.
+OF_COPIES = ("group", "distance")
+
+#: What `NearCopies` says of each record, beside its group.
+_COPIES = ("split", "number", "row", "content")
+
+#: The place of a record: its split and its number.
+Place = tuple[str, int]
+
+#: How many copies of an image are kept in full; the others are only counted.
+KEPT_COPIES = 4
+
+#: Enough for the small features before an image and for some thousand bytes of the image.  These
+#: bytes differ between two images of the same length even if their metadata are the same.
+HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class NearCopies:
+    """The records whose images occur more than once.
+
+    Attributes:
+        copies: a row for each, by group: `split`, `number`, `row`, what `groups_of` gives, and
+            `content`, which is the same for images with the same bytes.
+        notes: what was not compared, in words.
+        damaged: what is wrong with records that had to be read, in words.
+    """
+
+    copies: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_COPIES))
+    notes: Sequence[str] = ()
+    damaged: Sequence[str] = ()
+
+    @cached_property
+    def near(self) -> pd.DataFrame:
+        """The records of groups that are not the same byte for byte."""
+        contents = self.copies.groupby("group")["content"].transform("nunique")
+        return self.copies[contents > 1]
+
+    def leaked(self, split: str, other: str) -> int:
+        """The records of a split of which another has near copies."""
+        groups = self.near["group"]
+        splits = self.near["split"]
+        return int(groups[splits == split].isin(groups[splits == other]).sum())
+
+    def pairs(self, most: int) -> list[list[Place]]:
+        """Of some groups two images each, those in different splits first."""
+        pairs = []
+        for _, rows in self.near.groupby("group"):
+            others = rows[rows["content"] != rows["content"].iloc[0]]
+            elsewhere = others[others["split"] != rows["split"].iloc[0]]
+            two = rows.iloc[0], (elsewhere if len(elsewhere) else others).iloc[0]
+            pairs.append([(str(row["split"]), int(row["number"])) for row in two])
+        return sorted(pairs, key=lambda pair: pair[0][0] == pair[1][0])[:most]
+
+
+@dataclass
+class SameImage:
+    """The records that share one image, gathered one after the other.
+
+    Attributes:
+        counts: the number of these records, by split.
+        copies: the first few of them.
+        labels: all their labels; more than one is a contradiction.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    copies: list[RecordView] = field(default_factory=list)
+    labels: set[tuple[str, ...]] = field(default_factory=set)
+
+    @property
+    def records(self) -> int:
+        return self.counts.total()
+
+    @property
+    def leaks(self) -> bool:
+        """Whether the image is in more than one split."""
+        return len(self.counts) > 1
+
+    def add(self, copy: RecordView) -> None:
+        # Keep the first copies from each split, so that a leak is shown from both sides.
+        if self.counts[copy.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
+            self.copies.append(copy)
+        self.counts[copy.split] += 1
+        self.labels.add(copy.labels)
+
+    def sort(self, splits: list[str]) -> None:
+        """Put the splits into this order."""
+        self.counts = Counter({name: self.counts[name] for name in splits if self.counts[name]})
+        self.copies.sort(key=lambda copy: (splits.index(copy.split), copy.number))
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """The images that occur more than once.
+
+    Attributes:
+        groups: the records of each image with more than one; those in several splits first, of
+            these the ones with different labels first, then the largest.
+        compared: the number of records, by split, that were all compared with each other.
+        records: the number of records in the dataset.
+    """
+
+    groups: tuple[SameImage, ...]
+    compared: dict[str, int]
+    records: int
+
+    @property
+    def complete(self) -> bool:
+        return sum(self.compared.values()) == self.records
+
+    @property
+    def leaks(self) -> tuple[SameImage, ...]:
+        return tuple(group for group in self.groups if group.leaks)
+
+    @property
+    def repeats(self) -> tuple[SameImage, ...]:
+        """Images that occur more than once in one split, whether they are in others or not."""
+        return tuple(group for group in self.groups if max(group.counts.values()) > 1)
+
+    def leaked(self, split: str, other: str) -> int:
+        """The records of a split whose image is in another split too."""
+        return sum(group.counts.get(split, 0) for group in self.groups if other in group.counts)
 
 
 def duplicates(
@@ -91,54 +213,6 @@ def duplicates(
     numbers = {number_column(table.columns): copies["row"]}
     table.insert(0, "group", copies["group"])
     return table.assign(**numbers, distance=copies["distance"]).sort_index()
-
-
-#: The columns of `duplicates` that say which images are copies.
-OF_COPIES = ("group", "distance")
-
-#: What `NearCopies` says of each record, beside its group.
-_COPIES = ("split", "number", "row", "content")
-
-#: The place of a record: its split and its number.
-Place = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class NearCopies:
-    """The records whose images occur more than once.
-
-    Attributes:
-        copies: a row for each, by group: `split`, `number`, `row`, what `groups_of` gives, and
-            `content`, which is the same for images with the same bytes.
-        notes: what was not compared, in words.
-        damaged: what is wrong with records that had to be read, in words.
-    """
-
-    copies: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_COPIES))
-    notes: Sequence[str] = ()
-    damaged: Sequence[str] = ()
-
-    @cached_property
-    def near(self) -> pd.DataFrame:
-        """The records of groups that are not the same byte for byte."""
-        contents = self.copies.groupby("group")["content"].transform("nunique")
-        return self.copies[contents > 1]
-
-    def leaked(self, split: str, other: str) -> int:
-        """The records of a split of which another has near copies."""
-        groups = self.near["group"]
-        splits = self.near["split"]
-        return int(groups[splits == split].isin(groups[splits == other]).sum())
-
-    def pairs(self, most: int) -> list[list[Place]]:
-        """Of some groups two images each, those in different splits first."""
-        pairs = []
-        for _, rows in self.near.groupby("group"):
-            others = rows[rows["content"] != rows["content"].iloc[0]]
-            elsewhere = others[others["split"] != rows["split"].iloc[0]]
-            two = rows.iloc[0], (elsewhere if len(elsewhere) else others).iloc[0]
-            pairs.append([(str(row["split"]), int(row["number"])) for row in two])
-        return sorted(pairs, key=lambda pair: pair[0][0] == pair[1][0])[:most]
 
 
 def find_near_copies(
@@ -245,79 +319,6 @@ def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
     return looks.assign(place=np.arange(len(looks)))
 
 
-#: How many copies of an image are kept in full; the others are only counted.
-KEPT_COPIES = 4
-
-
-@dataclass
-class SameImage:
-    """The records that share one image, gathered one after the other.
-
-    Attributes:
-        counts: the number of these records, by split.
-        copies: the first few of them.
-        labels: all their labels; more than one is a contradiction.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    copies: list[RecordView] = field(default_factory=list)
-    labels: set[tuple[str, ...]] = field(default_factory=set)
-
-    @property
-    def records(self) -> int:
-        return self.counts.total()
-
-    @property
-    def leaks(self) -> bool:
-        """Whether the image is in more than one split."""
-        return len(self.counts) > 1
-
-    def add(self, copy: RecordView) -> None:
-        # Keep the first copies from each split, so that a leak is shown from both sides.
-        if self.counts[copy.split] < KEPT_COPIES // 2 or len(self.copies) < KEPT_COPIES:
-            self.copies.append(copy)
-        self.counts[copy.split] += 1
-        self.labels.add(copy.labels)
-
-    def sort(self, splits: list[str]) -> None:
-        """Put the splits into this order."""
-        self.counts = Counter({name: self.counts[name] for name in splits if self.counts[name]})
-        self.copies.sort(key=lambda copy: (splits.index(copy.split), copy.number))
-
-
-@dataclass(frozen=True)
-class Duplicates:
-    """The images that occur more than once.
-
-    Attributes:
-        groups: the records of each image with more than one; those in several splits first, of
-            these the ones with different labels first, then the largest.
-        compared: the number of records, by split, that were all compared with each other.
-        records: the number of records in the dataset.
-    """
-
-    groups: tuple[SameImage, ...]
-    compared: dict[str, int]
-    records: int
-
-    @property
-    def complete(self) -> bool:
-        return sum(self.compared.values()) == self.records
-
-    @property
-    def leaks(self) -> tuple[SameImage, ...]:
-        return tuple(group for group in self.groups if group.leaks)
-
-    @property
-    def repeats(self) -> tuple[SameImage, ...]:
-        """Images that occur more than once in one split, whether they are in others or not."""
-        return tuple(group for group in self.groups if max(group.counts.values()) > 1)
-
-    def leaked(self, split: str, other: str) -> int:
-        """The records of a split whose image is in another split too."""
-        return sum(group.counts.get(split, 0) for group in self.groups if other in group.counts)
-
-
 def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Duplicates:
     """Search all records for images that occur more than once, until the time is up.
 
@@ -387,11 +388,6 @@ def _candidates(keys: list[np.ndarray]) -> list[np.ndarray]:
     repeated = pd.Series(np.concatenate(keys)).duplicated(keep=False).to_numpy()
     ends = np.cumsum([len(of_split) for of_split in keys])[:-1]
     return [np.flatnonzero(of_split) for of_split in np.split(repeated, ends)]
-
-
-#: Enough for the small features before an image and for some thousand bytes of the image.  These
-#: bytes differ between two images of the same length even if their metadata are the same.
-HEAD_BYTES = 4096
 
 
 def head_key(head: bytes, key: str) -> int | None:

@@ -50,116 +50,6 @@ from tfrecorder.reading.info import DatasetInfo, info, summed
 from tfrecorder.reading.record_set import Record, read_numbered
 from tfrecorder.reading.shard_tables import read_row_list
 
-#: The grey levels of a near-constant image, and of one of low contrast, from 0 to 255, deviate by
-#: less from their mean.
-NEAR_CONSTANT = 4.0
-LOW_CONTRAST = 8.0
-
-#: Nearly all pixels of a dark image are below the first grey level, of a bright one above the
-#: second.
-_DARK = 64
-_BRIGHT = 192
-
-#: An image is of an odd size if it is so many times smaller or larger than the median, and of an
-#: odd shape if its longer side is, measured by its shorter one, so many times as long.
-_SIZES = 4
-_SHAPES = 3
-
-#: An image is blurred if it has more of `blur_of`.  None of 215 sharp photographs had more than
-#: 0.53; smoothed by a Gaussian of 4 pixels, 95 % of 202 had more than 0.69.
-_BLURRED = 0.6
-
-_COLUMNS = ["split", "number", "row", "height", "width", "brightness", "contrast"]
-
-
-class Unusual(NamedTuple):
-    """Some images that are unlike others.
-
-    Attributes:
-        name: what they are, in a word or two.
-        words: how that is meant.
-        images: rows of `measured`, the oddest first.
-        among: how many images were looked at, in words; "" for all that are known.
-    """
-
-    name: str
-    words: str
-    images: pd.DataFrame
-    among: str = ""
-
-
-def measured(looks: pd.DataFrame | None, seen: Iterable[RecordView]) -> pd.DataFrame:
-    """The images whose size and grey levels are known.
-
-    Args:
-        looks: what the tables know of all images, as `looks_of` gives it; None if there is nothing.
-        seen: the records that were decoded; what the tables do not know is known of these.
-
-    Returns:
-        A row for each: its `split`, `number` and `row`; `height` and `width` in pixels, of its file
-        or, if the tables do not know it, of its record; `brightness` and `contrast`, mean and
-        deviation of the grey levels from 0 to 255.
-    """
-    views = ([getattr(view, name) for name in _COLUMNS] for view in seen if view.width)
-    images = pd.DataFrame(views, columns=_COLUMNS)
-    if looks is not None:
-        levels = {"brightness": looks["mean"] / 100, "contrast": looks["deviation"] / 100}
-        noted = looks.assign(**levels)[_COLUMNS].dropna()
-        images = pd.concat([noted, images]).drop_duplicates(["split", "number"])
-    return images.astype(dict.fromkeys(_COLUMNS[3:], float)).reset_index(drop=True)
-
-
-def unusual(images: pd.DataFrame) -> list[Unusual]:
-    """The images that are unlike others; of several kinds that an image is of, the first."""
-    if images.empty:
-        return []
-    sides = images[["height", "width"]]
-    brightness = images["brightness"]
-    contrast = images["contrast"]
-    shorter = sides.min(axis=1)
-    shape = sides.max(axis=1) / sides.min(axis=1)
-    side = shorter.median()
-    ratio = shape.median()
-    small = side / _SIZES
-    large = side * _SIZES
-    levels = "their grey levels vary by less than {:g} of 255"
-    pixels = "nearly all of their pixels are {} the grey level {} of 255"
-    odd_side = f"their shorter side is below {small:,.0f} or above {large:,.0f} pixels"
-    odd_shape = f"their sides stand at more than {ratio * _SHAPES:.1f} : 1"
-    # Of each kind what must be below 0.
-    kinds = {
-        ("near-constant", levels.format(NEAR_CONSTANT)): contrast - NEAR_CONSTANT,
-        ("of low contrast", levels.format(LOW_CONTRAST)): contrast - LOW_CONTRAST,
-        ("dark", pixels.format("below", _DARK)): brightness + 2 * contrast - _DARK,
-        ("bright", pixels.format("above", _BRIGHT)): _BRIGHT - brightness + 2 * contrast,
-        ("of an odd size", f"{odd_side}, the median is {side:,.0f}"): (
-            np.log(_SIZES) - np.log(shorter / side).abs()
-        ),
-        ("of an odd shape", f"{odd_shape}, the median at {ratio:.1f} : 1"): (
-            _SHAPES * ratio - shape
-        ),
-    }
-    groups = []
-    rest = pd.Series(True, images.index)
-    for (name, words), excess in kinds.items():
-        chosen = excess[rest & (excess < 0)].sort_values(kind="stable").index
-        rest[chosen] = False
-        if len(chosen):
-            groups.append(Unusual(name, words, images.loc[chosen]))
-    return groups
-
-
-def blurred(seen: Iterable[RecordView]) -> list[Unusual]:
-    """The blurred images among those of which that is known."""
-    columns = [*_COLUMNS, "blur"]
-    views = [[getattr(view, name) for name in columns] for view in seen if view.blur is not None]
-    images = pd.DataFrame(views, columns=columns).sort_values("blur", ascending=False)
-    chosen = images[images["blur"] > _BLURRED]
-    words = "smoothing hardly changes their edges"
-    among = counted(len(views), "image") + " looked at in full size"
-    return [Unusual("blurred", words, chosen, among)] if len(chosen) else []
-
-
 #: So many of the images of each split that are looked at are decoded in full size, for their blur.
 IN_FULL = 100
 
@@ -172,6 +62,27 @@ SHOWN_ROWS = 20
 
 #: Records that the pool of threads holds at once.
 _AHEAD = 16
+
+#: The grey levels of a near-constant image, and of one of low contrast, from 0 to 255, deviate by
+#: less from their mean.
+NEAR_CONSTANT = 4.0
+LOW_CONTRAST = 8.0
+
+#: Nearly all pixels of a dark image are below the first grey level, of a bright one above the
+#: second.
+_DARK = 64
+_BRIGHT = 192
+
+#: An image is of an odd size if it is so many times smaller or larger than the median, and of an
+#: odd shape if its longer side is, measured by its shorter one, so many times as long.
+_ODD_SIZE = 4
+_ODD_SHAPE = 3
+
+#: An image is blurred if it has more of `blur_of`.  None of 215 sharp photographs had more than
+#: 0.53; smoothed by a Gaussian of 4 pixels, 95 % of 202 had more than 0.69.
+_BLURRED = 0.6
+
+_MEASURED = ["split", "number", "row", "height", "width", "brightness", "contrast"]
 
 
 @dataclass(frozen=True)
@@ -254,6 +165,22 @@ class Gathered:
         """Of how many images size and brightness are known, in words."""
         words = counted(len(self.images), "image")
         return words if len(self.images) == self.info.records else f"{words} looked at"
+
+
+class Unusual(NamedTuple):
+    """Some images that are unlike others.
+
+    Attributes:
+        name: what they are, in a word or two.
+        words: how that is meant.
+        images: rows of `measured`, the oddest first.
+        among: how many images were looked at, in words; "" for all that are known.
+    """
+
+    name: str
+    words: str
+    images: pd.DataFrame
+    among: str = ""
 
 
 def gather(
@@ -351,6 +278,78 @@ def _before(stored: StoredDataset, about: DatasetInfo) -> DatasetInfo | None:
         return info(stored.directory, numbers[-2]) if len(numbers) > 1 else None
     except DatasetError:  # records were removed since
         return None
+
+
+def measured(looks: pd.DataFrame | None, seen: Iterable[RecordView]) -> pd.DataFrame:
+    """The images whose size and grey levels are known.
+
+    Args:
+        looks: what the tables know of all images, as `looks_of` gives it; None if there is nothing.
+        seen: the records that were decoded; what the tables do not know is known of these.
+
+    Returns:
+        A row for each: its `split`, `number` and `row`; `height` and `width` in pixels, of its file
+        or, if the tables do not know it, of its record; `brightness` and `contrast`, mean and
+        deviation of the grey levels from 0 to 255.
+    """
+    views = ([getattr(view, name) for name in _MEASURED] for view in seen if view.width)
+    images = pd.DataFrame(views, columns=_MEASURED)
+    if looks is not None:
+        levels = {"brightness": looks["mean"] / 100, "contrast": looks["deviation"] / 100}
+        noted = looks.assign(**levels)[_MEASURED].dropna()
+        images = pd.concat([noted, images]).drop_duplicates(["split", "number"])
+    return images.astype(dict.fromkeys(_MEASURED[3:], float)).reset_index(drop=True)
+
+
+def unusual(images: pd.DataFrame) -> list[Unusual]:
+    """The images that are unlike others; of several kinds that an image is of, the first."""
+    if images.empty:
+        return []
+    sides = images[["height", "width"]]
+    brightness = images["brightness"]
+    contrast = images["contrast"]
+    shorter = sides.min(axis=1)
+    shape = sides.max(axis=1) / sides.min(axis=1)
+    side = shorter.median()
+    ratio = shape.median()
+    small = side / _ODD_SIZE
+    large = side * _ODD_SIZE
+    levels = "their grey levels vary by less than {:g} of 255"
+    pixels = "nearly all of their pixels are {} the grey level {} of 255"
+    odd_side = f"their shorter side is below {small:,.0f} or above {large:,.0f} pixels"
+    odd_shape = f"their sides stand at more than {ratio * _ODD_SHAPE:.1f} : 1"
+    # Of each kind what must be below 0.
+    kinds = {
+        ("near-constant", levels.format(NEAR_CONSTANT)): contrast - NEAR_CONSTANT,
+        ("of low contrast", levels.format(LOW_CONTRAST)): contrast - LOW_CONTRAST,
+        ("dark", pixels.format("below", _DARK)): brightness + 2 * contrast - _DARK,
+        ("bright", pixels.format("above", _BRIGHT)): _BRIGHT - brightness + 2 * contrast,
+        ("of an odd size", f"{odd_side}, the median is {side:,.0f}"): (
+            np.log(_ODD_SIZE) - np.log(shorter / side).abs()
+        ),
+        ("of an odd shape", f"{odd_shape}, the median at {ratio:.1f} : 1"): (
+            _ODD_SHAPE * ratio - shape
+        ),
+    }
+    groups = []
+    rest = pd.Series(True, images.index)
+    for (name, words), excess in kinds.items():
+        chosen = excess[rest & (excess < 0)].sort_values(kind="stable").index
+        rest[chosen] = False
+        if len(chosen):
+            groups.append(Unusual(name, words, images.loc[chosen]))
+    return groups
+
+
+def blurred(seen: Iterable[RecordView]) -> list[Unusual]:
+    """The blurred images among those of which that is known."""
+    columns = [*_MEASURED, "blur"]
+    views = [[getattr(view, name) for name in columns] for view in seen if view.blur is not None]
+    images = pd.DataFrame(views, columns=columns).sort_values("blur", ascending=False)
+    chosen = images[images["blur"] > _BLURRED]
+    words = "smoothing hardly changes their edges"
+    among = counted(len(views), "image") + " looked at in full size"
+    return [Unusual("blurred", words, chosen, among)] if len(chosen) else []
 
 
 def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[int]]:

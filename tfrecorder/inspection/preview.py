@@ -1,8 +1,7 @@
 """`preview`: a page that shows a dataset, to look at before you trust it.
 
-It is one HTML file that needs no network, no script and no other file.
-
-The images of a frame before they are converted, as a notebook shows them.
+It is one HTML file that needs no network, no script and no other file.  A frame that is not
+converted yet shows some of its images in a notebook.
 """
 
 from __future__ import annotations
@@ -49,118 +48,6 @@ from tfrecorder.sources.table import Source
 from tfrecorder.storage.local import local_path, write_whole
 from tfrecorder.version import __version__
 
-MOST_ROWS = 200
-
-
-@dataclass(frozen=True)
-class FrameRow:
-    """One row of a frame.
-
-    Attributes:
-        row: its number, from 0.
-        split, label, image_uri: as the frame gives them, as text.
-        width, height: of the image; 0 if it cannot be shown.
-        jpeg: a small picture; empty if it cannot be shown.
-        fault: why it cannot be shown.
-    """
-
-    row: int
-    split: str
-    label: str
-    image_uri: str
-    width: int = 0
-    height: int = 0
-    jpeg: bytes = field(default=b"", repr=False)
-    fault: str = ""
-
-
-@dataclass(frozen=True)
-class FramePreview(Report):
-    """Some images of a frame, which a notebook shows.
-
-    Attributes:
-        rows: the rows that are shown.
-        total: the number of rows in the frame.
-    """
-
-    rows: tuple[FrameRow, ...]
-    total: int
-
-    def _tables(self) -> list[Table]:
-        table = [["row", "split", "label", "size", "image"]]
-        for row in self.rows:
-            size = row.fault or f"{row.width} x {row.height}"
-            cells = map(one_line, (row.split, row.label, size))
-            table.append([str(row.row), *cells, one_line(row.image_uri, 80)])
-        return [Table(table)]
-
-    def _repr_html_(self) -> str:
-        return render("frame.html.jinja", headline=self._headline(), rows=self.rows)
-
-    def _headline(self) -> str:
-        if len(self.rows) == self.total:
-            return f"all {counted(self.total, 'row')}"
-        return f"{len(self.rows):,} of {counted(self.total, 'row')}, drawn at random"
-
-
-def preview_frame(frame: pd.DataFrame, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
-    """Random images of a frame with their labels, before a conversion.
-
-    Args:
-        frame: has the column image_uri and, if known, split and label.
-        num_rows: how many images, at most.
-        seed: for the random choice.
-
-    Returns:
-        A value that shows itself in a notebook, and as a table when printed.  If an image cannot be
-        shown, the reason is in its place.
-
-    Raises:
-        OptionError: an argument is wrong.
-        SourceError: the frame has no column image_uri.
-
-    Example:
-        >>> df.tensorflow.preview()  # doctest: +SKIP
-    """
-    require(Whole(1, MOST_ROWS), num_rows=num_rows)
-    require(Whole(0), seed=seed)
-    source = read_table(frame, ConvertOptions())
-    if URI_COLUMN not in source.frame:
-        raise SourceError(
-            f"the frame has no column {URI_COLUMN!r}; rename the column of the images: "
-            f"`frame.rename(columns={{'path': '{URI_COLUMN}'}})`."
-        )
-    rows = sample_rows(len(source.frame), num_rows, seed).tolist()
-    with large_images_allowed(), ThreadPool() as pool:
-        shown = tuple(map_ahead(pool, lambda row: _read_row(source, row), rows, ahead=8))
-    return FramePreview(shown, len(source.frame))
-
-
-def _read_row(source: Source, row: int) -> FrameRow:
-    split, label = (
-        _text(source.frame[name].iloc[row]) if name in source.frame else ""
-        for name in (SPLIT_COLUMN, LABEL_COLUMN)
-    )
-    cell = file_in(source.frame[URI_COLUMN].iloc[row])
-    if isinstance(cell, CellFault):
-        return FrameRow(row, split, label, cell.shown, fault=cell.reason)
-    uri = cell.name or name_of(cell.data) if isinstance(cell, File) else _text(cell)
-    shown = FrameRow(row, split, label, storage.unsigned(uri))
-    if not uri:
-        return replace(shown, fault="the image is missing")
-    try:
-        data = cell.data if isinstance(cell, File) else read_image(uri, source.base)[0]
-        image = check_image(data, "header", DEFAULT_MAX_PIXELS)
-        pixels, (width, height) = read_picture(image.data, SMALL_SIDE)
-    except (Reject, UnshownError) as error:
-        return replace(shown, fault=str(error))
-    return replace(shown, width=width, height=height, jpeg=to_jpeg(pixels))
-
-
-def _text(value: Any) -> str:
-    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)
-
-
 #: The first line of every page; a file that does not start with it is not ours, and is not
 #: replaced.
 MARK = "<!doctype html><!-- tfrecorder preview -->\n"
@@ -170,7 +57,6 @@ _SHOWN_FAULTS = 20
 
 #: Pictures of a split that are visible without a click.
 _AT_ONCE = 8
-
 
 #: Beyond the first number the most frequent classes come first; beyond the second, the rest are
 #: left out.
@@ -187,112 +73,10 @@ _PLOTS: Sequence[tuple[str, Callable[[RecordView], float], Format, tuple[float, 
     ("Contrast: deviation of grey levels", lambda view: view.contrast, "{:.0f}".format, (0, 128)),
 )
 
-
-def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
-    """The whole page; `templates/page.html.jinja` lays it out."""
-    sections = section_titles(gathered)
-    usable = shown_by_split(gathered)
-    body = render(
-        "page.html.jinja",
-        version=__version__,
-        name=_name(gathered.info.directory),
-        gathered=gathered,
-        info=gathered.info,
-        sampling=looked_at(gathered),
-        findings=findings,
-        sections=sections,
-        classes=class_table(gathered) if "labels" in sections else None,
-        plotted=list(usable),
-        plots=image_plots(usable) if usable else [],
-        unshown=gathered.unshown,
-        at_once=_AT_ONCE,
-        shown_faults=_SHOWN_FAULTS,
-        shown_groups=SHOWN_GROUPS,
-        rejects_file=layout.REJECTS,
-        suspects_file=layout.SUSPECTS,
-    )
-    return f"{MARK}{body}\n"
-
-
-def section_titles(gathered: Gathered) -> dict[str, str]:
-    """The sections that have something to show, in the order of the page; each has a template."""
-    own = gathered.rejects is not None and gathered.suspects is not None
-    titles = {
-        "splits": "Splits",
-        "labels": "Labels" if gathered.class_totals else None,
-        "records": "Records",
-        "images": "Images" if gathered.usable or gathered.unshown else None,
-        "duplicates": "Duplicates and leakage",
-        "rejects": "Rejects" if own else None,
-        "options": "Options of the conversion" if gathered.info.options else None,
-    }
-    return {key: title for key, title in titles.items() if title}
-
-
-def class_table(gathered: Gathered) -> dict[str, Any]:
-    """Records by class and split: what the section shows beyond the counts.
-
-    `names` are the classes that are shown; if there are many, `by_total` is true and the most
-    frequent come first.  `records` are those of each split, `most` is the largest share of a class
-    in a split, 0 to 1.
-    """
-    totals = gathered.class_totals
-    by_total = len(totals) > MANY_CLASSES
-    names = sorted(totals, key=lambda name: -totals[name]) if by_total else list(totals)
-    counts = gathered.class_counts
-    records = {split: sum(in_split.values()) for split, in_split in counts.items()}
-    shares = [count / records[of] for of in counts for count in counts[of].values() if count]
-    most = max(shares, default=1)
-    shown = names[:SHOWN_CLASSES]
-    return {
-        "names": shown,
-        "by_total": by_total,
-        "records": records,
-        "totals": totals,
-        "most": most,
-    }
-
-
-def shown_by_split(gathered: Gathered) -> dict[str, list[RecordView]]:
-    """The decoded records whose image can be shown, for each split that has any."""
-    usable: dict[str, list[RecordView]] = {}
-    for view in gathered.usable:
-        usable.setdefault(view.split, []).append(view)
-    return usable
-
-
-def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[Plot]:
-    """Sizes, aspect ratio and grey levels of each split's images."""
-    return [
-        histogram(
-            {split: list(map(value, views)) for split, views in seen.items()}, form, title, span
-        )
-        for title, value, form, span in _PLOTS
-    ]
-
-
-def _name(directory: str) -> str:
-    return os.path.basename(os.path.normpath(directory)) or directory
-
-
-def looked_at(gathered: Gathered) -> str:
-    """A sentence that says how many records the page is made from."""
-    seen = len(gathered.all_seen)
-    records = gathered.info.records or 0
-    if seen == records:
-        return f"Pictures and plots cover all {counted(records, 'record')}."
-    each = ", ".join(
-        f"{len(of_split):,} of {gathered.info.splits[split].records or 0:,} in {split}"
-        for split, of_split in gathered.seen.items()
-    )
-    return (
-        f"Sampled: pictures and plots cover {counted(seen, 'record')}, drawn at random "
-        f"from {records:,} (seed {gathered.seed}): {each}."
-    )
-
-
 #: The height of the page in a notebook, in pixels.
 _NOTEBOOK_HEIGHT = 720
+
+MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -425,3 +209,215 @@ def _is_preview(path: str) -> bool:
         return storage.read_bytes(path).startswith(MARK.encode())
     except storage.UnreadableError as error:
         raise OutputError(f"{path} already exists, but cannot be read: {error}.") from error
+
+
+def render_page(gathered: Gathered, findings: Sequence[Remark]) -> str:
+    """The whole page; `templates/page.html.jinja` lays it out."""
+    sections = section_titles(gathered)
+    usable = shown_by_split(gathered)
+    body = render(
+        "page.html.jinja",
+        version=__version__,
+        name=_name(gathered.info.directory),
+        gathered=gathered,
+        info=gathered.info,
+        sampling=looked_at(gathered),
+        findings=findings,
+        sections=sections,
+        classes=class_table(gathered) if "labels" in sections else None,
+        plotted=list(usable),
+        plots=image_plots(usable) if usable else [],
+        unshown=gathered.unshown,
+        at_once=_AT_ONCE,
+        shown_faults=_SHOWN_FAULTS,
+        shown_groups=SHOWN_GROUPS,
+        rejects_file=layout.REJECTS,
+        suspects_file=layout.SUSPECTS,
+    )
+    return f"{MARK}{body}\n"
+
+
+def section_titles(gathered: Gathered) -> dict[str, str]:
+    """The sections that have something to show, in the order of the page; each has a template."""
+    own = gathered.rejects is not None and gathered.suspects is not None
+    titles = {
+        "splits": "Splits",
+        "labels": "Labels" if gathered.class_totals else None,
+        "records": "Records",
+        "images": "Images" if gathered.usable or gathered.unshown else None,
+        "duplicates": "Duplicates and leakage",
+        "rejects": "Rejects" if own else None,
+        "options": "Options of the conversion" if gathered.info.options else None,
+    }
+    return {key: title for key, title in titles.items() if title}
+
+
+def class_table(gathered: Gathered) -> dict[str, Any]:
+    """Records by class and split: what the section shows beyond the counts.
+
+    `names` are the classes that are shown; if there are many, `by_total` is true and the most
+    frequent come first.  `records` are those of each split, `most` is the largest share of a class
+    in a split, 0 to 1.
+    """
+    totals = gathered.class_totals
+    by_total = len(totals) > MANY_CLASSES
+    names = sorted(totals, key=lambda name: -totals[name]) if by_total else list(totals)
+    counts = gathered.class_counts
+    records = {split: sum(in_split.values()) for split, in_split in counts.items()}
+    shares = [count / records[of] for of in counts for count in counts[of].values() if count]
+    most = max(shares, default=1)
+    shown = names[:SHOWN_CLASSES]
+    return {
+        "names": shown,
+        "by_total": by_total,
+        "records": records,
+        "totals": totals,
+        "most": most,
+    }
+
+
+def shown_by_split(gathered: Gathered) -> dict[str, list[RecordView]]:
+    """The decoded records whose image can be shown, for each split that has any."""
+    usable: dict[str, list[RecordView]] = {}
+    for view in gathered.usable:
+        usable.setdefault(view.split, []).append(view)
+    return usable
+
+
+def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[Plot]:
+    """Sizes, aspect ratio and grey levels of each split's images."""
+    return [
+        histogram(
+            {split: list(map(value, views)) for split, views in seen.items()}, form, title, span
+        )
+        for title, value, form, span in _PLOTS
+    ]
+
+
+def _name(directory: str) -> str:
+    return os.path.basename(os.path.normpath(directory)) or directory
+
+
+def looked_at(gathered: Gathered) -> str:
+    """A sentence that says how many records the page is made from."""
+    seen = len(gathered.all_seen)
+    records = gathered.info.records or 0
+    if seen == records:
+        return f"Pictures and plots cover all {counted(records, 'record')}."
+    each = ", ".join(
+        f"{len(of_split):,} of {gathered.info.splits[split].records or 0:,} in {split}"
+        for split, of_split in gathered.seen.items()
+    )
+    return (
+        f"Sampled: pictures and plots cover {counted(seen, 'record')}, drawn at random "
+        f"from {records:,} (seed {gathered.seed}): {each}."
+    )
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """One row of a frame.
+
+    Attributes:
+        row: its number, from 0.
+        split, label, image_uri: as the frame gives them, as text.
+        width, height: of the image; 0 if it cannot be shown.
+        jpeg: a small picture; empty if it cannot be shown.
+        fault: why it cannot be shown.
+    """
+
+    row: int
+    split: str
+    label: str
+    image_uri: str
+    width: int = 0
+    height: int = 0
+    jpeg: bytes = field(default=b"", repr=False)
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class FramePreview(Report):
+    """Some images of a frame, which a notebook shows.
+
+    Attributes:
+        rows: the rows that are shown.
+        total: the number of rows in the frame.
+    """
+
+    rows: tuple[FrameRow, ...]
+    total: int
+
+    def _tables(self) -> list[Table]:
+        table = [["row", "split", "label", "size", "image"]]
+        for row in self.rows:
+            size = row.fault or f"{row.width} x {row.height}"
+            cells = map(one_line, (row.split, row.label, size))
+            table.append([str(row.row), *cells, one_line(row.image_uri, 80)])
+        return [Table(table)]
+
+    def _repr_html_(self) -> str:
+        return render("frame.html.jinja", headline=self._headline(), rows=self.rows)
+
+    def _headline(self) -> str:
+        if len(self.rows) == self.total:
+            return f"all {counted(self.total, 'row')}"
+        return f"{len(self.rows):,} of {counted(self.total, 'row')}, drawn at random"
+
+
+def preview_frame(frame: pd.DataFrame, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
+    """Random images of a frame with their labels, before a conversion.
+
+    Args:
+        frame: has the column image_uri and, if known, split and label.
+        num_rows: how many images, at most.
+        seed: for the random choice.
+
+    Returns:
+        A value that shows itself in a notebook, and as a table when printed.  If an image cannot be
+        shown, the reason is in its place.
+
+    Raises:
+        OptionError: an argument is wrong.
+        SourceError: the frame has no column image_uri.
+
+    Example:
+        >>> df.tensorflow.preview()  # doctest: +SKIP
+    """
+    require(Whole(1, MOST_ROWS), num_rows=num_rows)
+    require(Whole(0), seed=seed)
+    source = read_table(frame, ConvertOptions())
+    if URI_COLUMN not in source.frame:
+        raise SourceError(
+            f"the frame has no column {URI_COLUMN!r}; rename the column of the images: "
+            f"`frame.rename(columns={{'path': '{URI_COLUMN}'}})`."
+        )
+    rows = sample_rows(len(source.frame), num_rows, seed).tolist()
+    with large_images_allowed(), ThreadPool() as pool:
+        shown = tuple(map_ahead(pool, lambda row: _read_row(source, row), rows, ahead=8))
+    return FramePreview(shown, len(source.frame))
+
+
+def _read_row(source: Source, row: int) -> FrameRow:
+    split, label = (
+        _cell_text(source.frame[name].iloc[row]) if name in source.frame else ""
+        for name in (SPLIT_COLUMN, LABEL_COLUMN)
+    )
+    cell = file_in(source.frame[URI_COLUMN].iloc[row])
+    if isinstance(cell, CellFault):
+        return FrameRow(row, split, label, cell.shown, fault=cell.reason)
+    uri = cell.name or name_of(cell.data) if isinstance(cell, File) else _cell_text(cell)
+    shown = FrameRow(row, split, label, storage.unsigned(uri))
+    if not uri:
+        return replace(shown, fault="the image is missing")
+    try:
+        data = cell.data if isinstance(cell, File) else read_image(uri, source.base)[0]
+        image = check_image(data, "header", DEFAULT_MAX_PIXELS)
+        pixels, (width, height) = read_picture(image.data, SMALL_SIDE)
+    except (Reject, UnshownError) as error:
+        return replace(shown, fault=str(error))
+    return replace(shown, width=width, height=height, jpeg=to_jpeg(pixels))
+
+
+def _cell_text(value: Any) -> str:
+    return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value)

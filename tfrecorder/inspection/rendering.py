@@ -1,6 +1,6 @@
-"""Templates to HTML, with Jinja: every value is escaped, and a missing name is an error.
+"""Values to HTML: templates by Jinja, and plots as the shapes of an SVG.
 
-Plots: values in, the shapes of an SVG out; `plot.html.jinja` draws them.
+Every value is escaped, and a missing name is an error.  `plot.html.jinja` draws the plots.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def histogram(
     up = Axis(0, most * 1.05, _BOTTOM, _TOP)
     return Plot(
         title=title,
-        description=_described(series, form),
+        description=_plot_in_words(series, form),
         across=axis.ticks(form),
         up=up.ticks("{:.0%}".format),
         curves={split: _steps(of_split, edges, axis, up) for split, of_split in shares.items()},
@@ -238,7 +238,7 @@ def _steps(shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis) -> str:
     return "".join(points) + f"V{up.place(0):.1f}"
 
 
-def _described(series: Series, form: Format) -> str:
+def _plot_in_words(series: Series, form: Format) -> str:
     """The plot in words."""
     return "; ".join(
         f"{split}: {form(min(own))} to {form(max(own))}, median {form(float(np.median(own)))}"

@@ -4,7 +4,7 @@ This corrects TensorFlow's defaults.  The fast inverse DCT is on average 0.8 gre
 the accurate one, which costs the same and gives exactly Pillow's pixels.  A plain bilinear resize
 skips pixels.  A cast of floats to uint8 cuts off half a grey level.
 
-Decoding images as training does, to see whether TensorFlow can; imported only if asked for.
+`verify` asks for the same, to see whether TensorFlow can decode an image.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _to_dtype(pixels: tf.Tensor, picture: Picture) -> tf.Tensor:
     return tf.cast(scaled, picture.dtype)
 
 
-def decoder(
+def shape_decoder(
     image_shape: tuple[int | None, int | None, int],
 ) -> Callable[[bytes], tuple[int, ...]]:
     """A function that decodes an image in full size, as `load` does, and returns its shape.

@@ -1,11 +1,11 @@
 """The order in which a split's records are read: which part of which shard, and how shuffled.
 
-Whether the shards that TensorFlow reads are those that were opened, asked in its graph.
+Either shards are interleaved and records shuffled on their way; or the exact order of `batches` is
+kept, and records are read by number.
 
-Python is called only if the dataset has changed since.  A call for every shard would hang a script
-that ends while threads of TensorFlow read: at its exit they wait for the interpreter for ever.
-
-The exact order of `batches` in tf.data: records are read by number.
+Whether the shards that TensorFlow reads are those that were opened is asked in its graph.  Python
+is called only if the dataset has changed since.  A call for every shard would hang a script that
+ends while threads of TensorFlow read: at its exit they wait for the interpreter for ever.
 """
 
 from __future__ import annotations
@@ -30,6 +30,27 @@ from tfrecorder.reading.dataset_files import change_of
 from tfrecorder.reading.order import derive_seed, draws
 from tfrecorder.reading.position import Share
 from tfrecorder.reading.record_set import RecordSet
+
+#: Shards to read at the same time: at most this many, and at most this share of all.  If all were
+#: read at once, a record would come at nearly the same time in each epoch.
+CYCLE = 8
+CYCLE_SHARE = 0.25
+
+#: A shuffle buffer is limited by both of these and by its share of the memory budget.  Records are
+#: already shuffled when they are written, so a larger buffer gains nothing.  It would also have to
+#: be filled before the first batch, while nothing is decoded.
+MAX_SHUFFLE_RECORDS = 2048
+MAX_SHUFFLE_BYTES = 256 * 2**20
+SHUFFLE_SHARE = 0.25
+
+#: How many records to draw for at a time.
+_DRAWS_AT_ONCE = 256
+
+#: How many numbers to compute at a time.
+_NUMBERS_AT_ONCE = 4096
+
+#: About the most bytes of records that one call from TensorFlow's graph into Python reads.
+_CALL_BYTES = 2**22
 
 
 class OpenedShards:
@@ -87,22 +108,6 @@ class OpenedShards:
         if change is not None:
             raise change
         return False
-
-
-#: Shards to read at the same time: at most this many, and at most this share of all.  If all were
-#: read at once, a record would come at nearly the same time in each epoch.
-CYCLE = 8
-CYCLE_SHARE = 0.25
-
-#: A shuffle buffer is limited by both of these and by its share of the memory budget.  Records are
-#: already shuffled when they are written, so a larger buffer gains nothing.  It would also have to
-#: be filled before the first batch, while nothing is decoded.
-MAX_SHUFFLE_RECORDS = 2048
-MAX_SHUFFLE_BYTES = 256 * 2**20
-SHUFFLE_SHARE = 0.25
-
-#: How many records to draw for at a time.
-_TOGETHER = 256
 
 
 class Slice(NamedTuple):
@@ -240,31 +245,24 @@ def random_draws(options: LoadOptions) -> tf.data.Dataset:
     seeds = tf.data.Dataset.random(seed=own, rerandomize_each_iteration=options.epoch is None)
 
     def draw(seed: tf.Tensor) -> tf.Tensor:
-        return crop_draws(tf.random.stateless_uniform([_TOGETHER, DRAWS], seed), tf)
+        return crop_draws(tf.random.stateless_uniform([_DRAWS_AT_ONCE, DRAWS], seed), tf)
 
     return seeds.batch(2, drop_remainder=True).map(draw).unbatch()
 
 
-#: How many numbers to compute at a time.
-_NUMBERS = 4096
-
-#: About the most bytes of records that one call from TensorFlow's graph into Python reads.
-_CALL_BYTES = 2**22
-
-
-def share_of(records: RecordSet, options: LoadOptions) -> Share:
+def exact_share(records: RecordSet, options: LoadOptions) -> Share:
     """Which places of an epoch this host reads."""
     rank, world = options.shard or (0, 1)
     size = options.batch_size or 1
     return Share(records.size, size, int(rank), int(world), options.drop_remainder)
 
 
-def records_of(share: Share) -> int:
+def exact_size(share: Share) -> int:
     """The number of records of an epoch that this host reads."""
     return sum(len(share.places(start)) for start in share.starts(0))
 
 
-def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
+def exact_numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
     """The numbers of this host's records, in the order of one epoch, and what goes with each.
 
     With `augment` that is what is "drawn" for it, the same as in `batches`; and where classes of
@@ -288,7 +286,7 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
         epoch = next(epochs) if options.epoch is None else options.epoch
         order = records.order(mode, seed, epoch)
         places = itertools.chain.from_iterable(of_host)
-        while some := list(itertools.islice(places, _NUMBERS)):
+        while some := list(itertools.islice(places, _NUMBERS_AT_ONCE)):
             wanted = order.numbers(np.array(some))
             values = {}
             if "drawn" in extras:
@@ -301,12 +299,12 @@ def numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.D
     return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
 
 
-def read(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
+def read_exact(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
     """The serialized records of these numbers, in the same order, several per call.
 
     Args:
         records: what the numbers count.
-        numbered: pairs of a number and what goes with its record, as `numbers` gives them.
+        numbered: pairs of a number and what goes with its record, as `exact_numbers` gives them.
     """
     reader = records.reader()
     stored = records.stored

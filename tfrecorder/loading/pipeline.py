@@ -20,13 +20,13 @@ from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
 from tfrecorder.loading.order import (
     OpenedShards,
     cycle_of,
-    numbers,
+    exact_numbers,
+    exact_share,
+    exact_size,
     random_draws,
-    read,
+    read_exact,
     read_records,
     read_slices,
-    records_of,
-    share_of,
     shuffle,
     shuffle_records,
     slices,
@@ -261,7 +261,7 @@ def _count(
 ) -> int | None:
     """The number of records that this host reads; None if not known."""
     if chosen is not None:
-        return records_of(share_of(chosen, options))
+        return exact_size(exact_share(chosen, options))
     records = stored.records(split)
     if options.shard is None:
         return records
@@ -296,7 +296,7 @@ def _decoded(
     if growing:
         dataset = read_followed(growing, split, shuffled, options)
     elif chosen is not None:
-        dataset = numbers(chosen, share_of(chosen, options), options)
+        dataset = exact_numbers(chosen, exact_share(chosen, options), options)
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
@@ -318,7 +318,7 @@ def _decoded(
     if options.step:  # before decoding: skipped records are only read
         dataset = dataset.skip(options.step * (options.batch_size or 1))
     if chosen is not None:
-        dataset = read(chosen, dataset)
+        dataset = read_exact(chosen, dataset)
     if by_batch:
         dataset = dataset.batch(options.batch_size, options.drop_remainder)
         # In order; otherwise the short last batch could come first.

@@ -1,8 +1,8 @@
-"""The options of what adds to a dataset: what is there already, and classes that are not.
+"""The options of calls that add to a dataset or change it, beside those of a conversion.
 
-The options of `stream` beside those of a conversion.
-
-The options of `convert` that other calls accept: for each that does not apply, what to do.
+They say what to do with what is there already, and with classes that are not; and when a stream
+writes a batch.  Of the options of `convert`, some do not apply to other calls: for each of these,
+what to do instead.
 """
 
 from __future__ import annotations

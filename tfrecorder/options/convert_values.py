@@ -1,7 +1,4 @@
-"""What the options of a conversion may be: checks, and the forms in which values are kept.
-
-How the text of a CSV is written: its separator and its encoding.
-"""
+"""What the options of a conversion may be: checks, and the forms in which values are kept."""
 
 from __future__ import annotations
 
@@ -22,6 +19,16 @@ from tfrecorder.schema import keys
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.schema_file import as_schema
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
+
+#: The version of a dataset that is named without one.
+DEFAULT_VERSION = "1.0.0"
+
+#: The codes of a validation report that `warnings` may name: its warnings and notes.
+WARNINGS = sorted(code for code, (severity, _) in CODES.items() if severity != ERROR)
+
+#: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 
 
 @dataclass(frozen=True)
@@ -48,17 +55,6 @@ class TextForm:
     def stated(self) -> str | None:
         """The name of an option that was given; None if none was."""
         return "sep" if self.sep else "encoding" if self.encoding else None
-
-
-#: The version of a dataset that is named without one.
-DEFAULT_VERSION = "1.0.0"
-
-#: The codes of a validation report that `warnings` may name: its warnings and notes.
-WARNINGS = sorted(code for code, (severity, _) in CODES.items() if severity != ERROR)
-
-#: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 
 
 def texts(values: Any) -> Any:

@@ -3,8 +3,6 @@
 Type checkers see these.  What an option does, its default and its check stand in the dataclasses of
 `options/` and of the readers, with the type in which its value is kept.  The functions
 whose result depends on `runner` name that option themselves.
-
-The forms of other tools that `export` writes.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ What tools see of a function that takes them, its signature and its help, comes 
 Each option is written once, as a field of a frozen dataclass: its default, its check, its help.
 Which of them a call takes, and of what types, stands in `keywords.py`, where type checkers see it.
 From both, `inspect.signature`, `help` and the completion of notebooks get what they show.
-
-The size that images get: height and width in pixels, or one number for both.
 """
 
 from __future__ import annotations
@@ -26,26 +24,11 @@ from typing import Any, TypeVar, cast
 from tfrecorder.core.option import Check, Fault, faults_of, idle_options, is_whole, nearest, spelled
 from tfrecorder.errors import OptionError
 
-
-def check_image_size(value: Any) -> str | None:
-    pair = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(pair) == 2 and all(is_whole(side) and side >= 1 for side in pair):
-        return None
-    example = spelled("image_size", (192, 256))
-    return f"give height and width in pixels, such as {example}, or one number for both."
-
-
-def sides(value: int | Sequence[int]) -> tuple[int, int]:
-    """Height and width, as Python's integers.
-
-    >>> sides(224), sides([192, 256])
-    ((224, 224), (192, 256))
-    """
-    height, width = value if isinstance(value, Sequence) else (value, value)
-    return operator.index(height), operator.index(width)
-
-
 Self = TypeVar("Self", bound="Options")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WIDTH = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +100,6 @@ def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
             raise OptionError(f"there is no option {name!r}; {hint}")
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_WIDTH = 100
-
-
 def takes(keywords: type, *classes: type) -> Callable[[F], F]:
     """Show the options of a function, or of a class, that has `**options`.
 
@@ -186,3 +164,21 @@ def _with_options(doc: str, texts: Mapping[str, str]) -> str:
     wrap = textwrap.TextWrapper(_WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ")
     shown = "".join(f"{wrap.fill(f'{name}: {text}')}\n" for name, text in texts.items())
     return doc[: mark.start()] + shown + doc[mark.end() :]
+
+
+def check_image_size(value: Any) -> str | None:
+    pair = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) == 2 and all(is_whole(side) and side >= 1 for side in pair):
+        return None
+    example = spelled("image_size", (192, 256))
+    return f"give height and width in pixels, such as {example}, or one number for both."
+
+
+def sides(value: int | Sequence[int]) -> tuple[int, int]:
+    """Height and width, as Python's integers.
+
+    >>> sides(224), sides([192, 256])
+    ((224, 224), (192, 256))
+    """
+    height, width = value if isinstance(value, Sequence) else (value, value)
+    return operator.index(height), operator.index(width)

@@ -1,8 +1,6 @@
-"""The options that all readers share: `load`, `Records` and `batches`.
+"""The options that readers share: `load`, `Records`, `batches` and `preview`.
 
-How much of the memory that this process may use reading takes.
-
-The options of `preview` that say what it looks at.
+How much of the memory that this process may use reading takes follows from them.
 """
 
 from __future__ import annotations
@@ -39,29 +37,6 @@ PREFETCH = 8
 #: Share of a load's budget for elements being made, and the same again for those that wait.
 ELEMENTS_SHARE = 0.25
 
-
-def parallel_calls(element_bytes: float, budget: int) -> int:
-    """How many elements of this size are decoded at the same time: at most one per core.
-
-    >>> parallel_calls(2**40, 2**30)
-    1
-    """
-    return _within(element_bytes, budget, cores_of_rank())
-
-
-def prefetched(element_bytes: float, budget: int) -> int:
-    """How many finished elements of this size wait in memory.
-
-    >>> prefetched(64 * 224 * 224 * 3, 2**32), prefetched(2**28, 2**32)
-    (8, 4)
-    """
-    return _within(element_bytes, budget, PREFETCH)
-
-
-def _within(element_bytes: float, budget: int, most: int) -> int:
-    return max(1, min(most, int(budget * ELEMENTS_SHARE / max(element_bytes, 1.0))))
-
-
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
 #: What a seed may be.
@@ -69,6 +44,9 @@ SEED = Whole(0, 2**32 - 1)
 
 #: In place of a list of inputs: a dict of every stored feature is the element.
 ALL = "all"
+
+#: The most records of a split that a page shows.
+MOST_SHOWN = 200
 
 
 def _check_value_range(value: Any) -> str | None:
@@ -440,10 +418,6 @@ class EpochOptions(ReadOptions):
             )
 
 
-#: The most records of a split that a page shows.
-MOST_SHOWN = 200
-
-
 @dataclass(frozen=True, kw_only=True)
 class PreviewOptions(RecordOptions):
     """What a preview looks at.
@@ -470,3 +444,25 @@ class PreviewOptions(RecordOptions):
     progress: bool | None = option(
         None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
     )
+
+
+def parallel_calls(element_bytes: float, budget: int) -> int:
+    """How many elements of this size are decoded at the same time: at most one per core.
+
+    >>> parallel_calls(2**40, 2**30)
+    1
+    """
+    return _within(element_bytes, budget, cores_of_rank())
+
+
+def prefetched(element_bytes: float, budget: int) -> int:
+    """How many finished elements of this size wait in memory.
+
+    >>> prefetched(64 * 224 * 224 * 3, 2**32), prefetched(2**28, 2**32)
+    (8, 4)
+    """
+    return _within(element_bytes, budget, PREFETCH)
+
+
+def _within(element_bytes: float, budget: int, most: int) -> int:
+    return max(1, min(most, int(budget * ELEMENTS_SHARE / max(element_bytes, 1.0))))

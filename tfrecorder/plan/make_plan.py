@@ -1,12 +1,7 @@
-"""How a plan is made: rows get their places in shards, from the frame alone.
+"""How a plan is made: rows get their numbers, and their places in the shards of the next commit.
 
-Pure arithmetic on values, without Beam, files or the pixels of any image.
-
-How many shards the rows of each split get.
-
-No two rows of a dataset have one number: what corrects or removes a row finds it by that.
-
-The place of a plan in a dataset: the commit, shards and row numbers that come next.
+Pure arithmetic on values, without Beam, files or the pixels of any image.  No two rows of a dataset
+have one number: what corrects or removes a row finds it by that.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ from tfrecorder import storage
 from tfrecorder.core.arrays import Bools, Ints
 from tfrecorder.errors import OutputError
 from tfrecorder.format.layout import COPY_OF, REJECT_OF, is_of_place, spool_columns
-from tfrecorder.format.manifest import Manifest, lasting
+from tfrecorder.format.manifest import Manifest, lasting_losses
 from tfrecorder.format.plan import (
     Adds,
     Begins,
@@ -41,134 +36,6 @@ from tfrecorder.schema.splits import SPLIT_TYPE, SPLITS
 from tfrecorder.schema.statistics import Statistics
 from tfrecorder.validation.rules import Checked
 from tfrecorder.validation.values import describe_columns
-
-
-def refuse_taken_numbers(
-    where: str, planned: pa.Table, next_row: int, retried: Ints | None = None
-) -> None:
-    """Refuse planned rows of which two have one number, or a new one has a number that is given.
-
-    Args:
-        where: the dataset directory, for messages.
-        planned: the rows of a plan.
-        next_row: the number that the next new row of the dataset gets; 0 where it begins anew.
-        retried: numbers of rejects that are tried again, which keep theirs.
-
-    Raises:
-        OutputError: a number is taken.
-    """
-    numbers = planned.column(SOURCE_ID).to_numpy()
-    is_copy = _is_text(planned, COPY_OF.file)
-    # Each attempt at a reject is kept, under the one number of its row.
-    refuse_doubles(where, numbers[~(is_copy & _is_text(planned, REJECT_OF.reason))])
-    new = numbers[~is_copy]
-    if retried is not None:
-        new = new[~np.isin(new, retried)]
-    if len(new) and new.min() < next_row:
-        raise OutputError(
-            f"{where}: a new row would get the number {new.min()}, but the next free one is "
-            f"{next_row}. Nothing was written. This must not happen: please report it."
-        )
-
-
-def _is_text(planned: pa.Table, name: str) -> Bools:
-    """True for each row with a text in a column, which not every plan has."""
-    if name not in planned.column_names:
-        return np.zeros(len(planned), bool)
-    return np.asarray(pc.not_equal(planned.column(name), "").to_numpy())
-
-
-def _different(numbers: Ints) -> int:
-    """How many different numbers there are."""
-    lowest = numbers.min()
-    span = int(numbers.max() - lowest) + 1
-    if span > _MOST_FLAGS * len(numbers):
-        return len(np.unique(numbers))
-    # A flag a number takes a fraction of the memory and time that sorting 50,000,000 of them does.
-    is_given = np.zeros(span, bool)
-    is_given[numbers - lowest] = True
-    return int(np.count_nonzero(is_given))
-
-
-#: So many flags a number at the most: a repaired dataset may leave a range of numbers out.
-_MOST_FLAGS = 64
-
-
-def refuse_doubles(where: str, numbers: Ints) -> None:
-    """Refuse numbers of which two are equal.
-
-    Raises:
-        OutputError: as `refuse_taken_numbers`.
-    """
-    if not len(numbers):
-        return
-    if _different(numbers) == len(numbers):
-        return
-    values, counts = np.unique(numbers, return_counts=True)
-    double = values[counts > 1]
-    raise OutputError(
-        f"{where}: {len(double):,} row numbers stand for two records or more, such as {double[0]}, "
-        "so what corrects or removes one could take another. Nothing was written. Convert "
-        "`tfrecorder.to_frame(directory, images='bytes')` into a new directory, whose rows are "
-        "numbered anew."
-    )
-
-
-#: Bytes of a record apart from the image: framing, keys, and the small features of a typical row.
-RECORD_OVERHEAD = 400
-
-#: A dataset of any size gets up to this many shards per split, with at least this many rows each,
-#: so that readers can interleave them.  A batch of a stream gets one: there will be many more.
-SMALL_SHARDS = 8
-SMALL_SHARD_ROWS = 8
-
-
-def shard_count(
-    rows: int,
-    row_bytes: float,
-    shard_bytes: int,
-    asked: int | None = None,
-    small_shards: int = SMALL_SHARDS,
-) -> int:
-    """How many shards a split of `rows` >= 1 rows gets.
-
-    Args:
-        row_bytes: the mean size of a record.
-        shard_bytes: the target size of a shard.
-        asked: the number that the user wants, if any; never more than there are rows.
-
-    >>> shard_count(1_000_000, 100_000, 128 * 2**20)
-    746
-    >>> shard_count(10, 100_000, 128 * 2**20), shard_count(1000, 100_000, 128 * 2**20)
-    (2, 8)
-    """
-    if asked is not None:
-        return min(rows, asked)
-    by_size = -(-round(rows * row_bytes) // shard_bytes)
-    by_rows = min(small_shards, -(-rows // SMALL_SHARD_ROWS))
-    return min(rows, max(1, by_size, by_rows))
-
-
-def shard_counts(
-    split_rows: Mapping[str, int],
-    sizes: Sequence[float],
-    options: ConvertOptions,
-    small_shards: int = SMALL_SHARDS,
-) -> dict[str, int]:
-    """How many shards each split gets, based on its rows.
-
-    Args:
-        sizes: file sizes in bytes of a sample of the images.
-        options: what the user asked for.
-    """
-    row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
-    return {
-        split: shard_count(
-            rows, row_bytes, options.shard_bytes, options.shards_of(split), small_shards
-        )
-        for split, rows in split_rows.items()
-    }
-
 
 #: How many uris are looked at together.
 _TOGETHER = 2**16
@@ -341,7 +208,7 @@ def as_next_commit(plan: Plan, newest: Manifest | None, next_row: int, *, adds: 
         counts = {split: len(kept) for split, kept in plan.layout.kept.items()}
     carried = plan.carried
     if plan.kind not in (PlanKind.CONVERSION, PlanKind.COMPACTION):
-        losses = lasting(before.carried.losses)
+        losses = lasting_losses(before.carried.losses)
         carried = dataclasses.replace(carried, history=dataset.history, losses=losses)
     marks = carried.marks or before.carried.marks
     digest = newest.commit.digest
@@ -357,4 +224,131 @@ def as_next_commit(plan: Plan, newest: Manifest | None, next_row: int, *, adds: 
         carried=dataclasses.replace(carried, next_row=next_row, marks=marks),
         commit=before.commit + 1,
         follows=follows,
+    )
+
+
+#: Bytes of a record apart from the image: framing, keys, and the small features of a typical row.
+RECORD_OVERHEAD = 400
+
+#: A dataset of any size gets up to this many shards per split, with at least this many rows each,
+#: so that readers can interleave them.  A batch of a stream gets one: there will be many more.
+SMALL_SHARDS = 8
+SMALL_SHARD_ROWS = 8
+
+
+def shard_count(
+    rows: int,
+    row_bytes: float,
+    shard_bytes: int,
+    asked: int | None = None,
+    small_shards: int = SMALL_SHARDS,
+) -> int:
+    """How many shards a split of `rows` >= 1 rows gets.
+
+    Args:
+        row_bytes: the mean size of a record.
+        shard_bytes: the target size of a shard.
+        asked: the number that the user wants, if any; never more than there are rows.
+
+    >>> shard_count(1_000_000, 100_000, 128 * 2**20)
+    746
+    >>> shard_count(10, 100_000, 128 * 2**20), shard_count(1000, 100_000, 128 * 2**20)
+    (2, 8)
+    """
+    if asked is not None:
+        return min(rows, asked)
+    by_size = -(-round(rows * row_bytes) // shard_bytes)
+    by_rows = min(small_shards, -(-rows // SMALL_SHARD_ROWS))
+    return min(rows, max(1, by_size, by_rows))
+
+
+def shard_counts(
+    split_rows: Mapping[str, int],
+    sizes: Sequence[float],
+    options: ConvertOptions,
+    small_shards: int = SMALL_SHARDS,
+) -> dict[str, int]:
+    """How many shards each split gets, based on its rows.
+
+    Args:
+        sizes: file sizes in bytes of a sample of the images.
+        options: what the user asked for.
+    """
+    row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
+    return {
+        split: shard_count(
+            rows, row_bytes, options.shard_bytes, options.shards_of(split), small_shards
+        )
+        for split, rows in split_rows.items()
+    }
+
+
+def refuse_taken_numbers(
+    where: str, planned: pa.Table, next_row: int, retried: Ints | None = None
+) -> None:
+    """Refuse planned rows of which two have one number, or a new one has a number that is given.
+
+    Args:
+        where: the dataset directory, for messages.
+        planned: the rows of a plan.
+        next_row: the number that the next new row of the dataset gets; 0 where it begins anew.
+        retried: numbers of rejects that are tried again, which keep theirs.
+
+    Raises:
+        OutputError: a number is taken.
+    """
+    numbers = planned.column(SOURCE_ID).to_numpy()
+    is_copy = _is_text(planned, COPY_OF.file)
+    # Each attempt at a reject is kept, under the one number of its row.
+    refuse_doubles(where, numbers[~(is_copy & _is_text(planned, REJECT_OF.reason))])
+    new = numbers[~is_copy]
+    if retried is not None:
+        new = new[~np.isin(new, retried)]
+    if len(new) and new.min() < next_row:
+        raise OutputError(
+            f"{where}: a new row would get the number {new.min()}, but the next free one is "
+            f"{next_row}. Nothing was written. This must not happen: please report it."
+        )
+
+
+def _is_text(planned: pa.Table, name: str) -> Bools:
+    """True for each row with a text in a column, which not every plan has."""
+    if name not in planned.column_names:
+        return np.zeros(len(planned), bool)
+    return np.asarray(pc.not_equal(planned.column(name), "").to_numpy())
+
+
+def _different(numbers: Ints) -> int:
+    """How many different numbers there are."""
+    lowest = numbers.min()
+    span = int(numbers.max() - lowest) + 1
+    if span > _MOST_FLAGS * len(numbers):
+        return len(np.unique(numbers))
+    # A flag a number takes a fraction of the memory and time that sorting 50,000,000 of them does.
+    is_given = np.zeros(span, bool)
+    is_given[numbers - lowest] = True
+    return int(np.count_nonzero(is_given))
+
+
+#: So many flags a number at the most: a repaired dataset may leave a range of numbers out.
+_MOST_FLAGS = 64
+
+
+def refuse_doubles(where: str, numbers: Ints) -> None:
+    """Refuse numbers of which two are equal.
+
+    Raises:
+        OutputError: as `refuse_taken_numbers`.
+    """
+    if not len(numbers):
+        return
+    if _different(numbers) == len(numbers):
+        return
+    values, counts = np.unique(numbers, return_counts=True)
+    double = values[counts > 1]
+    raise OutputError(
+        f"{where}: {len(double):,} row numbers stand for two records or more, such as {double[0]}, "
+        "so what corrects or removes one could take another. Nothing was written. Convert "
+        "`tfrecorder.to_frame(directory, images='bytes')` into a new directory, whose rows are "
+        "numbered anew."
     )

@@ -15,7 +15,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import URI_COLUMN
-from tfrecorder.sources.content_names import in_threads
+from tfrecorder.sources.named_files import in_threads
 from tfrecorder.validation.rules import Checked
 
 #: How many rows have their images opened, and the share of these that may be missing.

@@ -1,7 +1,4 @@
-"""`batches`: a split as NumPy batches, made by threads, starting at any position.
-
-The options of `batches`: one frozen value that validates itself.
-"""
+"""`batches`: a split as NumPy batches, made by threads, starting at any position."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Reading the files of a dataset directory by our own stores, and counting their records.
 
-Shards that are no longer what they were when their dataset was opened.
-
 A shard's name may come to stand for other records: `undo` takes an append back, and the next one
 takes its names.  So a reader compares each shard with what the listing said when the dataset was
 opened.

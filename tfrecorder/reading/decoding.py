@@ -1,13 +1,12 @@
 """Encoded images to pixels, in NumPy: decoded at the same scales and placed as in `load`.
 
-Resizing pixels in NumPy, with Python's GIL released.
-
-The filter is a triangle, as wide as the pixels that fall together, the same as in
-`tf.image.resize(antialias=True)`.  cykooz-resizer computes it (Rust's fast_image_resize).  Pillow
-does where cykooz-resizer has no wheels, with results that differ by one grey level at most.
+Pixels are resized with Python's GIL released.  The filter is a triangle, as wide as the pixels that
+fall together, the same as in `tf.image.resize(antialias=True)`.  cykooz-resizer computes it (Rust's
+fast_image_resize).  Pillow does where cykooz-resizer has no wheels, with results that differ by one
+grey level at most.
 
 A resizer takes bytes and gives bytes, and copies them while it holds the GIL.  At least we can give
-it what we decode without another copy.
+it what we decode without another copy: each thread decodes into memory that it keeps.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,97 +26,11 @@ from PIL import Image
 from tfrecorder.errors import OptionError
 from tfrecorder.images import geometry, png
 from tfrecorder.images.geometry import TRIMMED, Picture, ratio_of
-from tfrecorder.reading.collate import bytes_of, filled
 
 try:
     import cykooz_resizer as rust
 except ImportError:
     rust = None
-
-#: In the resizer's list, the types of one to four channels of 16 bits follow this one.
-_U16 = 4
-
-#: A resizer keeps its own buffers, so each thread has one, and what it wrote to last.
-_OF_THREAD = threading.local()
-
-
-def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
-    """Pixels in another size.
-
-    Args:
-        pixels: uint8 or uint16 of [height, width, channels]; 1, 3 or 4 channels.
-        size: the wanted height and width.
-        antialias: average the pixels that fall together; False is plain bilinear sampling.
-    """
-    if pixels.shape[:2] == size:
-        return pixels
-    return (_resized_by_pillow if rust is None else _by_rust)(pixels, size, antialias)
-
-
-def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """A mask in another size, by the pixels that TensorFlow takes; classes stay classes."""
-    rows, columns = (
-        np.minimum(
-            (np.arange(wanted, dtype=np.float32) + np.float32(0.5))
-            * (np.float32(side) / np.float32(wanted)),
-            side - 1,
-        ).astype(np.int64)
-        for side, wanted in zip(mask.shape[:2], size, strict=True)
-    )
-    return mask[rows[:, None], columns]
-
-
-def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
-    height, width, channels = pixels.shape
-    form = rust.PixelType(channels if pixels.dtype == np.uint8 else _U16 + channels)
-    source = rust.ImageData(width, height, form, bytes_of(pixels))
-    resizer, target = _of_thread(size, form)
-    resizer.resize(source, target, _rust_options(antialias))
-    return np.frombuffer(target.get_buffer(), pixels.dtype).reshape(*size, channels)
-
-
-def _of_thread(size: tuple[int, int], form: Any) -> tuple[Any, Any]:
-    """This thread's resizer, and an image of this size and type of pixels to write to."""
-    if getattr(_OF_THREAD, "form", None) != (size, form):
-        _OF_THREAD.resizer = rust.Resizer()
-        _OF_THREAD.target = rust.ImageData(size[1], size[0], form)
-        _OF_THREAD.form = size, form
-    return _OF_THREAD.resizer, _OF_THREAD.target
-
-
-@functools.cache
-def _rust_options(antialias: bool) -> Any:
-    triangle = rust.FilterType.bilinear
-    convolution = rust.ResizeAlg.convolution(triangle)
-    options = rust.ResizeOptions(convolution, use_alpha=False)
-    if not antialias:  # the binding has no shorter way
-        options.rust_options = options.rust_options.set_resize_alg(
-            rust.Algorithm.interpolation.value, triangle.value, 2
-        )
-    return options
-
-
-def _resized_by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
-    height, width, channels = pixels.shape
-    wanted = (size[1], size[0])
-    way = Image.Resampling.BILINEAR
-    along = (width / size[1], 0, 0, 0, height / size[0], 0)
-    # As floats, which Pillow does not truncate to whole grey levels.
-    as_floats = not antialias or pixels.dtype != np.uint8
-    planes = []
-    for at in range(channels):
-        # Each channel alone: for RGBA, Pillow would weight the colours by alpha.
-        plane = Image.fromarray(pixels[:, :, at])
-        if as_floats:
-            plane = plane.convert("F")
-        if antialias:
-            plane = plane.resize(wanted, way)
-        else:
-            plane = plane.transform(wanted, Image.Transform.AFFINE, along, way)
-        planes.append(np.asarray(plane))
-    resized = np.stack(planes, -1)
-    return (resized + 0.5).astype(pixels.dtype) if as_floats else resized
-
 
 #: The formats that records may hold; others are never tried.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF")
@@ -305,7 +219,7 @@ def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> n
 def _deep(data: Encoded, channels: int) -> np.ndarray:
     """Pixels of 16 bits with as many channels as TensorFlow is asked for."""
     with _in_words():
-        pixels = png.decode(data)
+        pixels = png.decode_deep(data)
     if pixels.shape[2] < 3 <= channels:
         return np.repeat(pixels[:, :, :1], channels, 2)
     return pixels[:, :, :channels]
@@ -339,3 +253,140 @@ def _of_inks(inks: np.ndarray, inverted: bool) -> np.ndarray:
     """CMYK converted to colours as TensorFlow does it; Pillow has inverted the inks."""
     light = (255 - inks if inverted else inks).astype(np.uint16)
     return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)
+
+
+#: In the resizer's list, the types of one to four channels of 16 bits follow this one.
+_U16 = 4
+
+#: A resizer keeps its own buffers, so each thread has one, and what it wrote to last.
+_RESIZER = threading.local()
+
+
+def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+    """Pixels in another size.
+
+    Args:
+        pixels: uint8 or uint16 of [height, width, channels]; 1, 3 or 4 channels.
+        size: the wanted height and width.
+        antialias: average the pixels that fall together; False is plain bilinear sampling.
+    """
+    if pixels.shape[:2] == size:
+        return pixels
+    return (_resized_by_pillow if rust is None else _by_rust)(pixels, size, antialias)
+
+
+def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """A mask in another size, by the pixels that TensorFlow takes; classes stay classes."""
+    rows, columns = (
+        np.minimum(
+            (np.arange(wanted, dtype=np.float32) + np.float32(0.5))
+            * (np.float32(side) / np.float32(wanted)),
+            side - 1,
+        ).astype(np.int64)
+        for side, wanted in zip(mask.shape[:2], size, strict=True)
+    )
+    return mask[rows[:, None], columns]
+
+
+def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+    height, width, channels = pixels.shape
+    form = rust.PixelType(channels if pixels.dtype == np.uint8 else _U16 + channels)
+    source = rust.ImageData(width, height, form, bytes_of(pixels))
+    resizer, target = _resizer_and_target(size, form)
+    resizer.resize(source, target, _rust_options(antialias))
+    return np.frombuffer(target.get_buffer(), pixels.dtype).reshape(*size, channels)
+
+
+def _resizer_and_target(size: tuple[int, int], form: Any) -> tuple[Any, Any]:
+    """This thread's resizer, and an image of this size and type of pixels to write to."""
+    if getattr(_RESIZER, "form", None) != (size, form):
+        _RESIZER.resizer = rust.Resizer()
+        _RESIZER.target = rust.ImageData(size[1], size[0], form)
+        _RESIZER.form = size, form
+    return _RESIZER.resizer, _RESIZER.target
+
+
+@functools.cache
+def _rust_options(antialias: bool) -> Any:
+    triangle = rust.FilterType.bilinear
+    convolution = rust.ResizeAlg.convolution(triangle)
+    options = rust.ResizeOptions(convolution, use_alpha=False)
+    if not antialias:  # the binding has no shorter way
+        options.rust_options = options.rust_options.set_resize_alg(
+            rust.Algorithm.interpolation.value, triangle.value, 2
+        )
+    return options
+
+
+def _resized_by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+    height, width, channels = pixels.shape
+    wanted = (size[1], size[0])
+    way = Image.Resampling.BILINEAR
+    along = (width / size[1], 0, 0, 0, height / size[0], 0)
+    # As floats, which Pillow does not truncate to whole grey levels.
+    as_floats = not antialias or pixels.dtype != np.uint8
+    planes = []
+    for at in range(channels):
+        # Each channel alone: for RGBA, Pillow would weight the colours by alpha.
+        plane = Image.fromarray(pixels[:, :, at])
+        if as_floats:
+            plane = plane.convert("F")
+        if antialias:
+            plane = plane.resize(wanted, way)
+        else:
+            plane = plane.transform(wanted, Image.Transform.AFFINE, along, way)
+        planes.append(np.asarray(plane))
+    resized = np.stack(planes, -1)
+    return (resized + 0.5).astype(pixels.dtype) if as_floats else resized
+
+
+#: Bytes up to which a thread keeps the memory that it decodes into: the pages of a
+#: fresh array cost a tenth of the decoding time.
+MOST_SCRATCH = 2**24
+
+#: For how many sizes, and up to which, a thread keeps memory that can be had as bytes.
+SCRATCH_SIZES = 8
+MOST_AS_BYTES = 2**21
+
+
+class _Scratch(threading.local):
+    def __init__(self) -> None:
+        self.files: dict[int, io.BytesIO] = {}
+        self.buffer = bytearray()
+
+
+_SCRATCH = _Scratch()
+
+
+def filled(shape: tuple[int, ...], fill: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """What `fill` makes in a buffer for uint8 of this shape; valid until the next call.
+
+    Of the sizes that come first it has its memory from a `bytes`; see `bytes_of`.
+    """
+    size = math.prod(shape)
+    files = _SCRATCH.files
+    if size not in files:
+        if len(files) == SCRATCH_SIZES or size > MOST_AS_BYTES:
+            return fill(_scratch_buffer(size))
+        files[size] = io.BytesIO(bytes(size))
+    with files[size].getbuffer() as buffer:
+        made = fill(buffer).shape
+    # In CPython this is the object that has the memory, and no copy, now that no buffer is open.
+    return np.frombuffer(files[size].getvalue(), np.uint8).reshape(made)
+
+
+def bytes_of(pixels: np.ndarray) -> bytes:
+    """Pixels as bytes; without a copy if they have all of their memory from a `bytes`."""
+    owner = getattr(pixels.base, "base", None)
+    if isinstance(owner, bytes) and len(owner) == pixels.nbytes:
+        return owner
+    return pixels.tobytes()
+
+
+def _scratch_buffer(size: int) -> bytearray | None:
+    """This thread's buffer of at least this size; None if that is too large to keep."""
+    if size > MOST_SCRATCH:
+        return None
+    if len(_SCRATCH.buffer) < size:
+        _SCRATCH.buffer = bytearray(size)
+    return _SCRATCH.buffer

@@ -1,8 +1,7 @@
 """What an element holds and how it is made: all that NumPy and TensorFlow's graph decide alike.
 
-Boxes as stored in records: both this package's and other tools'.
-
-Which columns are an element's inputs and targets.
+That is which columns are its inputs and targets, which keys each is made from, how boxes of any
+tool become fractions of the image, and how pictures are prepared.
 """
 
 from __future__ import annotations
@@ -33,105 +32,6 @@ from tfrecorder.schema.kinds import (
     Number,
     ValueKind,
 )
-
-_CLASSES = (Label, Labels, Boxes, Mask)
-
-
-def chosen_columns(stored: StoredDataset, options: ReadOptions) -> tuple[Fields, Fields]:
-    """The input columns and the target columns.
-
-    By default, inputs are the images; if there are none, the files; without these, all numbers,
-    texts and bytes that are not targets.  Targets are labels, boxes, masks and the numbers that the
-    schema marks as targets.
-
-    Raises:
-        OptionError: there is no such column.
-        DatasetError: a label, boxes or a mask is not understood, and `targets` is not given.
-    """
-    refuse_empty(stored)
-    if stored.unread and options.targets is None:
-        raise DatasetError(unread_words(stored))
-    fields = stored.fields
-    images = of_kind(fields, Image)
-    files = of_kind(fields, File)
-    values = of_kind(fields, ValueKind)
-    wanted = [field for field in values if isinstance(field.kind, Number) and field.kind.target]
-    inputs = images or files or [field for field in values if field not in wanted]
-    targets = [field for field in fields if isinstance(field.kind, _CLASSES) or field in wanted]
-    if options.targets is not None:
-        targets = _named(stored, "targets", options.targets)
-        inputs = [field for field in inputs if field not in targets]
-    if options.inputs is not None and not isinstance(options.inputs, str):
-        inputs = _named(stored, "inputs", options.inputs)
-    return tuple(inputs), tuple(targets)
-
-
-def refuse_empty(stored: StoredDataset) -> None:
-    """Refuse files of other tools without any record: we cannot know their columns."""
-    if not stored.fields:
-        raise DatasetError(
-            "; ".join(stored.unread.values())
-            or f"{stored.directory}: there is no record in any file, or none with a value."
-            " Check the path."
-        )
-
-
-def unread_words(stored: StoredDataset) -> str:
-    """What we do not understand in records of other tools, and how to read the rest."""
-    targets = [field.column for field in of_kind(stored.fields, *_CLASSES)]
-    others = [field.column for field in stored.fields if not isinstance(field.kind, Image)]
-    name = (targets or others or ["…"])[0]
-    return (
-        f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "
-        f"`targets=[{name!r}]`; `inputs='all'` gives every key as it is stored."
-    )
-
-
-def _named(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
-    fields = {field.column: field for field in stored.fields}
-    for name in names:
-        if name not in fields:
-            raise OptionError.of(
-                option, list(names), f"there is no column {name!r}; {did_you_mean(name, fields)}"
-            )
-    return [fields[name] for name in names]
-
-
-def stored_corners(field: Field, values: Mapping[str, Any], xp: Any = np) -> Any:
-    """Boxes in the unit of the record: float32 of [n, 4], ymin, xmin, ymax, xmax.
-
-    Args:
-        field: the column.
-        values: of the record, by key.
-        xp: the module of the arrays, `numpy` or `tensorflow`.
-
-    Raises:
-        ValueError: the four edges differ in number.
-    """
-    if field.box_key is not None:
-        return xp.reshape(as_floats(values.get(field.box_key, ()), xp), (-1, 4))
-    xmin, ymin, xmax, ymax = (as_floats(values.get(key, ()), xp) for key in field.edges)
-    try:
-        return xp.stack([ymin, xmin, ymax, xmax], -1)
-    except ValueError as error:
-        raise ValueError("its boxes do not have four sides each") from error
-
-
-def corners_of(field: Field, values: Mapping[str, Any], shape: Any, xp: Any = np) -> Any:
-    """Boxes as fractions of the stored image: float32 of [n, 4], ymin, xmin, ymax, xmax.
-
-    Args:
-        field: the column.
-        values: of the record, by key.
-        shape: height and width of the image, needed for boxes in pixels.
-        xp: the module of the arrays, `numpy` or `tensorflow`.
-
-    Raises:
-        ValueError: the four edges differ in number.
-    """
-    corners = stored_corners(field, values, xp)
-    return corners / xp.tile(as_floats(shape, xp), [2]) if field.in_pixels else corners
-
 
 #: The dtypes of stored numbers by the kind of their feature; all others are bytes.
 NUMBERS = {"int64": "int64", "label": "int64", "bool": "int64", "float": "float32"}
@@ -467,3 +367,102 @@ def stated_shape(image: Field, values: Values, xp: Any) -> Any:
     """The height and width of an image as its record states them; None if they are not parsed."""
     sides = [values[key] for key in image.size_keys[:2] if key in values]
     return as_whole(xp.stack(sides), xp) if sides else None
+
+
+_CLASSES = (Label, Labels, Boxes, Mask)
+
+
+def chosen_columns(stored: StoredDataset, options: ReadOptions) -> tuple[Fields, Fields]:
+    """The input columns and the target columns.
+
+    By default, inputs are the images; if there are none, the files; without these, all numbers,
+    texts and bytes that are not targets.  Targets are labels, boxes, masks and the numbers that the
+    schema marks as targets.
+
+    Raises:
+        OptionError: there is no such column.
+        DatasetError: a label, boxes or a mask is not understood, and `targets` is not given.
+    """
+    refuse_empty(stored)
+    if stored.unread and options.targets is None:
+        raise DatasetError(unread_words(stored))
+    fields = stored.fields
+    images = of_kind(fields, Image)
+    files = of_kind(fields, File)
+    values = of_kind(fields, ValueKind)
+    wanted = [field for field in values if isinstance(field.kind, Number) and field.kind.target]
+    inputs = images or files or [field for field in values if field not in wanted]
+    targets = [field for field in fields if isinstance(field.kind, _CLASSES) or field in wanted]
+    if options.targets is not None:
+        targets = _chosen(stored, "targets", options.targets)
+        inputs = [field for field in inputs if field not in targets]
+    if options.inputs is not None and not isinstance(options.inputs, str):
+        inputs = _chosen(stored, "inputs", options.inputs)
+    return tuple(inputs), tuple(targets)
+
+
+def refuse_empty(stored: StoredDataset) -> None:
+    """Refuse files of other tools without any record: we cannot know their columns."""
+    if not stored.fields:
+        raise DatasetError(
+            "; ".join(stored.unread.values())
+            or f"{stored.directory}: there is no record in any file, or none with a value."
+            " Check the path."
+        )
+
+
+def unread_words(stored: StoredDataset) -> str:
+    """What we do not understand in records of other tools, and how to read the rest."""
+    targets = [field.column for field in of_kind(stored.fields, *_CLASSES)]
+    others = [field.column for field in stored.fields if not isinstance(field.kind, Image)]
+    name = (targets or others or ["…"])[0]
+    return (
+        f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "
+        f"`targets=[{name!r}]`; `inputs='all'` gives every key as it is stored."
+    )
+
+
+def _chosen(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
+    fields = {field.column: field for field in stored.fields}
+    for name in names:
+        if name not in fields:
+            raise OptionError.of(
+                option, list(names), f"there is no column {name!r}; {did_you_mean(name, fields)}"
+            )
+    return [fields[name] for name in names]
+
+
+def stored_corners(field: Field, values: Mapping[str, Any], xp: Any = np) -> Any:
+    """Boxes in the unit of the record: float32 of [n, 4], ymin, xmin, ymax, xmax.
+
+    Args:
+        field: the column.
+        values: of the record, by key.
+        xp: the module of the arrays, `numpy` or `tensorflow`.
+
+    Raises:
+        ValueError: the four edges differ in number.
+    """
+    if field.box_key is not None:
+        return xp.reshape(as_floats(values.get(field.box_key, ()), xp), (-1, 4))
+    xmin, ymin, xmax, ymax = (as_floats(values.get(key, ()), xp) for key in field.edges)
+    try:
+        return xp.stack([ymin, xmin, ymax, xmax], -1)
+    except ValueError as error:
+        raise ValueError("its boxes do not have four sides each") from error
+
+
+def corners_of(field: Field, values: Mapping[str, Any], shape: Any, xp: Any = np) -> Any:
+    """Boxes as fractions of the stored image: float32 of [n, 4], ymin, xmin, ymax, xmax.
+
+    Args:
+        field: the column.
+        values: of the record, by key.
+        shape: height and width of the image, needed for boxes in pixels.
+        xp: the module of the arrays, `numpy` or `tensorflow`.
+
+    Raises:
+        ValueError: the four edges differ in number.
+    """
+    corners = stored_corners(field, values, xp)
+    return corners / xp.tile(as_floats(shape, xp), [2]) if field.in_pixels else corners

@@ -23,7 +23,7 @@ from tfrecorder.display.tables import (
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
-from tfrecorder.format.manifest import in_words
+from tfrecorder.format.manifest import losses_in_words
 from tfrecorder.format.plan import Shape
 from tfrecorder.images.geometry import Sides
 from tfrecorder.images.header import reduced_in_words, reduced_of
@@ -461,7 +461,7 @@ def info(
         },
         unread=dict(stored.unread),
         card=card.commit if card else None,
-        lost=tuple(in_words(every[-1].plan.carried.losses)) if every else (),
+        lost=tuple(losses_in_words(every[-1].plan.carried.losses)) if every else (),
     )
 
 

@@ -1,13 +1,10 @@
-"""The rows of all shards, to search: the many small tables of appends and streams, merged.
+"""What all rows of a dataset say: its many small tables merged, to be searched and counted.
 
 `layout.ROWS` is a copy of what stands in the tables.  Where it is missing, damaged or of other
 shards, the tables are read, and the next merge writes it anew.
 
-The numbers of a dataset's rows: each is given once.
-
-How far each source of a dataset's streams was read: what its commits say.
-
-How many images of a dataset likely have copies, without reading a record.
+What follows from all rows is here too: the next row's number, of which each is given once; how far
+each source of a stream was read; and how many images likely have copies, without reading a record.
 """
 
 from __future__ import annotations
@@ -100,7 +97,7 @@ def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
     rest = [shard for shard in newest.shards if shard not in merged]
     for shard, table in each_table(directory, rest, those_of(columns)):
         splits = repeated(shard.split, len(table))
-        yield _with(table.append_column(SHARD_SPLIT, splits), columns)
+        yield _with_columns(table.append_column(SHARD_SPLIT, splits), columns)
 
 
 #: The column of `rows_with` that holds the key of a row.
@@ -161,7 +158,7 @@ def merge_rows(directory: str, newest: Commit) -> None:
     storage.publish_by(directory, layout.ROWS, write)
 
 
-def _with(table: pa.Table, names: Sequence[str]) -> pa.Table:
+def _with_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """These columns of a table; those that it does not have are as `known_rows` says."""
     for name in names:
         if name not in table.column_names:
@@ -235,11 +232,11 @@ def position_of(newest: Commit | None, source: str) -> Any:
     """
     positions = {} if newest is None else newest.dataset.positions
     if positions.get(source, positions.get("", "")) is None:  # as a repair notes it
-        raise _lost(source)
+        raise _lost_position(source)
     return positions.get(source)
 
 
-def _lost(source: str) -> DatasetError:
+def _lost_position(source: str) -> DatasetError:
     return DatasetError(
         f"source {source}: how far it was read was lost with a damaged file, so rows would come "
         "again. Stream it into another directory, or add its new rows with `append`."
@@ -269,9 +266,9 @@ def taken_positions(directory: str, newest: Commit | None, source: str) -> set[s
     if position_of(newest, source) is None:
         return set()
     assert newest is not None
-    taken = set(_of_source(known_rows(directory, newest, POSITION_OF), source))
+    taken = set(_positions_of(known_rows(directory, newest, POSITION_OF), source))
     if "" in taken:  # so a repair marks the rows of a table that was lost
-        raise _lost(source)
+        raise _lost_position(source)
     return taken
 
 
@@ -282,10 +279,10 @@ def positions_in(directory: str, source: str) -> list[str]:
         DatasetError: its rows cannot be read.
     """
     rows = read_columns(directory, layout.PLAN_ROWS, lambda _: POSITION_OF)
-    return _of_source([rows], source)
+    return _positions_of([rows], source)
 
 
-def _of_source(tables: Iterable[pa.Table], source: str) -> list[str]:
+def _positions_of(tables: Iterable[pa.Table], source: str) -> list[str]:
     return [
         position
         for table in tables
@@ -322,7 +319,7 @@ def likely_copies(directory: str, newest: Commit, image: Field, since: int) -> L
     of = source_of(image)
     columns = [SOURCE_ID, of.bytes, of.crc32c, of.hash, of.mean, of.deviation]
     tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
-    looks = pd.concat([*map(_numbers, tables)], ignore_index=True)
+    looks = pd.concat([*map(_compared_numbers, tables)], ignore_index=True)
     sums = looks.pop("sums")
     pairs = likely_pairs(looks)
     sums = sums.where(sums >= 0, -1 - np.arange(len(looks)))  # what was not read equals nothing
@@ -336,7 +333,7 @@ def likely_copies(directory: str, newest: Commit, image: Field, since: int) -> L
     return LikelyCopies(int(counts.sum()), int((counts & leaks).sum()), int(records))
 
 
-def _numbers(rows: pa.Table) -> pd.DataFrame:
+def _compared_numbers(rows: pa.Table) -> pd.DataFrame:
     """What is compared of the records of some rows: numbers alone, -1 where one is not known."""
     rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
     split = pc.index_in(rows.column(SHARD_SPLIT), value_set=pa.array(SPLITS, pa.large_string()))

@@ -1,9 +1,8 @@
 """Opening a dataset directory: what is in it, and whether all its files are there.
 
 Three forms are known: a directory of this package, one of TFDS, and TFRecord files without metadata
-(`foreign.py` handles the last two).
-
-What a dataset keeps of its card: which commit it describes, and the sums of what it lists.
+(`foreign.py` handles the last two).  A dataset of this package may also keep what its card
+describes.
 """
 
 from __future__ import annotations
@@ -28,34 +27,6 @@ from tfrecorder.reading.dataset import Shards, StoredDataset, check_shards, dama
 from tfrecorder.reading.dataset_files import files_in, has_private_folder, matching
 from tfrecorder.schema.fields import record_features
 from tfrecorder.schema.splits import SPLITS
-
-
-@dataclass(frozen=True)
-class StoredCard:
-    """A card as it was written.
-
-    Attributes:
-        commit: the number of the commit that it describes.
-        files: the SHA-256 of each of its files, by name.
-        shards: the CRC32C and the SHA-256 of each shard, by the name of its file.
-        stated: what `card.yaml` states, in the fields that TFDS has for it.
-    """
-
-    commit: int
-    files: dict[str, str]
-    shards: dict[str, tuple[int, str]]
-    stated: dict[str, object] = field(default_factory=dict)
-
-    def to_json(self) -> bytes:
-        return seal(vars(self))
-
-
-def stored_card(directory: str) -> StoredCard | None:
-    """The card of a dataset; None if it has none, or if what is kept of it is damaged."""
-    try:
-        return StoredCard(**unseal(storage.read_bytes(os.path.join(directory, layout.CARD))))
-    except (storage.UnreadableError, ValueError, TypeError):
-        return None
 
 
 def open_dataset(
@@ -183,3 +154,31 @@ def _refuse_damaged(
         written,
         f"`{command('repair', directory)}` restores it from the source; or copy the files again.",
     )
+
+
+@dataclass(frozen=True)
+class StoredCard:
+    """A card as it was written.
+
+    Attributes:
+        commit: the number of the commit that it describes.
+        files: the SHA-256 of each of its files, by name.
+        shards: the CRC32C and the SHA-256 of each shard, by the name of its file.
+        stated: what `card.yaml` states, in the fields that TFDS has for it.
+    """
+
+    commit: int
+    files: dict[str, str]
+    shards: dict[str, tuple[int, str]]
+    stated: dict[str, object] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        return seal(vars(self))
+
+
+def stored_card(directory: str) -> StoredCard | None:
+    """The card of a dataset; None if it has none, or if what is kept of it is damaged."""
+    try:
+        return StoredCard(**unseal(storage.read_bytes(os.path.join(directory, layout.CARD))))
+    except (storage.UnreadableError, ValueError, TypeError):
+        return None

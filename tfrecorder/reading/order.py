@@ -1,4 +1,4 @@
-"""The order of an epoch: a permutation that can be computed at any place, without a table.
+"""The order of an epoch: which record comes at each place, and how often, without a table.
 
 A place is a record's position in an epoch, from 0; a number is its position in its split.
 `Order.numbers` turns places into numbers, so a run can begin anywhere, and any host can compute any
@@ -11,8 +11,7 @@ Sources: M. Luby, C. Rackoff, "How to construct pseudorandom permutations", 1988
 P. Rogaway, "Ciphers with arbitrary finite domains", 2002.  The hash is the last step of
 SplitMix64 (S. Vigna, with the constants of D. Stafford's "mix 13").
 
-How often each record is in an epoch: balanced classes, weights, and epochs of another length.
-
+How often each record comes (balanced classes, weights, epochs of another length) is a `Sampling`.
 Each record has an expected count, a number of at least 0, and the counts of all add up to the
 length of the epoch.  Laid one after the other on a line, each record is as long as its count.  An
 epoch's draws lie on this line at equal distances of 1, from a start below 1 that depends on the
@@ -227,7 +226,7 @@ class Sampling:
         numbers: of the records, in their order on the line, int64.
         ends: where each of them ends on the line, float64; the last is the length of the epoch.
 
-    >>> sampling = sampled(np.array([3.0, 1.0]), np.zeros(2), size=8)
+    >>> sampling = sampling_of(np.array([3.0, 1.0]), np.zeros(2), size=8)
     >>> np.bincount(sampling.numbers_of(np.arange(8), seed=7, epoch=0)).tolist()
     [6, 2]
     """
@@ -270,7 +269,7 @@ class SampledOrder(Order):
         return self.sampling.numbers_of(draws, self.seed, self.epoch)
 
 
-def sampled(weights: np.ndarray, groups: np.ndarray, size: int) -> Sampling:
+def sampling_of(weights: np.ndarray, groups: np.ndarray, size: int) -> Sampling:
     """A sampling in proportion to weights.
 
     Args:
@@ -314,9 +313,9 @@ def weights_of(
                 "balance", balance, f"there is no such column; {did_you_mean(balance, names)}"
             )
         if balance != label and pd.api.types.is_numeric_dtype(frame[balance]):
-            groups = parts if label is None else _codes(frame[label], parts)[0]
+            groups = parts if label is None else _group_codes(frame[label], parts)[0]
             return frame[balance].to_numpy(np.float64), groups
-        groups, _ = _codes(frame[balance], parts)
+        groups, _ = _group_codes(frame[balance], parts)
         return 1 / np.bincount(groups)[groups], groups
     if field is None:
         raise OptionError.of(
@@ -324,7 +323,7 @@ def weights_of(
             dict(balance),
             "weights by class need one column of classes; give a weight for each record.",
         )
-    groups, classes = _codes(frame[label], parts)
+    groups, classes = _group_codes(frame[label], parts)
     for name in [*classes, *balance]:
         words = ""
         if name not in balance:
@@ -333,11 +332,11 @@ def weights_of(
             words = f"no record has the class {name!r}; there is {', '.join(map(str, classes))}."
         if words:
             raise OptionError.of("balance", dict(balance), words)
-    by_class = checked([balance[name] for name in classes])
+    by_class = checked_weights([balance[name] for name in classes])
     return by_class[groups % len(classes)] / np.bincount(groups)[groups], groups
 
 
-def checked(weights: Any) -> np.ndarray:
+def checked_weights(weights: Any) -> np.ndarray:
     """Weights as float64.
 
     Raises:
@@ -352,7 +351,7 @@ def checked(weights: Any) -> np.ndarray:
     return floats
 
 
-def _codes(column: pd.Series, parts: np.ndarray) -> tuple[np.ndarray, pd.Index]:
+def _group_codes(column: pd.Series, parts: np.ndarray) -> tuple[np.ndarray, pd.Index]:
     """A number for each value in each part, for each cell: the value's modulo the values there are.
 
     The second are these values.

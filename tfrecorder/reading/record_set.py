@@ -1,6 +1,6 @@
 """What a reader reads: the records of one or several datasets, all or chosen ones, by number.
 
-A dataset's records by number, without reading whole shards and without TensorFlow.
+Single records are read without whole shards and without TensorFlow.
 """
 
 from __future__ import annotations
@@ -31,60 +31,14 @@ from tfrecorder.reading.order import (
     SampledOrder,
     Sampling,
     block_of,
-    checked,
-    sampled,
+    checked_weights,
+    sampling_of,
     weights_of,
 )
 from tfrecorder.reading.record_bytes import RecordReader
 from tfrecorder.schema.fields import class_field
 from tfrecorder.schema.kinds import Label
 from tfrecorder.storage.cache_folder import CacheFolder
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record.
-
-    Attributes:
-        split: the one it is in.
-        number: in the split, from 0, in shard order.
-        features: its values by key.
-    """
-
-    split: str
-    number: int
-    features: dict[str, Values]
-
-
-def open_stored(directory: Path, at: int | None, named: NamedKeys = NO_KEYS) -> StoredDataset:
-    """The dataset in a directory, for reading single records.
-
-    Args:
-        at: the last generation to read; None is the newest.
-        named: the keys of the image and the label in records of other tools.
-
-    Raises:
-        DatasetError: it is not a whole dataset, or its single records cannot be read.
-    """
-    stored = open_dataset(directory, at, named)
-    if words := stored.uncounted():
-        raise DatasetError(words)
-    return stored
-
-
-def read_numbered(stored: StoredDataset, split: str, numbers: Iterable[int]) -> Iterator[Record]:
-    """The records of a split with these numbers, in ascending order.
-
-    Raises:
-        DatasetError: the index or a record is damaged.
-    """
-    reader = RecordReader(stored, split)
-
-    def record(number: int) -> Record:
-        features = reader.read([number], lambda framed, _: parse_example(data_of(framed)))[0]
-        return Record(split, number, features)
-
-    return map(record, sorted(map(int, numbers)))
 
 
 @dataclass(frozen=True)
@@ -217,7 +171,7 @@ class RecordSet:
             frame = self.table(_needed(None, balance)) if frame is None else frame
             weights, groups = weights_of(balance, frame, class_field(self.stored.fields), parts)
         elif balance is not None:
-            weights = checked(balance)
+            weights = checked_weights(balance)
             every = self.stored.records(self.split)
             if self.chosen is not None and weights.shape == (every,):
                 weights = weights[self.chosen]
@@ -229,7 +183,7 @@ class RecordSet:
                 )
         else:
             weights = np.ones(self.records)
-        weights = checked(weights)
+        weights = checked_weights(weights)
         if self.shares is not None:
             totals = np.bincount(parts, weights, len(self.members))
             for member, share, total in zip(self.members, self.shares, totals, strict=True):
@@ -239,7 +193,7 @@ class RecordSet:
                         "leave it out, or give it the weight 0."
                     )
             weights = weights * (np.array(self.shares) / np.where(totals, totals, 1))[parts]
-        sampling = sampled(weights, groups, epoch_size or self.records)
+        sampling = sampling_of(weights, groups, epoch_size or self.records)
         return replace(
             self,
             sampling=sampling,
@@ -247,43 +201,19 @@ class RecordSet:
         )
 
 
-def open_members(
-    datasets: Datasets, options: ReadOptions
-) -> tuple[list[StoredDataset], tuple[float, ...] | None]:
-    """One or several datasets, and their weights if they have any.
+@dataclass(frozen=True)
+class Record:
+    """One record.
 
-    Args:
-        datasets: one, a list, or weights of several by directory.
-        options: which of their records are read.
-
-    Raises:
-        OptionError: a weight is no number from 0, or an option is for one dataset alone.
-        DatasetError: as `open_stored`.
+    Attributes:
+        split: the one it is in.
+        number: in the split, from 0, in shard order.
+        features: its values by key.
     """
-    shares = None
-    if isinstance(datasets, Mapping):
-        shares = tuple(datasets.values())
-        are_weights = all(is_number(share) and 0 <= share < np.inf for share in shares)
-        if not are_weights or not any(shares):
-            raise OptionError.of(
-                "directory", dict(datasets), "give each dataset a finite weight from 0, not all 0."
-            )
-    every: Sequence[Any] = [datasets]
-    if not isinstance(datasets, (str, os.PathLike)):
-        if not datasets or not isinstance(datasets, (Sequence, Mapping)):
-            raise OptionError.of(
-                "directory",
-                datasets,
-                "give a dataset, a list of several, or a dict with how much of an epoch each is.",
-            )
-        every = list(datasets)
-    if len(every) > 1 and options.at is not None:
-        raise OptionError.of(
-            "at",
-            options.at,
-            "each dataset has its own generations; give one dataset, or leave it out.",
-        )
-    return [open_stored(path, options.at, options.keys) for path in every], shares
+
+    split: str
+    number: int
+    features: dict[str, Values]
 
 
 def record_set(
@@ -344,6 +274,76 @@ def record_set(
             frame = frame[[name for name in frame if name in needed]]
         frame = frame.iloc[numbers]
     return records.sampled(balance, epoch_size, frame)
+
+
+def open_members(
+    datasets: Datasets, options: ReadOptions
+) -> tuple[list[StoredDataset], tuple[float, ...] | None]:
+    """One or several datasets, and their weights if they have any.
+
+    Args:
+        datasets: one, a list, or weights of several by directory.
+        options: which of their records are read.
+
+    Raises:
+        OptionError: a weight is no number from 0, or an option is for one dataset alone.
+        DatasetError: as `open_stored`.
+    """
+    shares = None
+    if isinstance(datasets, Mapping):
+        shares = tuple(datasets.values())
+        are_weights = all(is_number(share) and 0 <= share < np.inf for share in shares)
+        if not are_weights or not any(shares):
+            raise OptionError.of(
+                "directory", dict(datasets), "give each dataset a finite weight from 0, not all 0."
+            )
+    every: Sequence[Any] = [datasets]
+    if not isinstance(datasets, (str, os.PathLike)):
+        if not datasets or not isinstance(datasets, (Sequence, Mapping)):
+            raise OptionError.of(
+                "directory",
+                datasets,
+                "give a dataset, a list of several, or a dict with how much of an epoch each is.",
+            )
+        every = list(datasets)
+    if len(every) > 1 and options.at is not None:
+        raise OptionError.of(
+            "at",
+            options.at,
+            "each dataset has its own generations; give one dataset, or leave it out.",
+        )
+    return [open_stored(path, options.at, options.keys) for path in every], shares
+
+
+def open_stored(directory: Path, at: int | None, named: NamedKeys = NO_KEYS) -> StoredDataset:
+    """The dataset in a directory, for reading single records.
+
+    Args:
+        at: the last generation to read; None is the newest.
+        named: the keys of the image and the label in records of other tools.
+
+    Raises:
+        DatasetError: it is not a whole dataset, or its single records cannot be read.
+    """
+    stored = open_dataset(directory, at, named)
+    if words := stored.uncounted():
+        raise DatasetError(words)
+    return stored
+
+
+def read_numbered(stored: StoredDataset, split: str, numbers: Iterable[int]) -> Iterator[Record]:
+    """The records of a split with these numbers, in ascending order.
+
+    Raises:
+        DatasetError: the index or a record is damaged.
+    """
+    reader = RecordReader(stored, split)
+
+    def record(number: int) -> Record:
+        features = reader.read([number], lambda framed, _: parse_example(data_of(framed)))[0]
+        return Record(split, number, features)
+
+    return map(record, sorted(map(int, numbers)))
 
 
 def _needed(where: Any, balance: Any) -> set[str] | None:

@@ -1,7 +1,4 @@
-"""The tables of shards: what is known of each row, without reading a record.
-
-The lists of rows next to the shards: `rejects.csv` and `suspects.csv`.
-"""
+"""What is known of each row without reading a record: tables of shards, and public lists."""
 
 from __future__ import annotations
 

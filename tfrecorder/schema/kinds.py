@@ -1,6 +1,6 @@
 """The kinds of columns, and the schema that names a kind for each column.
 
-What the settings of a kind of column may be: each check gives a remedy, or None.
+Each setting of a kind is checked when it is made: a check gives a remedy, or None.
 """
 
 from __future__ import annotations
@@ -23,39 +23,46 @@ from tfrecorder.core.option import (
     parse_size,
 )
 from tfrecorder.errors import OptionError
-from tfrecorder.schema import kinds as checks
 from tfrecorder.schema.keys import BACKGROUND, BOX_COLUMNS
 
 DTYPES = ("float32", "int64", "bool")
 
+UNITS = ("fraction", "pixel")
+
 #: The largest file that a record may be asked to hold: TensorFlow parses records below 2 GiB.
 MOST_BYTES = 2**30
 
+#: From here on, a finite number rounds to no float32.
+BEYOND_FLOAT32 = 2.0**128 - 2.0**103
 
-def check_name(value: Any) -> str | None:
+#: Sizes of the axes of a value: () is a single value, (None,) a list of any length.
+Shape = tuple[int | None, ...]
+
+
+def _check_name(value: Any) -> str | None:
     return None if value is None or isinstance(value, str) else "give the name of a column."
 
 
-def check_label(value: Any) -> str | None:
+def _check_label(value: Any) -> str | None:
     is_label = isinstance(value, (str, int)) and not isinstance(value, bool)
     return None if is_label else "give text or an integer."
 
 
-def check_columns(columns: Any) -> str | None:
+def _check_columns(columns: Any) -> str | None:
     is_list = isinstance(columns, Sequence) and not isinstance(columns, str)
     if not is_list or not all(isinstance(name, str) for name in columns):
         return "give a list of columns."
     return None if columns else "give at least one."
 
 
-def check_edges(columns: Any) -> str | None:
-    if fault := check_columns(columns):
+def _check_edges(columns: Any) -> str | None:
+    if fault := _check_columns(columns):
         return fault
     words = "give 4: the columns of the left, upper, right and lower edge."
     return None if len(columns) == len(BOX_COLUMNS) else words
 
 
-def check_shape(shape: Any) -> str | None:
+def _check_shape(shape: Any) -> str | None:
     is_list = isinstance(shape, Sequence) and not isinstance(shape, str)
     if is_list and (tuple(shape) == (None,) or not any(map(Whole(1), shape))):
         return None
@@ -65,36 +72,28 @@ def check_shape(shape: Any) -> str | None:
     )
 
 
-def check_max_bytes(size: Any) -> str | None:
+def _check_max_bytes(size: Any) -> str | None:
     if fault := Size((1, "1 byte"), "100MB")(size):
         return fault
     return None if parse_size(size) <= MOST_BYTES else "give at most 1GiB, which a record can hold."
 
 
-def check_depth(depth: Any) -> str | None:
+def _check_depth(depth: Any) -> str | None:
     return None if depth in (8, 16) else "give 8 or 16, the bits of a channel."
 
 
-def check_validator(value: Any) -> str | None:
+def _check_validator(value: Any) -> str | None:
     is_one = callable(value) or isinstance(value, str)
     return None if is_one else "give a function of bytes that raises an error for an unusable file."
 
 
-def check_dtype(value: Any) -> str | None:
+def _check_dtype(value: Any) -> str | None:
     if name_of_dtype(value) == "float64":
         return (
             "records of TensorFlow have no float64; give 'float32', 'int64' for whole numbers up "
             "to 64 bits, or Text() to keep all digits."
         )
     return OneOf(*DTYPES)(name_of_dtype(value))
-
-
-#: From here on, a finite number rounds to no float32.
-BEYOND_FLOAT32 = 2.0**128 - 2.0**103
-UNITS = ("fraction", "pixel")
-
-#: Sizes of the axes of a value: () is a single value, (None,) a list of any length.
-Shape = tuple[int | None, ...]
 
 
 def _as_tuples(value: Any) -> Any:
@@ -145,7 +144,7 @@ class Image(Kind):
             give uint16, and an image of 8 bits is a reject.
     """
 
-    depth: int = option(8, checks.check_depth, normal=int)
+    depth: int = option(8, _check_depth, normal=int)
     word = "image"
 
 
@@ -159,7 +158,7 @@ class Mask(Kind):
             image and its mask if the dataset has no classes.
     """
 
-    of: str | None = option(None, checks.check_name)
+    of: str | None = option(None, _check_name)
     tfds_features: bool = option(False)
     word = "mask"
 
@@ -175,7 +174,7 @@ class Label(Kind):
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
-    default: str | int | None = option(None, checks.check_label)
+    default: str | int | None = option(None, _check_label)
     required: bool = option(True)
     word = "label"
 
@@ -192,7 +191,7 @@ class Labels(Kind):
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
-    columns: tuple[str, ...] | None = option(None, checks.check_columns, normal=tuple)
+    columns: tuple[str, ...] | None = option(None, _check_columns, normal=tuple)
     separator: str | None = None
     word = "labels"
 
@@ -221,12 +220,12 @@ class Boxes(Kind):
         tfds_features: if True, records also hold each box as one value, TFDS's BBoxFeature.
     """
 
-    columns: tuple[str, ...] = option(BOX_COLUMNS, checks.check_edges, normal=tuple)
-    label: str | None = option("label", checks.check_name)
+    columns: tuple[str, ...] = option(BOX_COLUMNS, _check_edges, normal=tuple)
+    label: str | None = option("label", _check_name)
     unit: str = option("fraction", OneOf(*UNITS))
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)
     background_class: bool = option(False)
-    masks: str | None = option(None, checks.check_name)
+    masks: str | None = option(None, _check_name)
     tfds_features: bool = option(False)
     word = "boxes"
 
@@ -247,9 +246,9 @@ class ValueKind(Kind):
             box is a row; None for a value of the row itself.
     """
 
-    shape: Shape = option((), checks.check_shape, normal=_sides)
+    shape: Shape = option((), _check_shape, normal=_sides)
     default: Any = option(None, lambda value: None, normal=_as_tuples)
-    of: str | None = option(None, checks.check_name)
+    of: str | None = option(None, _check_name)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -270,7 +269,7 @@ class Number(ValueKind):
         target: True if it is what a model learns to predict, such as a steering angle.
     """
 
-    dtype: str = option("float32", checks.check_dtype, normal=name_of_dtype)
+    dtype: str = option("float32", _check_dtype, normal=name_of_dtype)
     target: bool = option(False)
     word = "number"
 
@@ -303,9 +302,9 @@ class File(Kind):
     100000000
     """
 
-    max_bytes: int | str = option(2**28, checks.check_max_bytes, normal=parse_size)
+    max_bytes: int | str = option(2**28, _check_max_bytes, normal=parse_size)
     validator: Callable[[bytes], Any] | str | None = option(
-        None, checks.check_validator, normal=lambda value: value
+        None, _check_validator, normal=lambda value: value
     )
     word = "file"
 

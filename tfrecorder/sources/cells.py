@@ -1,9 +1,7 @@
 """A cell of a column of images: the uri of a file, or the file itself in one of several forms.
 
-The images of a column that came as bytes, each identified by the hash of its content.
-
-Only names and sizes are kept.  The bytes stay in the source and are read again when they are
-needed.
+Of images that came as bytes, only names and sizes are kept, each identified by the hash of its
+content.  The bytes stay in the source and are read again when they are needed.
 """
 
 from __future__ import annotations
@@ -37,6 +35,10 @@ _SPACE = re.compile(r"\s+")
 
 #: A percent sign that stands for itself.
 _NO_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+#: How many cells a thread hashes at a time, and how many such blocks are under way.
+TOGETHER = 8
+AHEAD = 4
 
 
 class File(NamedTuple):
@@ -181,11 +183,6 @@ def _of_mapping(cell: Mapping[Any, Any]) -> Any:
 
 def _keys(cell: Mapping[Any, Any]) -> str:
     return f"a dict with the keys {list(cell)}"[:99]
-
-
-#: How many cells a thread hashes at a time, and how many such blocks are under way.
-TOGETHER = 8
-AHEAD = 4
 
 
 class Cells(Protocol):

@@ -1,7 +1,4 @@
-"""A source that is given by path: one file, several, or a folder.
-
-Uris that a call names, or a text file of them.
-"""
+"""A source that is given by path: one file, several, or a folder; and lists of uris."""
 
 from __future__ import annotations
 
@@ -23,30 +20,6 @@ from tfrecorder.options.convert_values import TextForm
 from tfrecorder.options.keywords import Path
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-
-
-def uri_list(option: str, given: Iterable[str] | Path | None) -> list[str]:
-    """The uris that an option names, or the lines of the file whose path it is, each once.
-
-    Signatures are left out, as they are from the records.
-
-    Raises:
-        OptionError: the file cannot be read, or what is given are no uris.
-    """
-    if isinstance(given, (str, os.PathLike)):
-        path = storage.given_path(given)
-        try:
-            text = storage.read_bytes(path).decode("utf-8-sig")
-        except (storage.UnreadableError, UnicodeDecodeError) as error:
-            raise OptionError.of(option, path, f"it cannot be read: {error}.") from error
-        # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
-        given = filter(None, text.replace("\r\n", "\n").split("\n"))
-    uris = list(() if given is None else given)  # a Series has no truth value
-    wrong = [uri for uri in uris if not isinstance(uri, str)]
-    if wrong:
-        raise OptionError.of(option, wrong[0], "this is no uri; give texts, or a file's path.")
-    return list(dict.fromkeys(map(storage.unsigned, uris)))
-
 
 #: What makes a path a pattern, where there is no file of that name.
 _PATTERN = re.compile(r"[*?\[]")
@@ -112,6 +85,29 @@ def _matching(pattern: str) -> list[str]:
     parts = pattern.count("/")
     files = (f"{start}/{name}" for name in storage.files_below(start))
     return [file for file in files if file.count("/") == parts and fnmatch.fnmatch(file, pattern)]
+
+
+def uri_list(option: str, given: Iterable[str] | Path | None) -> list[str]:
+    """The uris that an option names, or the lines of the file whose path it is, each once.
+
+    Signatures are left out, as they are from the records.
+
+    Raises:
+        OptionError: the file cannot be read, or what is given are no uris.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        path = storage.given_path(given)
+        try:
+            text = storage.read_bytes(path).decode("utf-8-sig")
+        except (storage.UnreadableError, UnicodeDecodeError) as error:
+            raise OptionError.of(option, path, f"it cannot be read: {error}.") from error
+        # Not splitlines: a uri may hold U+2028 and others that it takes for the end of a line.
+        given = filter(None, text.replace("\r\n", "\n").split("\n"))
+    uris = list(() if given is None else given)  # a Series has no truth value
+    wrong = [uri for uri in uris if not isinstance(uri, str)]
+    if wrong:
+        raise OptionError.of(option, wrong[0], "this is no uri; give texts, or a file's path.")
+    return list(dict.fromkeys(map(storage.unsigned, uris)))
 
 
 def split_in(name: str) -> str:

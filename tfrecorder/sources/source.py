@@ -23,10 +23,10 @@ from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN, 
 from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
-from tfrecorder.sources.content_names import with_contents, without_signatures
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import read_dataset
+from tfrecorder.sources.named_files import with_contents, without_signatures
 from tfrecorder.sources.objects import grouped
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source

@@ -1,7 +1,4 @@
-"""A source as one table: what every form of source becomes.
-
-The default schema of a source, from the names of its columns, when none is given.
-"""
+"""A source as one table, which every form of source becomes; and the schema it suggests."""
 
 from __future__ import annotations
 
@@ -25,62 +22,7 @@ from tfrecorder.sources.finding import Finding
 if TYPE_CHECKING:
     from tfrecorder.sources.cells import Cells, Contents
 
-
-def as_objects(column: pd.Series) -> pd.Series:
-    """Any column - object, string, categorical, Arrow - as Python values, None if missing."""
-    return column.astype(object).where(column.notna(), None)
-
-
-def is_list(value: Any) -> bool:
-    """True for what holds the values of a cell with several."""
-    return isinstance(value, (list, tuple, np.ndarray))
-
-
-def in_lists(values: np.ndarray, sizes: np.ndarray) -> pd.Series:
-    """Values given one after the other, as a column of arrays of these sizes."""
-    ends = np.cumsum(sizes).tolist()
-    cells = np.empty(len(sizes), dtype=object)
-    for place, (start, end) in enumerate(itertools.pairwise([0, *ends])):
-        cells[place] = values[start:end]
-    return pd.Series(cells)
-
-
-class TextFile(NamedTuple):
-    """A text file on this machine, whose lines can be counted.
-
-    Attributes:
-        path: the path of the file.
-        json_lines: it holds JSON Lines, not a CSV.
-        headed: it starts with the names of its columns.
-        form: how it is written.
-        spooled: what keeps the file there, if it came through a pipe.
-        rows: the row of the file that each row of the table begins with; None if it is the same.
-    """
-
-    path: str
-    json_lines: bool
-    headed: bool
-    form: TextForm
-    spooled: object = None
-    rows: np.ndarray | None = None
-
-
-def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
-    """A column of pandas' own text as the Arrow array behind it; None for any other column.
-
-    Also None if a value is missing, or its bytes are not Unicode.  Ten million texts in Arrow take
-    a tenth of the time and of the memory of as many Python values.
-    """
-    if not isinstance(column.dtype, pd.StringDtype) or column.dtype.storage != "pyarrow":
-        return None
-    texts = pa.array(column.array, pa.large_string())
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return None
-    return None if texts.null_count else texts
+MASK_COLUMN = "mask_uri"
 
 
 @dataclass(frozen=True)
@@ -158,7 +100,61 @@ class Source(_Rows):
         return replace(self, frame=self.frame[rows], **taken)
 
 
-MASK_COLUMN = "mask_uri"
+class TextFile(NamedTuple):
+    """A text file on this machine, whose lines can be counted.
+
+    Attributes:
+        path: the path of the file.
+        json_lines: it holds JSON Lines, not a CSV.
+        headed: it starts with the names of its columns.
+        form: how it is written.
+        spooled: what keeps the file there, if it came through a pipe.
+        rows: the row of the file that each row of the table begins with; None if it is the same.
+    """
+
+    path: str
+    json_lines: bool
+    headed: bool
+    form: TextForm
+    spooled: object = None
+    rows: np.ndarray | None = None
+
+
+def as_objects(column: pd.Series) -> pd.Series:
+    """Any column - object, string, categorical, Arrow - as Python values, None if missing."""
+    return column.astype(object).where(column.notna(), None)
+
+
+def is_list(value: Any) -> bool:
+    """True for what holds the values of a cell with several."""
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
+def in_lists(values: np.ndarray, sizes: np.ndarray) -> pd.Series:
+    """Values given one after the other, as a column of arrays of these sizes."""
+    ends = np.cumsum(sizes).tolist()
+    cells = np.empty(len(sizes), dtype=object)
+    for place, (start, end) in enumerate(itertools.pairwise([0, *ends])):
+        cells[place] = values[start:end]
+    return pd.Series(cells)
+
+
+def as_texts(column: pd.Series) -> pa.LargeStringArray | None:
+    """A column of pandas' own text as the Arrow array behind it; None for any other column.
+
+    Also None if a value is missing, or its bytes are not Unicode.  Ten million texts in Arrow take
+    a tenth of the time and of the memory of as many Python values.
+    """
+    if not isinstance(column.dtype, pd.StringDtype) or column.dtype.storage != "pyarrow":
+        return None
+    texts = pa.array(column.array, pa.large_string())
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return None if texts.null_count else texts
 
 
 def schema_of(table: pd.DataFrame) -> kinds.Schema:

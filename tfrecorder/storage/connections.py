@@ -1,8 +1,7 @@
-"""Requests by `http.client` over kept-alive connections, with the proxy and certificates set.
+"""How requests are made: over kept-alive connections, as which account, and who pays.
 
-A GET of 88 KB takes a third of the CPU that `requests` needs, and two thirds of what urllib3 needs.
-
-How files are accessed: which account asks Google Cloud and who pays, and what the web may be.
+They go by `http.client`, with the proxy and certificates set: a GET of 88 KB takes a third of the
+CPU that `requests` needs, and two thirds of what urllib3 needs.
 """
 
 from __future__ import annotations
@@ -38,6 +37,15 @@ NO_USER_PROJECT = (
     f"the reader of this bucket pays for it: set {USER_PROJECT} to the Google Cloud project to "
     "bill, in which you have the role Service Usage Consumer"
 )
+
+#: Variables that name a file or folder of certificates; the first one set is used.
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+#: Seconds after which an idle connection is not used again: the other side may have closed it.
+IDLE = 4
+
+#: Sends a request (method, path, headers); the response can be read inside the block.
+Send = Callable[[str, str, dict[str, str]], AbstractContextManager[http.client.HTTPResponse]]
 
 
 @dataclass(frozen=True)
@@ -118,16 +126,6 @@ def _waited_for() -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError) as error:
         raise TransientError("what came back is not a token") from error
-
-
-#: Sends a request (method, path, headers); the response can be read inside the block.
-Send = Callable[[str, str, dict[str, str]], AbstractContextManager[http.client.HTTPResponse]]
-
-#: Variables that name a file or folder of certificates; the first one set is used.
-_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-
-#: Seconds after which an idle connection is not used again: the other side may have closed it.
-IDLE = 4
 
 
 def sender(endpoint: str, timeout: tuple[float, float]) -> Send:

@@ -1,6 +1,7 @@
-"""A remote file that can be seeked and read in parts, with one request for each part.
+"""Files of stores as files of Python: read in parts, and written to a store that cannot append.
 
-Files that are written locally and copied to a store that cannot append.
+A remote file can be seeked, with one request for each part that is read.  One that is written is
+first a local file, and copied to the store when it is complete or while it grows.
 """
 
 from __future__ import annotations

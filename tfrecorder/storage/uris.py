@@ -1,11 +1,9 @@
-"""Uris: their schemes, and the paths they stand for.
+"""Uris: their schemes, the paths they stand for, and their signatures.
 
 A path without a scheme is local.
 
-Signed uris: who has one may read the file, so a signature is kept in memory alone.
-
-What names the image everywhere else is the uri without it, which stays the same when it is signed
-again.
+Who has a signed uri may read the file, so a signature is kept in memory alone.  What names the
+image everywhere else is the uri without it, which stays the same when it is signed again.
 """
 
 from __future__ import annotations

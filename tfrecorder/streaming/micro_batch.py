@@ -1,9 +1,7 @@
-"""A micro-batch: some rows of a stream as the plan of one commit.
+"""A micro-batch: some rows of a stream, as they come and as the plan of one commit.
 
-A row that cannot be a record, whatever its image holds, is planned as a reject that gives the rule
-it breaks: one bad message must not stop a stream.
-
-The rows of a batch as they come from a source, their images spooled.
+Their images are spooled as they come.  A row that cannot be a record, whatever its image holds, is
+planned as a reject that gives the rule it breaks: one bad message must not stop a stream.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ from tfrecorder.schema.keys import COLUMNS, SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, Label, columns_of
 from tfrecorder.schema.splits import assign_splits
 from tfrecorder.sources.cells import Content, File, content_in, file_in
-from tfrecorder.sources.content_names import FileSums, file_sums
 from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.named_files import FileSums, file_sums
 from tfrecorder.sources.places import places
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
@@ -50,6 +48,13 @@ from tfrecorder.validation.rules import Checked, check_source
 
 #: How many images have their sizes looked up to decide on the shards of an unspooled batch.
 SIZED = 20
+
+#: The stage of rejects whose image was never read.
+STAGE = "row"
+
+
+class NothingSoundError(Exception):
+    """No row of a batch can be a record, and so none can begin a dataset."""
 
 
 class Row(NamedTuple):
@@ -65,16 +70,6 @@ class Row(NamedTuple):
     cells: Cells
     position: str
     name: str
-
-
-def _name_fault(name: str) -> str | None:
-    """Why a name cannot be an image's name; it comes from a message, which anyone may have sent."""
-    parts = name.split("/")
-    sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
-    short = all(len(part.encode()) <= 200 for part in parts)
-    if sound and short and name.isprintable() and "://" not in name:
-        return None
-    return f"bad_name: {name[:80]!r} cannot be the name of an image; give a relative path"
 
 
 @dataclass
@@ -168,14 +163,6 @@ class Batch:
         paths = [storage.resolve(uri, base) for uri in uris]
         sizes = [size for size in storage.each(storage.size_or_none, paths, base) if size]
         return sum(sizes) / len(sizes) if sizes else 0.0
-
-
-#: The stage of rejects whose image was never read.
-STAGE = "row"
-
-
-class NothingSoundError(Exception):
-    """No row of a batch can be a record, and so none can begin a dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,6 +323,16 @@ class MicroBatch(Operation):
             source_rows=len(rows),
             missing={name: np.pad(flags, (0, len(bad)))[order] for name, flags in missing.items()},
         )
+
+
+def _name_fault(name: str) -> str | None:
+    """Why a name cannot be an image's name; it comes from a message, which anyone may have sent."""
+    parts = name.split("/")
+    sound = posixpath.normpath(name) == name and ".." not in parts and not name.startswith("/")
+    short = all(len(part.encode()) <= 200 for part in parts)
+    if sound and short and name.isprintable() and "://" not in name:
+        return None
+    return f"bad_name: {name[:80]!r} cannot be the name of an image; give a relative path"
 
 
 def _in_types(cells: Cells, fields: Sequence[Field]) -> Cells | str:

@@ -24,7 +24,7 @@ from tfrecorder.format.done_records import Counts, add_up
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.directory import clear, reopen
-from tfrecorder.output.staging import Spool, is_whole
+from tfrecorder.output.staging import Spool, is_spool_whole
 from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.commits import Commit, read_commit
 from tfrecorder.reading.merged_rows import merge_rows, position_of, positions_in, taken_positions
@@ -275,7 +275,7 @@ class StreamedDataset:
         # Without its rows an `undo` that was killed gave it up.
         has_rows = storage.exists(os.path.join(where, layout.PLAN_ROWS))
         is_known = bool(storage.access().signed) or not plan.rows.signed
-        if not (has_rows and is_known and is_whole(where, plan.rows.spooled)):
+        if not (has_rows and is_known and is_spool_whole(where, plan.rows.spooled)):
             return False
         done = local_workers.write(plan, where, plan.layout.shards, self.options)
         if any(map(self.source.replaced, positions_in(where, self.source.name))):

@@ -24,7 +24,7 @@ from tfrecorder.validation.columns import (
     has_faults,
     is_missing,
     list_in,
-    number,
+    numbered_classes,
 )
 
 
@@ -157,7 +157,7 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
         for key, edge in zip(field.edges, np.ascontiguousarray(stored.T), strict=True)
     }
     if kind.label is not None:
-        classes = number(field, rows.frame[kind.label], rows.sizes)
+        classes = numbered_classes(field, rows.frame[kind.label], rows.sizes)
         field = classes.field
         values |= classes.values
         findings += classes.findings

@@ -1,8 +1,6 @@
-"""Rules about single columns: uris, splits, labels.
+"""Rules about single columns: uris, splits and labels; and labels as integers with a vocabulary.
 
 Vectorised pandas; a rule goes row by row only through the rows it found.
-
-Labels to integers, one per row or lists of them, with their vocabulary.
 """
 
 from __future__ import annotations
@@ -32,6 +30,13 @@ from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.finding import Finding, flag
 from tfrecorder.sources.table import as_objects, as_texts
 
+#: How many uris have their schemes checked together.
+_TOGETHER = 2**16
+
+#: Numbers as Python writes them in a list of numbers, and as JSON does.
+_IN_JSON = {"nan": "NaN", "inf": "Infinity", "True": "true", "False": "false"}
+_CONSTANT = re.compile("|".join(_IN_JSON))
+
 
 class Outcome(NamedTuple):
     """A checked column.
@@ -51,6 +56,93 @@ class Outcome(NamedTuple):
     missing: np.ndarray | None = None
 
 
+def has_faults(findings: Iterable[Finding]) -> bool:
+    """True if any finding is an error, beyond warnings."""
+    return any(len(finding.rows) and finding.is_error for finding in findings)
+
+
+def is_missing(value: object) -> bool:
+    """True for a cell of `as_objects` that holds no value, or a text without a character."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
+    """Texts in which `check_uris` would find nothing, in Arrow; None for any others."""
+    texts = as_texts(column)
+    if texts is None or pc.any(pc.equal(texts, "")).as_py():
+        return None
+    for start in range(0, len(texts), _TOGETHER):
+        block = texts.slice(start, _TOGETHER)
+        with_scheme = block.filter(pc.match_substring(block, "://"))
+        heads = pc.list_element(pc.split_pattern(with_scheme, "://", max_splits=1), 0)
+        for head in heads.unique().to_pylist():
+            if _refusal(storage.scheme(f"{head}://")) is not None:
+                return None
+    return texts
+
+
+def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
+    """A column of Python values with None for what is no uri, and what is wrong with it."""
+    cells = [cell.__fspath__() if hasattr(cell, "__fspath__") else cell for cell in column]
+    # As Python values: pandas' own text, which `map` would make of them, cannot hold bad text.
+    column = pd.Series(cells, column.index, object, column.name)
+    is_wrong = np.array([not isinstance(cell, (str, type(None))) for cell in cells], bool)
+    no_uris = column[is_wrong]
+    faults = [_fault(value) for value in no_uris]
+    reasons = [reason for reason, _ in faults]
+    shown = [shown for _, shown in faults]
+    column = column.where(~is_wrong, None)
+    is_null = ~is_wrong & (column.isna() | (column == "")).to_numpy(dtype=bool)
+    schemes = column[column.str.contains("://", regex=False, na=False)].map(storage.scheme)
+    why = {kind: _refusal(kind) for kind in schemes.unique()}
+    schemes = schemes[[why[kind] is not None for kind in schemes]]
+    uris = column[schemes.index].tolist()
+    messages = [
+        f"images cannot be read from {kind}://: {why[kind]}: {uri!r}"
+        for kind, uri in zip(schemes, uris, strict=True)
+    ]
+    name = str(column.name)
+    return column, [
+        flag("null_uri", is_null, column, "the image is missing"),
+        Finding("not_text", list(no_uris.index), name, shown, reasons),
+        check_unicode(column),
+        Finding("unsupported_scheme", list(schemes.index), name, uris, messages),
+    ]
+
+
+def _refusal(kind: str) -> str | None:
+    return None if kind in storage.WEB else storage.refusal(kind)
+
+
+def _fault(value: Any) -> tuple[str, Any]:
+    """What is wrong with a cell that is no uri, and what is shown of it: never an image's bytes."""
+    if isinstance(value, CellFault):
+        return value.reason, value.shown
+    shown = value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        shown = counted(len(value), "byte")
+    elif hasattr(value, "shape"):
+        shown = f"an array of shape {tuple(value.shape)}"
+    words = shown if isinstance(shown, str) else f"of type {type(value).__name__}: {value!r:.60}"
+    return f"the image is neither a path nor the bytes of a file, but {words}", shown
+
+
+def check_unicode(column: pd.Series) -> Finding:
+    """Find lone surrogates, which stand for bytes of a file name that are not UTF-8."""
+    texts = column.dropna()
+    bad = texts[[not is_text(text) for text in texts]]
+    shown = [ascii(text) for text in bad]
+    messages = [f"the text is not valid Unicode: {text}" for text in shown]
+    return Finding("bad_text", list(bad.index), str(column.name), shown, messages)
+
+
+def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
+    """The split of each row from its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
+    splits = parse_splits(column)
+    wrong = splits.isna().to_numpy()
+    return splits, flag("unknown_split", wrong, column, "{value!r} is not a split")
+
+
 def check_label(field: Field, column: pd.Series) -> Outcome:
     """A column with one class per row."""
     assert isinstance(field.kind, Label)
@@ -60,7 +152,7 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
         column = as_objects(column)
         missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
         column = column.where(~missing, default)
-    made = number(field, column)
+    made = numbered_classes(field, column)
     if made.values and not field.num_classes:
         numbers = made.values[f"{field.key}/label"].to_numpy()
         made.findings.append(_check_gaps(field.column, numbers, made.field))
@@ -100,7 +192,7 @@ def check_several(field: Field, columns: Sequence[pd.Series]) -> Outcome:
         return Outcome(field, {}, findings)
     labels = labels.rename(field.column)
     sizes = labels.map(len).to_numpy(dtype=np.int64)
-    made = number(field, flatten(labels, sizes), sizes)
+    made = numbered_classes(field, flatten(labels, sizes), sizes)
     return made._replace(findings=findings + made.findings)
 
 
@@ -115,7 +207,7 @@ def flatten(column: pd.Series, sizes: np.ndarray) -> pd.Series:
     return pd.Series(flat, index=index, dtype=object, name=column.name)
 
 
-def number(field: Field, labels: pd.Series, sizes: np.ndarray | None = None) -> Outcome:
+def numbered_classes(field: Field, labels: pd.Series, sizes: np.ndarray | None = None) -> Outcome:
     """Labels as integers and as texts: one per row, or one after the other for lists of sizes."""
     kind: Any = field.kind
     checked, findings = check_labels(labels, kind.names)
@@ -210,102 +302,6 @@ def list_in(text: str) -> Any:
         if isinstance(made, list) and repr(made).split() == text.split():
             return made
     return None
-
-
-#: Numbers as Python writes them in a list of numbers, and as JSON does.
-_IN_JSON = {"nan": "NaN", "inf": "Infinity", "True": "true", "False": "false"}
-_CONSTANT = re.compile("|".join(_IN_JSON))
-
-
-#: How many uris have their schemes checked together.
-_TOGETHER = 2**16
-
-
-def has_faults(findings: Iterable[Finding]) -> bool:
-    """True if any finding is an error, beyond warnings."""
-    return any(len(finding.rows) and finding.is_error for finding in findings)
-
-
-def is_missing(value: object) -> bool:
-    """True for a cell of `as_objects` that holds no value, or a text without a character."""
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-def sound_uris(column: pd.Series) -> pa.LargeStringArray | None:
-    """Texts in which `check_uris` would find nothing, in Arrow; None for any others."""
-    texts = as_texts(column)
-    if texts is None or pc.any(pc.equal(texts, "")).as_py():
-        return None
-    for start in range(0, len(texts), _TOGETHER):
-        block = texts.slice(start, _TOGETHER)
-        with_scheme = block.filter(pc.match_substring(block, "://"))
-        heads = pc.list_element(pc.split_pattern(with_scheme, "://", max_splits=1), 0)
-        for head in heads.unique().to_pylist():
-            if _refusal(storage.scheme(f"{head}://")) is not None:
-                return None
-    return texts
-
-
-def check_uris(column: pd.Series) -> tuple[pd.Series, list[Finding]]:
-    """A column of Python values with None for what is no uri, and what is wrong with it."""
-    cells = [cell.__fspath__() if hasattr(cell, "__fspath__") else cell for cell in column]
-    # As Python values: pandas' own text, which `map` would make of them, cannot hold bad text.
-    column = pd.Series(cells, column.index, object, column.name)
-    is_wrong = np.array([not isinstance(cell, (str, type(None))) for cell in cells], bool)
-    no_uris = column[is_wrong]
-    faults = [_fault(value) for value in no_uris]
-    reasons = [reason for reason, _ in faults]
-    shown = [shown for _, shown in faults]
-    column = column.where(~is_wrong, None)
-    is_null = ~is_wrong & (column.isna() | (column == "")).to_numpy(dtype=bool)
-    schemes = column[column.str.contains("://", regex=False, na=False)].map(storage.scheme)
-    why = {kind: _refusal(kind) for kind in schemes.unique()}
-    schemes = schemes[[why[kind] is not None for kind in schemes]]
-    uris = column[schemes.index].tolist()
-    messages = [
-        f"images cannot be read from {kind}://: {why[kind]}: {uri!r}"
-        for kind, uri in zip(schemes, uris, strict=True)
-    ]
-    name = str(column.name)
-    return column, [
-        flag("null_uri", is_null, column, "the image is missing"),
-        Finding("not_text", list(no_uris.index), name, shown, reasons),
-        check_unicode(column),
-        Finding("unsupported_scheme", list(schemes.index), name, uris, messages),
-    ]
-
-
-def _refusal(kind: str) -> str | None:
-    return None if kind in storage.WEB else storage.refusal(kind)
-
-
-def _fault(value: Any) -> tuple[str, Any]:
-    """What is wrong with a cell that is no uri, and what is shown of it: never an image's bytes."""
-    if isinstance(value, CellFault):
-        return value.reason, value.shown
-    shown = value
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        shown = counted(len(value), "byte")
-    elif hasattr(value, "shape"):
-        shown = f"an array of shape {tuple(value.shape)}"
-    words = shown if isinstance(shown, str) else f"of type {type(value).__name__}: {value!r:.60}"
-    return f"the image is neither a path nor the bytes of a file, but {words}", shown
-
-
-def check_unicode(column: pd.Series) -> Finding:
-    """Find lone surrogates, which stand for bytes of a file name that are not UTF-8."""
-    texts = column.dropna()
-    bad = texts[[not is_text(text) for text in texts]]
-    shown = [ascii(text) for text in bad]
-    messages = [f"the text is not valid Unicode: {text}" for text in shown]
-    return Finding("bad_text", list(bad.index), str(column.name), shown, messages)
-
-
-def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
-    """The split of each row from its word: TRAIN, VALIDATION, TEST, or UNASSIGNED."""
-    splits = parse_splits(column)
-    wrong = splits.isna().to_numpy()
-    return splits, flag("unknown_split", wrong, column, "{value!r} is not a split")
 
 
 def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Series, list[Finding]]:

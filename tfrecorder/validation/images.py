@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tfrecorder.core.threads import ThreadPool, map_ahead
+from tfrecorder.core.threads import DECODING_BYTES, Budget, ThreadPool, map_ahead, spare_bytes
 from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import (
     Placed,
@@ -20,7 +20,6 @@ from tfrecorder.images.boxes_and_masks import (
 )
 from tfrecorder.images.check import CheckedImage, check_file, check_image, read_image
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
-from tfrecorder.images.geometry import DECODING_BYTES, Budget, spare_bytes
 from tfrecorder.images.header import Reject
 from tfrecorder.images.near_copies import Read, groups_of, near_pairs, picture_of
 from tfrecorder.options.convert import ConvertOptions

@@ -1,6 +1,6 @@
-"""Columns of numbers, texts and bytes, checked and converted to the type the schema names.
+"""Columns of numbers, texts and bytes: checked, converted to the schema's type, and described.
 
-What the values of each column are like, for normalising layers and for people.
+What the values of each column are like is for normalising layers and for people.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ from tfrecorder.validation.columns import (
 
 _TRUE = {"true": 1, "yes": 1, "1": 1, "false": 0, "no": 0, "0": 0}
 _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.int64}
+
+#: float32 holds every whole number up to this one.
+_WHOLE = 2.0**24
+
+#: How many of the values are listed with their counts.
+TOP_VALUES = 10
+
+#: The name of what is described, all its values, and the row of each.
+Described = tuple[str, Any, np.ndarray]
 
 
 def check_values(field: Field, column: pd.Series) -> Outcome:
@@ -176,10 +185,6 @@ def _number_of_text(text: str, dtype: str) -> float | int | None:
     return None
 
 
-#: float32 holds every whole number up to this one.
-_WHOLE = 2.0**24
-
-
 def _rounded(column: pd.Series, stored: np.ndarray, sizes: np.ndarray) -> Finding:
     """Numbers that float32 changes by more than their fraction: those beyond `_WHOLE`.
 
@@ -268,13 +273,6 @@ def _objects(value: Any, kind: Any) -> np.ndarray | None:
     return array if all(isinstance(item, cls) for item in array.flat) else None
 
 
-#: The name of what is described, all its values, and the row of each.
-Described = tuple[str, Any, np.ndarray]
-
-#: How many of the values are listed with their counts.
-TOP_VALUES = 10
-
-
 def describe_columns(
     fields: Fields,
     values: Mapping[str, pa.Array],
@@ -302,13 +300,16 @@ def describe_columns(
         absent = missing.get(field.column, np.zeros(len(splits), bool))
         for name, cells, rows in _described(field, values, len(splits)):
             statistics[name] = {
-                split: {**_of(cells, (mask & ~absent)[rows]), **_missing(mask & absent)}
+                split: {
+                    **_figures_of(cells, (mask & ~absent)[rows]),
+                    **_missing_figures(mask & absent),
+                }
                 for split, mask in of_split.items()
             }
     return statistics
 
 
-def _missing(rows: np.ndarray) -> Figures:
+def _missing_figures(rows: np.ndarray) -> Figures:
     return {"missing": int(rows.sum())} if rows.any() else {}
 
 
@@ -317,20 +318,20 @@ def _described(field: Field, values: Mapping[str, pa.Array], size: int) -> Itera
     name = field.column
     if not isinstance(field.kind, Boxes):
         key = field.key if field.key in values else field.features[-1].key
-        yield name, *_flat(values[key])
+        yield name, *_flat_values(values[key])
         return
-    cells, rows = _flat(values[field.features[-1].key])
+    cells, rows = _flat_values(values[field.features[-1].key])
     if field.label_key is not None:
         yield name, cells, rows
     yield f"{name} per image", np.bincount(rows, minlength=size), np.arange(size)
-    edges = [_flat(values[key])[0] for key in field.edges]
+    edges = [_flat_values(values[key])[0] for key in field.edges]
     for edge, numbers in zip(BOX_COLUMNS, edges, strict=True):
         yield f"{name} {edge}", numbers, rows
     left, upper, right, lower = (edge.astype(np.float64) for edge in edges)
     yield f"{name} area", (right - left) * (lower - upper), rows
 
 
-def _flat(array: pa.Array) -> tuple[Any, np.ndarray]:
+def _flat_values(array: pa.Array) -> tuple[Any, np.ndarray]:
     """All values of a column, texts in Arrow and numbers in NumPy, and the row of each."""
     rows = np.arange(len(array))
     if pa.types.is_large_list(array.type):
@@ -340,12 +341,14 @@ def _flat(array: pa.Array) -> tuple[Any, np.ndarray]:
     return array.to_numpy(zero_copy_only=False) if is_number else array, rows
 
 
-def _of(cells: Any, chosen: np.ndarray) -> Figures:
+def _figures_of(cells: Any, chosen: np.ndarray) -> Figures:
     is_number = isinstance(cells, np.ndarray)
-    return _of_numbers(cells[chosen]) if is_number else _of_texts(cells.filter(chosen))
+    return (
+        _figures_of_numbers(cells[chosen]) if is_number else _figures_of_texts(cells.filter(chosen))
+    )
 
 
-def _of_numbers(numbers: np.ndarray) -> Figures:
+def _figures_of_numbers(numbers: np.ndarray) -> Figures:
     finite = numbers[np.isfinite(numbers)]
     if not len(finite):
         return {"count": 0}
@@ -359,7 +362,7 @@ def _of_numbers(numbers: np.ndarray) -> Figures:
     }
 
 
-def _of_texts(texts: pa.Array) -> Figures:
+def _figures_of_texts(texts: pa.Array) -> Figures:
     counts = [[item["values"], item["counts"]] for item in texts.value_counts().to_pylist()]
     # By count, and alphabetically if equal: the same whatever the order of the rows.
     counts.sort(key=lambda pair: (-pair[1], pair[0]))

@@ -1,9 +1,8 @@
 """What a committed dataset says about itself: `dataset_info.json`, and the chain of manifests.
 
 `dataset_info.json` names the newest commit; a manifest proves itself by its last field, and the
-done-records in it prove the shards with their indexes and tables.
-
-What the newest update replaced, which `undo` puts back: is it all there, as it was written?
+done-records in it prove the shards with their indexes and tables.  The commit before the newest one
+says what `undo` of an update must find.
 """
 
 from __future__ import annotations
@@ -392,17 +391,17 @@ def unread(file: str, error: storage.UnreadableError | OSError) -> Fault:
     return Fault(file, "missing" if is_missing else "unreadable", f"it cannot be read: {reason}")
 
 
-def is_kept(newest: Commit) -> bool:
+def can_be_undone(newest: Commit) -> bool:
     """True if the newest commit is an update that can be taken back."""
     plan = newest.plan
     is_correction = plan.kind is PlanKind.UPDATE and not plan.follows.renumbers
     return is_correction and not Loss.KEPT.is_in(plan.carried.losses)
 
 
-def kept_faults(directory: str, newest: Commit) -> list[Fault]:
+def faults_of_replaced(directory: str, newest: Commit) -> list[Fault]:
     """Find manifests and files of before the newest commit that are not as they were written."""
     faults: list[Fault] = []
-    if not is_kept(newest):
+    if not can_be_undone(newest):
         return faults
     before = read_commit_or_fault(directory, newest.number - 1, faults)
     if before is None:

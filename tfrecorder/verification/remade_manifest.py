@@ -30,9 +30,9 @@ from tfrecorder.format.manifest import (
     LogEntry,
     Loss,
     Manifest,
-    both,
-    in_words,
-    lasting,
+    both_losses,
+    lasting_losses,
+    losses_in_words,
 )
 from tfrecorder.format.plan import (
     OF_A_SOURCE,
@@ -120,7 +120,7 @@ def remake(
         again = {expected.note[0]: _WholeDataset(expected, tables, again, known).manifest()}
     newest = again[expected.note[0]]
     if tables.noted:
-        losses = both(newest.plan.carried.losses, tables.noted)
+        losses = both_losses(newest.plan.carried.losses, tables.noted)
         again[expected.note[0]] = newest.carrying(losses=losses)
     _write_down(expected, tables, again, made)
     return made
@@ -153,7 +153,7 @@ def _made_again(expected: Expectation, tables: Tables, commit: Commit, made: Rem
     if commit.number == expected.note[0] or expected.lost:
         tables.note(Loss.MARKS, lost)
     else:  # who takes back what came after it would need them
-        losses = both(commit.plan.carried.losses, {Loss.MARKS.value: [lost]})
+        losses = both_losses(commit.plan.carried.losses, {Loss.MARKS.value: [lost]})
         manifest = manifest.carrying(losses=losses)
         words = f"of {lost}: which rows were removed, if a later addition is taken back"
         made.lost += [words] if words not in made.lost else []
@@ -176,7 +176,7 @@ def _write_down(
     newest = layout.manifest(expected.note[0])
     noted = {newest: manifests[newest]} if tables.noted else {}
     made.files = {**first, **noted, **tables.files, **manifests}
-    made.lost[:0] = in_words(tables.noted)
+    made.lost[:0] = losses_in_words(tables.noted)
     if expected.lost:
         last = Commit(expected.note[0], again[expected.note[0]])
         now = replace(expected, numbers=[last.number], commits={last.number: last})
@@ -375,7 +375,7 @@ class _WholeDataset:
             next_row=self._next_row(max(top, carried.next_row)),
             marks=self._newest_marks(),
             history=history,
-            losses=lasting(carried.losses),
+            losses=lasting_losses(carried.losses),
         )
 
     def _next_row(self, highest: int) -> int:

@@ -37,8 +37,8 @@ from tfrecorder.schema.kinds import FILES
 from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
+    can_be_undone,
     common_files,
-    is_kept,
     read_expectation,
     refuse,
 )
@@ -200,7 +200,7 @@ def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> l
 def _remove_not_kept(expected: Expectation) -> None:
     """Remove what an update replaced, if it cannot be taken back any more."""
     newest = expected.commits[expected.note[0]]
-    if expected.pending is None and not is_kept(newest):
+    if expected.pending is None and not can_be_undone(newest):
         storage.remove_files(expected.directory, not_kept(expected.directory, newest))
 
 

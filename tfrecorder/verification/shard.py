@@ -5,15 +5,14 @@ the frames of which its table and its index speak must be those of the file; the
 frames together are that of the file, so no record is looked at.  Otherwise its records are walked
 through to find the damaged ones.
 
-What the table and the index of a shard say of its frames, beside the frames themselves.
-
-Each of the three may be as it was written, and still say something else than the others: then what
-wrote them was at fault.
+Shard, table and index may each be as it was written, and still say something else than the others:
+then what wrote them was at fault.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -32,7 +31,7 @@ from tfrecorder.display.tables import cut
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import parse_example
 from tfrecorder.format.layout import RECORD_OF, Shard
-from tfrecorder.format.tfrecord import Place, joined, walk
+from tfrecorder.format.tfrecord import Place, joined_crc, walk
 from tfrecorder.images.transform import transform_of
 from tfrecorder.schema.keys import SOURCE_ID, Feature
 from tfrecorder.schema.kinds import Image
@@ -40,88 +39,6 @@ from tfrecorder.storage.store import sums_of
 from tfrecorder.verification.expectation import Expectation, other_sums, read_or_fault, unread
 from tfrecorder.verification.faults import Fault, at_most
 from tfrecorder.verification.public_fields import planned_features, value_of
-
-
-@dataclass(frozen=True)
-class TableFrames:
-    """The frames of a shard as its table describes them, in the table's order.
-
-    Attributes:
-        offsets, sizes: where each is, and how long.
-        crcs: the CRC32C of each; None in a table of form 4.
-        rows: all that the table has of each record; none if this was not asked for.
-    """
-
-    offsets: Ints
-    sizes: Ints
-    crcs: Ints | None
-    rows: Sequence[Mapping[str, object]] = ()
-
-    @classmethod
-    def read(cls, table: bytes, whole: bool = False) -> TableFrames:
-        """Those of the table with these bytes.
-
-        Args:
-            whole: with all columns.
-
-        Raises:
-            ValueError: it cannot be read, or lacks a column.
-        """
-        names = [RECORD_OF.offset, RECORD_OF.size, RECORD_OF.crc32c]
-        try:
-            file = pq.ParquetFile(pa.BufferReader(table), page_checksum_verification=True)
-            known = [name for name in names if name in file.schema_arrow.names]
-            rows = file.read(columns=None if whole else known, use_threads=False)
-            records = rows.filter(pc.greater_equal(rows.column(RECORD_OF.size), 0))
-            places = [records.column(name).to_numpy() for name in names[:2]]
-        except (KeyError, OSError, pa.ArrowException) as error:
-            raise ValueError(str(error)) from error
-        crcs = None
-        if RECORD_OF.crc32c in known:
-            crcs = records.column(RECORD_OF.crc32c).to_numpy()
-        return cls(places[0], places[1], crcs, records.to_pylist() if whole else ())
-
-    def describes(self, size: int, crc: int) -> bool:
-        """True if these frames, one after the other, are a file of this size and CRC32C."""
-        ends = np.cumsum(self.sizes)
-        whole = int(ends[-1]) if len(ends) else 0
-        if whole != size or not np.array_equal(self.offsets, ends - self.sizes):
-            return False
-        return self.crcs is None or joined(self.crcs, self.sizes) == crc
-
-    def disagreement(self, shard: Shard, file: BinaryIO) -> Fault:
-        """The first frame that is not in the shard as the table has it; the shard is sound."""
-        end = 0
-        for number, (offset, size) in enumerate(self._places()):
-            file.seek(offset)
-            crc = google_crc32c.value(file.read(size))
-            if offset != end:
-                words = f"record {number} is at byte {offset:,}, and the one before ends at {end:,}"
-                return Fault(shard.table, "differs", words, number, offset)
-            if self.crcs is not None and self.crcs[number] != crc:
-                words = (
-                    f"record {number} has the CRC32C {crc:08x} in {shard.file}, not "
-                    f"{self.crcs[number]:08x}: the table is of other records, or in another order"
-                )
-                return Fault(shard.table, "differs", words, number, offset)
-            end = offset + size
-        words = f"its records end at byte {end:,}, those of {shard.file} do not"
-        return Fault(shard.table, "differs", words)
-
-    def other_index(self, shard: Shard, places: Sequence[Place]) -> Iterator[Fault]:
-        """The first line of the index that is not as the table has it; none if all are."""
-        own = self._places()
-        if own == [*places]:
-            return
-        pairs = zip(own, places, strict=False)
-        differing = (number for number, (mine, listed) in enumerate(pairs) if mine != listed)
-        number = next(differing, min(len(own), len(places)))
-        words = f"record {number} is not where {shard.table} has it"
-        yield Fault(shard.index_file, "differs", words, number)
-
-    def _places(self) -> list[Place]:
-        return [*zip(self.offsets.tolist(), self.sizes.tolist(), strict=True)]
-
 
 T = TypeVar("T")
 
@@ -288,7 +205,7 @@ class ShardCheck:
             yield f"it is not a record of this dataset: {error!r}"
             return
         for key, value in found.items():
-            if value != row[key]:
+            if not _is_same(value, row[key]):
                 there = cut(repr(row[key]))
                 yield f"{key!r} is {cut(repr(value))}, and {there} in {self.shard.table}"
 
@@ -304,6 +221,101 @@ class ShardCheck:
                     yield from _fault_of(self.decode, record[f"{key}/encoded"][0], sides)
         except (IndexError, KeyError, TypeError, ValueError) as error:
             yield f"it is not a record of this dataset: {error}"
+
+
+@dataclass(frozen=True)
+class TableFrames:
+    """The frames of a shard as its table describes them, in the table's order.
+
+    Attributes:
+        offsets, sizes: where each is, and how long.
+        crcs: the CRC32C of each; None in a table of form 4.
+        rows: all that the table has of each record; none if this was not asked for.
+    """
+
+    offsets: Ints
+    sizes: Ints
+    crcs: Ints | None
+    rows: Sequence[Mapping[str, object]] = ()
+
+    @classmethod
+    def read(cls, table: bytes, whole: bool = False) -> TableFrames:
+        """Those of the table with these bytes.
+
+        Args:
+            whole: with all columns.
+
+        Raises:
+            ValueError: it cannot be read, or lacks a column.
+        """
+        names = [RECORD_OF.offset, RECORD_OF.size, RECORD_OF.crc32c]
+        try:
+            file = pq.ParquetFile(pa.BufferReader(table), page_checksum_verification=True)
+            known = [name for name in names if name in file.schema_arrow.names]
+            rows = file.read(columns=None if whole else known, use_threads=False)
+            records = rows.filter(pc.greater_equal(rows.column(RECORD_OF.size), 0))
+            places = [records.column(name).to_numpy() for name in names[:2]]
+        except (KeyError, OSError, pa.ArrowException) as error:
+            raise ValueError(str(error)) from error
+        crcs = None
+        if RECORD_OF.crc32c in known:
+            crcs = records.column(RECORD_OF.crc32c).to_numpy()
+        return cls(places[0], places[1], crcs, records.to_pylist() if whole else ())
+
+    def describes(self, size: int, crc: int) -> bool:
+        """True if these frames, one after the other, are a file of this size and CRC32C."""
+        ends = np.cumsum(self.sizes)
+        whole = int(ends[-1]) if len(ends) else 0
+        if whole != size or not np.array_equal(self.offsets, ends - self.sizes):
+            return False
+        return self.crcs is None or joined_crc(self.crcs, self.sizes) == crc
+
+    def disagreement(self, shard: Shard, file: BinaryIO) -> Fault:
+        """The first frame that is not in the shard as the table has it; the shard is sound."""
+        end = 0
+        for number, (offset, size) in enumerate(self._places()):
+            file.seek(offset)
+            crc = google_crc32c.value(file.read(size))
+            if offset != end:
+                words = f"record {number} is at byte {offset:,}, and the one before ends at {end:,}"
+                return Fault(shard.table, "differs", words, number, offset)
+            if self.crcs is not None and self.crcs[number] != crc:
+                words = (
+                    f"record {number} has the CRC32C {crc:08x} in {shard.file}, not "
+                    f"{self.crcs[number]:08x}: the table is of other records, or in another order"
+                )
+                return Fault(shard.table, "differs", words, number, offset)
+            end = offset + size
+        words = f"its records end at byte {end:,}, those of {shard.file} do not"
+        return Fault(shard.table, "differs", words)
+
+    def other_index(self, shard: Shard, places: Sequence[Place]) -> Iterator[Fault]:
+        """The first line of the index that is not as the table has it; none if all are."""
+        own = self._places()
+        if own == [*places]:
+            return
+        pairs = zip(own, places, strict=False)
+        differing = (number for number, (mine, listed) in enumerate(pairs) if mine != listed)
+        number = next(differing, min(len(own), len(places)))
+        words = f"record {number} is not where {shard.table} has it"
+        yield Fault(shard.index_file, "differs", words, number)
+
+    def _places(self) -> list[Place]:
+        return [*zip(self.offsets.tolist(), self.sizes.tolist(), strict=True)]
+
+
+def _is_same(value: object, other: object) -> bool:
+    """True for equal values, equal lists of them, and for two that are not a number.
+
+    >>> nan = float("nan")
+    >>> _is_same([1.0, nan], [1.0, nan]), _is_same([1.0], [1.0, nan]), _is_same("a", "b")
+    (True, False, False)
+    """
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    if isinstance(value, float) and isinstance(other, float):
+        return value == other or (math.isnan(value) and math.isnan(other))
+    return value == other
 
 
 def _of_table(

@@ -25,7 +25,7 @@ from tfrecorder.images.header import Reject
 from tfrecorder.reading.shard_tables import each_table, those_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.sources.content_names import describing, in_threads
+from tfrecorder.sources.named_files import describing, in_threads
 from tfrecorder.verification.expectation import GONE
 from tfrecorder.verification.faults import Fault
 

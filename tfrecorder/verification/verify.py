@@ -1,9 +1,8 @@
 """`verify`: is every byte of a dataset directory as written and as planned?
 
-Prove of some uris that no file below a dataset directory names them, as after a removal.
-
-Every file is read, whatever it is for: its name, its bytes, and the texts in a table, whose pages
-are compressed.  A record holds the uris of its images: what is not named has no record.
+It can also prove that no file names some uris, as after a removal.  For that every file is
+searched, whatever it is for: its name, its bytes, and the texts in a table, whose pages are
+compressed.  A record holds the uris of its images: what is not named has no record.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from tfrecorder.verification.expectation import (
     LISTS,
     Expectation,
     common_files,
-    kept_faults,
+    faults_of_replaced,
     other_sums,
     read_expectation,
     read_or_fault,
@@ -49,81 +48,6 @@ from tfrecorder.verification.sources import COUNTED, other_sources
 
 if TYPE_CHECKING:
     from tqdm import tqdm
-
-
-#: Bytes of a file that are searched together, and how many uris are searched at once.
-_TOGETHER = 2**26
-_AT_ONCE = 50
-
-#: What stands before and after a name; a folder may stand before it.
-_OTHER = r"[^\w.\-]"
-
-
-def named(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
-    """A fault for each file and each uri that it names."""
-    longest = max((len(text) for uri in uris for text in _spellings(uri)), default=0) + 12
-    for file in storage.files_below(directory) if uris else ():
-        try:
-            with storage.local_copy(os.path.join(directory, file)) as copy:
-                values = _values(file, copy, longest)
-                named_uris = {uri for some in values for uri in _found(some, uris)}
-        except (storage.UnreadableError, OSError) as error:
-            yield unread(file, error)
-        except pa.ArrowException as error:
-            yield Fault(file, "unreadable", f"nobody can tell what it names: {error}")
-        else:
-            for uri in uris:
-                if uri in named_uris:
-                    yield Fault(file, "named", f"it names {uri!r}, which must be absent")
-
-
-def _values(file: str, copy: str, longest: int) -> Iterator[pa.Array]:
-    """All that a file may name something in, each with a byte before and after it."""
-    yield _framed(pa.array([file.encode()], pa.large_binary()))
-    with storage.open_seekable(copy) as opened:
-        before = b"\n"
-        while data := opened.read(_TOGETHER):
-            yield _framed(pa.array([before + data], pa.large_binary()))
-            before = data[-longest:]
-    if file.endswith(".parquet"):
-        with pq.ParquetFile(copy) as table:
-            for batch in table.iter_batches():
-                for column in batch.columns:
-                    while pa.types.is_nested(column.type):
-                        column = column.flatten()
-                    if not pa.types.is_primitive(column.type):
-                        yield _framed(column.cast(pa.large_binary()))
-
-
-def _framed(values: pa.Array) -> pa.Array:
-    ends = pa.scalar(b"\n", pa.large_binary())
-    return pc.binary_join_element_wise(ends, values, ends, pa.scalar(b"", pa.large_binary()))
-
-
-def _found(values: pa.Array, uris: Sequence[str]) -> Iterator[str]:
-    for start in range(0, len(uris), _AT_ONCE):
-        group = uris[start : start + _AT_ONCE]
-        if _any(values, group):
-            yield from (uri for uri in group if _any(values, [uri]))
-
-
-def _any(values: pa.Array, uris: Sequence[str]) -> bool:
-    names = {text for uri in uris for text in _spellings(uri)}
-    whole = {b"\n" + varint(len(uri.encode())) + uri.encode() for uri in uris}
-    texts, stored = ("|".join(map(_literal, some)) for some in (names, whole))
-    pattern = f"(?s){_OTHER}({texts}){_OTHER}|{stored}"
-    return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
-
-
-def _spellings(uri: str) -> set[bytes]:
-    """A uri as texts, JSON, JSON in JSON, and the cells of a CSV have it."""
-    once = json.dumps(uri)[1:-1]
-    texts = (uri, once, json.dumps(once)[1:-1], uri.replace('"', '""'))
-    return {text.encode(errors="surrogatepass") for text in texts}
-
-
-def _literal(text: bytes) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in text)
 
 
 def verify(
@@ -188,7 +112,7 @@ def verify(
         if records and not faults:
             faults += at_most(_doubles(expected))
         compared = _compare_sources(expected, faults, is_shown(progress)) if sources else None
-        faults += at_most(named(where, gone))
+        faults += at_most(naming_faults(where, gone))
     common = {*common_files(expected), *LISTS}
     return VerificationReport(
         directory=where,
@@ -237,7 +161,7 @@ def _decoder(expected: Expectation) -> Decode:
     from tfrecorder.loading import decoding  # imports TensorFlow, so only if asked for
 
     shapes = (of for record in expected.done.values() for of in record.shapes.values())
-    return decoding.decoder(image_shape(itertools.chain.from_iterable(shapes)))
+    return decoding.shape_decoder(image_shape(itertools.chain.from_iterable(shapes)))
 
 
 def check_all(
@@ -279,7 +203,7 @@ def _check_common(expected: Expectation) -> list[Fault]:
     for file in sorted(filter(None, marks)):
         read_or_fault(expected.directory, file, unseal, faults)
     if expected.pending is None:  # otherwise what an update replaced may not be kept yet
-        faults += kept_faults(expected.directory, expected.last)
+        faults += faults_of_replaced(expected.directory, expected.last)
     return faults
 
 
@@ -320,3 +244,78 @@ def _bar(shown: bool, total: int, unit: str, unit_scale: bool = False) -> tqdm[i
     return bar_class()(
         total=total, disable=not shown, dynamic_ncols=True, unit=unit, unit_scale=unit_scale
     )
+
+
+#: Bytes of a file that are searched together, and how many uris are searched at once.
+_SEARCHED_BYTES = 2**26
+_SEARCHED_URIS = 50
+
+#: What stands before and after a name; a folder may stand before it.
+_AROUND = r"[^\w.\-]"
+
+
+def naming_faults(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
+    """A fault for each file and each uri that it names."""
+    longest = max((len(text) for uri in uris for text in _spellings(uri)), default=0) + 12
+    for file in storage.files_below(directory) if uris else ():
+        try:
+            with storage.local_copy(os.path.join(directory, file)) as copy:
+                values = _searched_values(file, copy, longest)
+                named_uris = {uri for some in values for uri in _named_in(some, uris)}
+        except (storage.UnreadableError, OSError) as error:
+            yield unread(file, error)
+        except pa.ArrowException as error:
+            yield Fault(file, "unreadable", f"nobody can tell what it names: {error}")
+        else:
+            for uri in uris:
+                if uri in named_uris:
+                    yield Fault(file, "named", f"it names {uri!r}, which must be absent")
+
+
+def _searched_values(file: str, copy: str, longest: int) -> Iterator[pa.Array]:
+    """All that a file may name something in, each with a byte before and after it."""
+    yield _framed(pa.array([file.encode()], pa.large_binary()))
+    with storage.open_seekable(copy) as opened:
+        before = b"\n"
+        while data := opened.read(_SEARCHED_BYTES):
+            yield _framed(pa.array([before + data], pa.large_binary()))
+            before = data[-longest:]
+    if file.endswith(".parquet"):
+        with pq.ParquetFile(copy) as table:
+            for batch in table.iter_batches():
+                for column in batch.columns:
+                    while pa.types.is_nested(column.type):
+                        column = column.flatten()
+                    if not pa.types.is_primitive(column.type):
+                        yield _framed(column.cast(pa.large_binary()))
+
+
+def _framed(values: pa.Array) -> pa.Array:
+    ends = pa.scalar(b"\n", pa.large_binary())
+    return pc.binary_join_element_wise(ends, values, ends, pa.scalar(b"", pa.large_binary()))
+
+
+def _named_in(values: pa.Array, uris: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(uris), _SEARCHED_URIS):
+        group = uris[start : start + _SEARCHED_URIS]
+        if _is_named(values, group):
+            yield from (uri for uri in group if _is_named(values, [uri]))
+
+
+def _is_named(values: pa.Array, uris: Sequence[str]) -> bool:
+    names = {text for uri in uris for text in _spellings(uri)}
+    whole = {b"\n" + varint(len(uri.encode())) + uri.encode() for uri in uris}
+    texts, stored = ("|".join(map(_literal, some)) for some in (names, whole))
+    pattern = f"(?s){_AROUND}({texts}){_AROUND}|{stored}"
+    return bool(pc.any(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _spellings(uri: str) -> set[bytes]:
+    """A uri as texts, JSON, JSON in JSON, and the cells of a CSV have it."""
+    once = json.dumps(uri)[1:-1]
+    texts = (uri, once, json.dumps(once)[1:-1], uri.replace('"', '""'))
+    return {text.encode(errors="surrogatepass") for text in texts}
+
+
+def _literal(text: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in text)

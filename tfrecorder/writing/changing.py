@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.arrays import Ints
+from tfrecorder.core.threads import Room
 from tfrecorder.errors import SourceError
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.example import Parsed, encode_parts, parse_example
 from tfrecorder.format.layout import CHANGE, COPY_OF, MADE, READ, REDUCED, SAME, VALUES
 from tfrecorder.format.plan import Plan, PlanKind, PlannedRow
-from tfrecorder.format.tfrecord import frame, shifted, unframe
+from tfrecorder.format.tfrecord import frame, shifted_crc, unframe
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.check import CheckedImage
-from tfrecorder.images.geometry import Room
 from tfrecorder.output.staging import row_blocks
 from tfrecorder.reading.commits import all_done, commit_of, commits
 from tfrecorder.reading.dataset import ShardFile
@@ -304,7 +304,7 @@ def write_again(
         differed = before ^ now
         for first in range(start, stop, data.piece):
             storage.write_all(file, read(first, min(first + data.piece, stop)))
-        now = before ^ shifted(differed, stop - start)
+        now = before ^ shifted_crc(differed, stop - start)
 
     sizes = old.sizes.copy()
     crcs = old.crcs.copy()

@@ -23,7 +23,7 @@ from tfrecorder.errors import OutputError, RejectedError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
 from tfrecorder.format.layout import Shard, SplitStates
-from tfrecorder.format.manifest import FileSums, Manifest, both, lasting
+from tfrecorder.format.manifest import FileSums, Manifest, both_losses, lasting_losses
 from tfrecorder.format.plan import Begins, Plan, PlanKind
 from tfrecorder.output.directory import clear, is_whole
 from tfrecorder.output.staging import Files, begun_now, list_output, shard_fault
@@ -156,8 +156,8 @@ def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
     """A plan with what a repair noted as lost after it was staged."""
     if previous is None or is_whole(plan, output_dir):
         return plan
-    noted = lasting(previous.plan.carried.losses)
-    return plan.carrying(losses=both(plan.carried.losses, noted))
+    noted = lasting_losses(previous.plan.carried.losses)
+    return plan.carrying(losses=both_losses(plan.carried.losses, noted))
 
 
 def replace_commit(

@@ -1,10 +1,8 @@
 """The manifest of a commit, as it follows from the plan, the done-records and the manifest before.
 
-This is the one place where the state of a dataset goes from one commit to the next.
-
-The plan that takes an addition back, and what is left of the dataset without that addition.
-
-It follows the commit before the addition, as if nothing had come between, and adds no shard.
+This is the one place where the state of a dataset goes from one commit to the next.  A plan that
+takes an addition back follows the commit before the addition, as if nothing had come between, and
+adds no shard.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ from tfrecorder.format.manifest import (
     LogEntry,
     Loss,
     Manifest,
-    both,
-    lasting,
+    both_losses,
+    lasting_losses,
     merged_batches,
 )
 from tfrecorder.format.plan import (
@@ -266,7 +264,7 @@ def _with_losses(plan: Plan, newest: Commit) -> Plan:
     Args:
         newest: notes it.
     """
-    losses = both(lasting(newest.plan.carried.losses), plan.carried.losses)
+    losses = both_losses(lasting_losses(newest.plan.carried.losses), plan.carried.losses)
     is_lost = plan.carried.marks in losses.get(Loss.MARKS.value, ())
     return plan.carrying(losses=losses, marks="" if is_lost else plan.carried.marks)
 

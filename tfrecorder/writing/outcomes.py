@@ -24,7 +24,7 @@ from tfrecorder.format.layout import (
     source_of,
 )
 from tfrecorder.format.plan import Plan
-from tfrecorder.format.tfrecord import joined
+from tfrecorder.format.tfrecord import joined_crc
 from tfrecorder.images.fingerprint import UNKNOWN, Look, fingerprints_of
 from tfrecorder.schema.fields import Field, file_fields
 from tfrecorder.schema.keys import SOURCE_ID
@@ -152,7 +152,7 @@ class Outcomes:
         """That of all records, one after the other: a shard's, without another pass over it."""
         sizes = np.array(self._cells[_OF_ROW.index(RECORD_OF.size) :: len(_OF_ROW)])
         crcs = np.array(self._cells[_OF_ROW.index(RECORD_OF.crc32c) :: len(_OF_ROW)])
-        return joined(crcs[sizes >= 0], sizes[sizes >= 0])
+        return joined_crc(crcs[sizes >= 0], sizes[sizes >= 0])
 
     def index(self) -> bytes:
         """A line `offset size` for each record."""

@@ -1,9 +1,8 @@
-"""The files of the commit in TFDS's form: `features.json`, `dataset_info.json`, labels files.
+"""The public files of a commit: those in TFDS's form, the labels files, and the lists of rows.
 
-`tfds.builder_from_directory` reads them (tensorflow_datasets/core/features/features_dict.py and
-core/proto/dataset_info.proto).
-
-The public lists of rows, `rejects.csv` and `suspects.csv`, from the tables of the shards.
+`tfds.builder_from_directory` reads `features.json`, `dataset_info.json` and the labels files
+(tensorflow_datasets/core/features/features_dict.py and core/proto/dataset_info.proto).  The lists,
+`rejects.csv` and `suspects.csv`, come from the tables of the shards.
 """
 
 from __future__ import annotations
@@ -254,16 +253,16 @@ def json_bytes(document: object) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-_HEADERS = {
+#: A row of a list, its number first.
+Row = Sequence[int | str]
+
+_LIST_HEADERS = {
     layout.REJECTS: ("row", "image_uri", "stage", "reason"),
     layout.SUSPECTS: ("row", "image_uri", "warning"),
 }
 
 #: What a list has of a row after its number and uri.
-_COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
-
-#: A row of a list, its number first.
-Row = Sequence[int | str]
+_LIST_COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 
 
 def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
@@ -281,7 +280,7 @@ def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
     streams = plan.kind is PlanKind.BATCH  # it tries no reject again
     if plan.layout.kept or (plan.adds and streams and not listed):
         return {}
-    added = _rows(plan, listed, output_dir)
+    added = _listed_rows(plan, listed, output_dir)
     first = plan.first_row
     old: dict[str, Sequence[Row]] = dict.fromkeys(added, ())
     retried: set[int] = set()
@@ -294,7 +293,7 @@ def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
     for name, rows in added.items():
         kept = [row for row in old[name] if int(row[0]) < first and int(row[0]) not in retried]
         if not plan.adds or rows or len(kept) < len(old[name]):
-            lists[name] = to_csv(_HEADERS[name], sorted([*kept, *rows], key=_number))
+            lists[name] = to_csv(_LIST_HEADERS[name], sorted([*kept, *rows], key=_number))
     return lists
 
 
@@ -311,10 +310,10 @@ def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> NewFile
     pairs = [] if numbers is None else zip(*(c.to_pylist() for c in numbers.columns), strict=True)
     won = {number for number, reason in pairs if not reason}  # perhaps by another attempt
     lists = {}
-    for name, rows in _rows(plan, shards, output_dir).items():
+    for name, rows in _listed_rows(plan, shards, output_dir).items():
         lost = won if name == layout.REJECTS else ()
         latest = {row[0]: row for row in rows if row[0] not in lost}
-        lists[name] = to_csv(_HEADERS[name], sorted(latest.values(), key=_number))
+        lists[name] = to_csv(_LIST_HEADERS[name], sorted(latest.values(), key=_number))
     return lists
 
 
@@ -340,16 +339,16 @@ def _number(row: Row) -> int:
     return int(row[0])
 
 
-def _rows(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, list[Row]]:
+def _listed_rows(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, list[Row]]:
     """The rows of each list in some shards: those that have something in its last column."""
     image = primary_file(plan.fields)
     uri = [] if image is None else [image.uri_key]
     wanted = [SOURCE_ID, *uri, *REJECT_OF, RECORD_OF.warning]
     table = read_tables(output_dir, shards, lambda _: wanted)
-    rows: dict[str, list[Row]] = {name: [] for name in _COLUMNS}
+    rows: dict[str, list[Row]] = {name: [] for name in _LIST_COLUMNS}
     if table is None:
         return rows
-    for name, columns in _COLUMNS.items():
+    for name, columns in _LIST_COLUMNS.items():
         listed = table.filter(pc.not_equal(table.column(columns[-1]), ""))
         uris = listed.column(uri[0]).to_pylist() if uri else [""] * len(listed)
         cells = (listed.column(column).to_pylist() for column in columns)

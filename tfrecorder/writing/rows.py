@@ -12,6 +12,7 @@ import numpy as np
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
+from tfrecorder.core.threads import Room
 from tfrecorder.errors import OutputError, RunnerError
 from tfrecorder.format.example import encode_parts
 from tfrecorder.format.layout import BASE, REJECT_OF, is_fact
@@ -19,7 +20,6 @@ from tfrecorder.format.plan import Plan, PlannedRow
 from tfrecorder.format.tfrecord import frame
 from tfrecorder.images.boxes_and_masks import Placed, placed_boxes, stored_mask, stored_object_masks
 from tfrecorder.images.check import CheckedImage, check_file, check_image, format_of, read_image
-from tfrecorder.images.geometry import Room
 from tfrecorder.images.header import Reject
 from tfrecorder.images.transform import transform_image, transform_of, without_metadata
 from tfrecorder.output.status import ShardProgress

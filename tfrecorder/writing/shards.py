@@ -16,14 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.core.threads import cores, run_in_order
+from tfrecorder.core.threads import DECODING_BYTES, Budget, cores, run_in_order, spare_bytes
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import COPY_OF, Shard
 from tfrecorder.format.plan import Plan, PlanKind
-from tfrecorder.format.tfrecord import joined
-from tfrecorder.images.geometry import DECODING_BYTES, Budget, spare_bytes
+from tfrecorder.format.tfrecord import joined_crc
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.output.status import ShardProgress
 from tfrecorder.schema.fields import Field, class_field
@@ -262,7 +261,7 @@ class Tally:
         Raises:
             OutputError: what the table says of the records is not what was written.
         """
-        if joined(written.crcs, written.sizes) != written.crc:
+        if joined_crc(written.crcs, written.sizes) != written.crc:
             raise OutputError(
                 f"{old.shard}: the checksums of its records are not those of the bytes that were "
                 "written. Nothing was committed. This must not happen: please report it."

@@ -1,6 +1,7 @@
-"""What names an image: the hash of one that came as bytes; of a uri no signature.
+"""The files that rows name: a name for each that came as bytes, and size and CRC32C of the others.
 
-Size and CRC32C of files that rows name: of all what their stores tell, of some the bytes.
+An image that came as bytes is named by the hash of its content; a uri loses its signature.  Of all
+other files their stores tell the size; of some the bytes are read.
 """
 
 from __future__ import annotations
@@ -39,6 +40,15 @@ BLOCK = 2**13
 
 #: Stands for a cell without an image.
 _NO_CONTENT = Content("", "", -1, -1)
+
+#: From so many files of a folder on, a store is asked for its listing instead of for each of them.
+LISTED = 1000
+
+#: How many local files a thread looks at together.
+_TOGETHER = 32
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def with_contents(source: Source) -> Source:
@@ -132,16 +142,6 @@ def _joined(blocks: Sequence[Any], column: pd.Series) -> pd.Series:
         parts = (block if isinstance(block, list) else block.to_pylist() for block in blocks)
         whole = pd.Series(list(itertools.chain.from_iterable(parts)), dtype=object)
     return whole.set_axis(column.index).rename(column.name)
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-#: From so many files of a folder on, a store is asked for its listing instead of for each of them.
-LISTED = 1000
-
-#: How many local files a thread looks at together.
-_TOGETHER = 32
 
 
 @dataclass(frozen=True)
