@@ -23,10 +23,10 @@ from tfrecorder.errors import (
     OptionError,
     TfrecorderError,
     ValidationError,
+    limits_explained,
     missing_explained,
 )
 from tfrecorder.version import __version__
-from tfrecorder.writing.limit_errors import limits_explained
 
 
 class _Failure(click.ClickException):

@@ -18,8 +18,8 @@ import numpy as np
 from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
+from tfrecorder.conversion.operation import Planned, Say
 from tfrecorder.conversion.same_schema import fit_texts, numbered
-from tfrecorder.conversion.staged import Planned, Say
 from tfrecorder.conversion.table import CopySearch, planned_rows
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary

@@ -1,7 +1,8 @@
 """The rows of a dataset of which some change: which shards are written again, and with what.
 
 A shard without a changed row stays as it is.  The rows of the others keep their order and, unless
-some are removed, their records keep their numbers.
+some are removed, their records keep their numbers.  To give all rows another order, let all be
+gone, and add them in that order.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ def _with_copies(where: str, file: str, written: int | None, table: pa.Table) ->
 
 @dataclass(frozen=True)
 class Added:
-    """Rows that are added at the end of their splits.
+    """Rows that go into new shards, at the end of their splits.
+
+    They are new rows, or rows of shards that are given up as a whole, as a compaction's are.
 
     Attributes:
         rows: with the columns of the rows of the dataset.
@@ -180,6 +183,7 @@ def changed_plan(
         change: for each row, what becomes of its record; see `CHANGE`.
         added: further rows.
         fields: the columns, with their classes from now on.
+        options: decide the order and the number of new shards; the plan keeps them.
         base: the folder that relative uris of new rows start from.
         statistics: of the values of all rows from now on.
 

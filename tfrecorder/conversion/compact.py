@@ -19,8 +19,8 @@ from tfrecorder import storage
 from tfrecorder.conversion.changed_rows import Added, StoredRows, changed_plan, stored_rows
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import own_dataset, own_state
+from tfrecorder.conversion.operation import Operation, Planned, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import Operation, Planned, Say
 from tfrecorder.core.arrays import Bools
 from tfrecorder.core.option import flag, spelled
 from tfrecorder.errors import OptionError

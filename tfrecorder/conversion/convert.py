@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, overload
 from tfrecorder import storage
 from tfrecorder.conversion.dry_run import DryRun, try_out
 from tfrecorder.conversion.job import run
+from tfrecorder.conversion.operation import Operation, Planned, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import Operation, Planned, Say
 from tfrecorder.conversion.table import CopySearch, check_table, planned_rows
 from tfrecorder.core.option import flag
 from tfrecorder.display.tables import counted

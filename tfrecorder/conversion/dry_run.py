@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import Operation, find_or_begin
+from tfrecorder.conversion.operation import Operation
+from tfrecorder.conversion.staged import find_or_begin
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.tables import (
     Report,

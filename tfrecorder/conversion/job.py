@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tfrecorder import storage
 from tfrecorder.conversion.dry_run import DryRun, try_out
-from tfrecorder.conversion.staged import Operation, Staged, stage
+from tfrecorder.conversion.operation import Operation
+from tfrecorder.conversion.staged import Staged, stage
 from tfrecorder.conversion.table import warn_of_source
 from tfrecorder.core.option import flag, spelled
 from tfrecorder.display.bars import is_shown, stage_line

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tfrecorder import storage
+from tfrecorder.conversion.operation import Operation
 from tfrecorder.conversion.same_schema import refuse_other_schema
-from tfrecorder.conversion.staged import Operation
 from tfrecorder.conversion.table import CopySearch, check_table
 from tfrecorder.core.option import idle_options, spelled
 from tfrecorder.errors import DatasetError, OptionError

@@ -16,8 +16,8 @@ from tfrecorder.conversion.corrected_values import mask_of
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.matching import match_rows, with_numbers
 from tfrecorder.conversion.on_dataset import OnDataset, own_dataset
+from tfrecorder.conversion.operation import Planned, Say
 from tfrecorder.conversion.removal_marks import Marks, read_marks
-from tfrecorder.conversion.staged import Planned, Say
 from tfrecorder.core.arrays import Bools
 from tfrecorder.core.option import flag
 from tfrecorder.errors import OptionError

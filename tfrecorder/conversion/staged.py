@@ -1,31 +1,22 @@
-"""An operation's plan, from its planned rows to a staged plan: begun anew, or the one to continue.
-
-What a call writes into a directory is an `Operation`: a class each, in the file of its name.
-`job.py` runs every one of them in the same way; a dry run plans, and says what would come of it.
-"""
+"""Planned rows become a staged plan: one that is begun, or the one to continue."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrecorder import storage
-from tfrecorder.conversion.removal_marks import Marks
+from tfrecorder.conversion.operation import Planned
 from tfrecorder.core.arrays import Ints
 from tfrecorder.display.messages import command, warn
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
-from tfrecorder.format.layout import CHANGE, READ, Shard
+from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.summary import Changes
 from tfrecorder.options.convert import ConvertOptions
@@ -39,7 +30,7 @@ from tfrecorder.output.directory import (
     stage_next,
 )
 from tfrecorder.output.result import ConversionResult, read_result
-from tfrecorder.output.staging import begun_now, read_all_done, restage_rows, spool_images
+from tfrecorder.output.staging import begun_now, read_all_done, restage_rows
 from tfrecorder.output.state import DatasetState
 from tfrecorder.plan.make_plan import (
     SMALL_SHARDS,
@@ -47,7 +38,6 @@ from tfrecorder.plan.make_plan import (
     refuse_taken_numbers,
     shard_counts,
 )
-from tfrecorder.plan.preflight import open_some, sizes_of_some
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.merged_rows import next_row_of
 from tfrecorder.reading.open import open_own
@@ -55,115 +45,7 @@ from tfrecorder.reading.shard_tables import columns_of
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.labels import needs_escape
 from tfrecorder.sources.places import places
-from tfrecorder.validation.report import ValidationReport
-from tfrecorder.validation.rules import Checked
 from tfrecorder.writing.commit import abandon
-
-#: Shows what is being done, in a word or two.
-Say = Callable[[str], None]
-
-
-class Operation(ABC):
-    """What a call writes into a directory.
-
-    Attributes:
-        verb: what is run again to continue, such as "append".
-        adds: its rows depend on what the directory holds, so that is claimed first.
-        path: the dataset directory, as the user gave it.
-        options: as the user gave them.
-        source: what the rows come from, as the user gave it.
-    """
-
-    verb: ClassVar[str]
-    adds: bool = True
-    path: str
-    options: ConvertOptions
-    source: object
-
-    @property
-    def where(self) -> str:
-        """The directory as an absolute path."""
-        return storage.absolute(self.path)
-
-    def accessing(self) -> contextlib.AbstractContextManager[None]:
-        """A block that reads files as the options say."""
-        return storage.acting_as(self.options.account, self.options.private_hosts)
-
-    def look(self) -> DatasetState:
-        """What is there at its start.
-
-        Raises:
-            TfrecorderError: it cannot begin there.
-        """
-        return DatasetState.read(self.where)
-
-    def prepare(self, state: DatasetState) -> None:
-        """What may be written once the directory is claimed, before anything is planned."""
-        return
-
-    @abstractmethod
-    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
-        """Plan its rows; writes nothing.
-
-        Args:
-            state: of the directory.
-
-        Returns:
-            The rows, or the result if there is nothing to write.
-        """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Planned:
-    """What an operation is to write, before it is staged.
-
-    Attributes:
-        plan: its numbers of shards are not decided yet.
-        rows: in the order of the shards.
-        options: with which they are written.
-        new: the rows whose images are read; None if all come from records.
-        record_bytes: of a copied record, about.
-        marks: of what was removed, if others hold from its commit on.
-        report: on their source; None if none was checked.
-        retried: numbers of rejects of the dataset that are among the rows, and keep theirs.
-    """
-
-    plan: Plan
-    rows: pa.Table
-    options: ConvertOptions
-    new: Checked | None = None
-    record_bytes: int | None = None
-    marks: Marks | None = None
-    report: ValidationReport | None = None
-    retried: Ints | None = None
-
-    @cached_property
-    def sizes(self) -> Sequence[float]:
-        """Sizes in bytes of some of the images, from which the number of shards follows.
-
-        Raises:
-            ImagesUnreachableError: a store does not answer.
-        """
-        if self.new is not None:
-            return sizes_of_some(self.new, self.plan.rows.base, self.options)
-        return [] if self.record_bytes is None else [self.record_bytes]
-
-    def check_images(self) -> None:
-        """Open some of the images.
-
-        Raises:
-            ImagesUnreachableError: most of them are not there.
-        """
-        if self.new is not None:
-            open_some(self.new, self.plan.rows.base, self.options)
-
-    def spool(self, where: str, rows: pa.Table) -> None:
-        """Put the images of some rows that came as bytes below the directory."""
-        if self.new is None:
-            return
-        if CHANGE in rows.column_names:  # the others come from records
-            rows = rows.filter(pc.equal(rows.column(CHANGE), READ))
-        spool_images(self.new.contents.values(), where, rows)
 
 
 class Staged(NamedTuple):
@@ -239,7 +121,7 @@ def checked_next_commit(
                 f"{where} would have {total:,} shards in {split}, and TFDS reads at most "
                 f"{layout.MOST_SHARDS:,}; {remedy}. Nothing was written."
             )
-    if (plan.adds or plan.changes) and not storage.replaces_conditionally(where):
+    if (plan.adds or plan.changes_records) and not storage.replaces_conditionally(where):
         raise OutputError(
             f"{where} cannot be added to: {storage.scheme(where)}:// cannot replace a file only if "
             "nobody else did meanwhile, so two writers could lose each other's rows. Convert all "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tfrecorder import storage
 from tfrecorder.conversion.existing_rows import known_images
-from tfrecorder.conversion.staged import Planned, Say
+from tfrecorder.conversion.operation import Planned, Say
 from tfrecorder.core.option import speaker, spelled
 from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import counted, counts_in_words

@@ -23,6 +23,7 @@ from tfrecorder.conversion.corrected_values import Matched, mask_of
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.matching import with_numbers
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
+from tfrecorder.conversion.operation import Planned, Say
 from tfrecorder.conversion.removal_marks import (
     Marks,
     read_marks,
@@ -31,7 +32,6 @@ from tfrecorder.conversion.removal_marks import (
 )
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
 from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
-from tfrecorder.conversion.staged import Planned, Say
 from tfrecorder.conversion.table import summary_of
 from tfrecorder.core.arrays import Bools, Objects
 from tfrecorder.format.layout import BASE, CHANGE, COPY_OF, READ, SAME

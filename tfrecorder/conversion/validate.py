@@ -9,8 +9,8 @@ from tfrecorder import storage
 from tfrecorder.conversion.append import Append
 from tfrecorder.conversion.existing_rows import known_images
 from tfrecorder.conversion.on_dataset import own_dataset
+from tfrecorder.conversion.operation import Say
 from tfrecorder.conversion.same_schema import schema_faults
-from tfrecorder.conversion.staged import Say
 from tfrecorder.core.option import spelled
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError

@@ -40,6 +40,9 @@ _NOT_DECISIVE = frozenset(
 class PlanKind(str, enum.Enum):
     """What a plan is for; the value is the word for it in messages.
 
+    What holds for some kinds has a name, here or as a property of `Plan`: `OF_A_SOURCE`,
+    `is_added`, `reads_a_table`, `changes_records`, `copies_records`.
+
     CONVERSION: the rows of a source become a dataset.
     APPEND: they are added to one.
     BATCH: rows of a stream are added to one, or begin it.
@@ -366,9 +369,18 @@ class Plan:
         return self.kind in (PlanKind.CONVERSION, PlanKind.APPEND)
 
     @property
-    def changes(self) -> bool:
-        """True if it changes the records of a dataset in their places."""
+    def changes_records(self) -> bool:
+        """True if it changes the records of a dataset in their places.
+
+        Another call never goes on with such a plan.  A store that cannot replace a file only if it
+        is still the one that was read takes none.
+        """
         return self.kind in (PlanKind.UPDATE, PlanKind.REMOVAL)
+
+    @property
+    def copies_records(self) -> bool:
+        """True if its rows may come from records that are there: `CopyOf` says from which."""
+        return self.changes_records or self.kind is PlanKind.COMPACTION
 
     def carrying(self, **changes: Any) -> Plan:
         """It with other values of `carried`."""

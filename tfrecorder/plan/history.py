@@ -134,7 +134,7 @@ def describe_difference(staged: Plan, now: Plan) -> list[str]:
     for name in changed:
         was, now_is = (_shown(options.get(name)) for options in (then, given))
         faults.append(OptionDiffers(f"{spelled(name)} was {was} and now is {now_is}"))
-    if staged.kind is not now.kind and (staged.changes or now.changes):
+    if staged.kind is not now.kind and (staged.changes_records or now.changes_records):
         faults.append(f"it is for {staged.kind.words}, not for {now.kind.words}")
     if staged.kind is PlanKind.BATCH and now.kind is not PlanKind.BATCH:
         faults.append(f"it is {staged.kind.words} from {', '.join(staged.rows.streams or ())}")

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from tfrecorder import storage
 from tfrecorder.display.bars import is_shown
-from tfrecorder.errors import RunnerError, TfrecorderError, UnreachableError, is_installed
+from tfrecorder.errors import (
+    RunnerError,
+    TfrecorderError,
+    UnreachableError,
+    is_installed,
+    limit_reached,
+)
 from tfrecorder.format.plan import Plan
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.runner import DIRECT
@@ -17,7 +23,6 @@ from tfrecorder.output.status import Failure, progress_bar, read_failure
 from tfrecorder.reading.commits import newest_commit
 from tfrecorder.runners import beam_options, local_workers
 from tfrecorder.runners.beam_patches import as_in_a_script, quiet_beam, stop_sampler
-from tfrecorder.writing.limit_errors import limit_reached
 from tfrecorder.writing.worker import Task
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ SOURCE_ID = "image/source_id"
 LABEL = "image/class/label"
 TEXT = "image/class/text"
 
-#: The label of every record of a dataset without labels.
+#: The label of every record of a dataset without labels.  In one with labels none is missing.
 NO_LABEL = -1
 
 #: What detection tools call class 0, which they reserve: no box has this class.

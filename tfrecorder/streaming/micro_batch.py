@@ -20,9 +20,9 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.conversion.operation import Operation, Planned, Say
 from tfrecorder.conversion.removal_marks import Marks
 from tfrecorder.conversion.same_schema import refuse_other_schema
-from tfrecorder.conversion.staged import Operation, Planned, Say
 from tfrecorder.core.option import is_text, is_whole
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError

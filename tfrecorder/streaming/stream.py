@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tfrecorder import storage
-from tfrecorder.conversion.staged import Say
+from tfrecorder.conversion.operation import Say
 from tfrecorder.core.option import is_text, seconds
 from tfrecorder.display.bars import is_shown, stage_line
 from tfrecorder.display.messages import warn

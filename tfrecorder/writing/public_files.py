@@ -275,7 +275,7 @@ def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
         DatasetError: a table cannot be read, or a list to which rows are added.
     """
     listed = [shard for shard, record in done.items() if record.rejects or record.suspects]
-    if plan.changes or (plan.kind is PlanKind.UNDO and plan.layout.kept):
+    if plan.changes_records or (plan.kind is PlanKind.UNDO and plan.layout.kept):
         return whole_lists(plan, [*done] if listed else [], output_dir)
     streams = plan.kind is PlanKind.BATCH  # it tries no reject again
     if plan.layout.kept or (plan.adds and streams and not listed):

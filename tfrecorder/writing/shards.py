@@ -131,7 +131,7 @@ class ShardWriter:
         room = self.pool.budget.room
         spool = os.path.join(out, layout.SPOOL)
         reader = FileReader(plan.rows.base, spool, self.pool.folders, self.progress)
-        if not (plan.kind is PlanKind.COMPACTION or plan.changes):
+        if not plan.copies_records:
             self._write_loaded(RowLoader(plan, room, reader), rows, file)
             return
         directory = plan.rows.base if plan.kind is PlanKind.COMPACTION else out

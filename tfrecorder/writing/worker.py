@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from tfrecorder import storage
 from tfrecorder.core.option import Face, speaker, spoken_by
 from tfrecorder.core.threads import ThreadPool, map_ahead, taken
-from tfrecorder.errors import OutputError, TfrecorderError
+from tfrecorder.errors import OutputError, TfrecorderError, limits_explained
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.plan import Plan
@@ -32,7 +32,6 @@ from tfrecorder.schema.fields import validators_of, with_validators
 from tfrecorder.writing.attempt import settled
 from tfrecorder.writing.changing import done_before
 from tfrecorder.writing.commit import commit, complete
-from tfrecorder.writing.limit_errors import limits_explained
 from tfrecorder.writing.shards import SIDE_BY_SIDE, Pool, ShardWriter, default_threads
 
 #: Seconds to wait, after Ctrl-C, for shards under way: as long as most requests take.
