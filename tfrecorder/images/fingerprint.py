@@ -120,7 +120,8 @@ def fingerprints_of(looks: Sequence[Look]) -> list[Fingerprint]:
     signs = np.packbits(is_positive, axis=1).view(">i8")[:, 0]
     signs &= 2**63 - 1  # not the first, which is that of the mean
     means = amounts[:, 0, 0]
-    levels = np.rint(100 * np.array([means, np.sqrt(variances)])).astype(int)
+    grey_levels = np.array([means, np.sqrt(variances)])
+    levels = np.rint(100 * grey_levels).astype(int)
     return [*map(Fingerprint, signs.tolist(), *levels.tolist())]
 
 

@@ -228,11 +228,12 @@ def sorted_out(
     tables = []
     hidden = others = 0
     for parts in files:
-        if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:
+        name = parts[-1]
+        if any(part.startswith(".") for part in parts) or name in layout.DESKTOP_FILES:
             hidden += 1
-        elif parts[-1].lower().endswith(IMAGE_ENDINGS):
+        elif name.lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
-        elif parts[-1] in TABLES or parts[-1].lower().endswith(".parquet"):
+        elif name in TABLES or name.lower().endswith(".parquet"):
             tables.append("/".join(parts))
         else:
             others += 1

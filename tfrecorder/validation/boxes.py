@@ -114,13 +114,15 @@ def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
     columns = {name: boxes[name].map(_as_list) for name in names}
-    sizes = np.array([[*map(len, column)] for column in columns.values()], np.int64)
+    lengths = [[*map(len, column)] for column in columns.values()]
+    sizes = np.array(lengths, np.int64)
     counts = sizes[0]
     uneven = (sizes != counts).any(axis=0)
     if not uneven.any():
         flat = {name: flatten(column, counts) for name, column in columns.items()}
         return BoxRows(pd.DataFrame(flat), counts, gathered=False), []
-    shown = pd.Series([*map(str, sizes.T.tolist())], boxes.index, object, names[0])
+    lengths_of_rows = [*map(str, sizes.T.tolist())]
+    shown = pd.Series(lengths_of_rows, boxes.index, object, names[0])
     message = f"the lists {', '.join(names)} have different lengths: {{value}}"
     no_boxes = BoxRows(boxes.iloc[:0], np.zeros_like(counts), gathered=False)
     return no_boxes, [flag("bad_box", uneven, shown, message)]
