@@ -230,8 +230,8 @@ def commit(directory: Path, *, max_reject_fraction: float = 0.1) -> ConversionRe
 
 
 def _check_part(part: Any) -> str | None:
-    pair = isinstance(part, (tuple, list)) and len(part) == 2 and all(map(is_whole, part))
-    if pair and 1 <= part[0] <= part[1]:
+    is_pair = isinstance(part, (tuple, list)) and len(part) == 2
+    if is_pair and all(map(is_whole, part)) and 1 <= part[0] <= part[1]:
         return None
     example = spelled("part", (3, 16))
     return (

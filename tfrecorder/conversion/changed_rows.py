@@ -106,9 +106,8 @@ class StoredRows:
                 key, default = default_of(field)
                 same = pd.Series([value == default for value in values[key].to_pylist()])
                 number = same.groupby(splits.to_numpy(object)).cumsum()
-                missing[field.column] = (
-                    same & (number <= splits.map(counts).astype(int))
-                ).to_numpy()
+                most = splits.map(counts).astype(int)
+                missing[field.column] = (same & (number <= most)).to_numpy()
         return describe_columns(tuple(fields), values, splits, missing)
 
 
@@ -136,9 +135,10 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
 def _with_copies(where: str, file: str, written: int | None, table: pa.Table) -> pa.Table:
     """The table of a shard with a file of this size, as rows of a plan that copies its records."""
     offsets, sizes = (table.column(name).to_numpy() for name in RECORD_OF[:2])
-    kept = sizes >= 0
-    ends = np.cumsum(sizes[kept])
-    if written != sizes[kept].sum() or not np.array_equal(offsets[kept], ends - sizes[kept]):
+    has_record = sizes >= 0
+    sizes = sizes[has_record]
+    starts = np.cumsum(sizes) - sizes
+    if written != sizes.sum() or not np.array_equal(offsets[has_record], starts):
         raise DatasetError(
             f"{os.path.join(where, file)} is not what its table says. "
             f"`{command('verify', where)}` checks every file."

@@ -168,7 +168,8 @@ class Compaction(Operation):
         dataset = open_own(where, last, self.at)
         history = newest.dataset.history
         marks = read_marks(where, last)
-        dropped, said = np.zeros(0, bool), Summary()
+        dropped = np.zeros(0, bool)
+        said = Summary()
         if self.drop:
             stored = stored_rows(where, newest)
             dropped, said = self._dropped(stored, dataset.fields, marks)
@@ -281,5 +282,8 @@ def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[s
     now = options.content_options()
     # A new dataset elsewhere has the name that was given for it, or none.
     left = _OF_NAME if elsewhere else ()
-    taken = {n: value for n, value in newest.plan.options.items() if n not in left}
-    return {**taken, **{name: now[name] for name in (*OF_ORDER, *_OF_NAME) if name in now}}
+    taken = {name: value for name, value in newest.plan.options.items() if name not in left}
+    for name in (*OF_ORDER, *_OF_NAME):
+        if name in now:
+            taken[name] = now[name]
+    return taken

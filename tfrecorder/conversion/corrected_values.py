@@ -49,7 +49,9 @@ class Matched:
     ) -> Matched:
         """The rows of a dataset that those of a checked table are; the rest as for `match_rows`."""
         types = dict(zip(stored.rows.schema.names, stored.rows.schema.types, strict=True))
-        values = {name: of.cast(types.get(name, of.type)) for name, of in checked.values.items()}
+        values = {}
+        for name, column in checked.values.items():
+            values[name] = column.cast(types.get(name, column.type))
         rows = table.only(table.frame.index.isin(checked.frame.index))
         shared = {*value_columns(types)} & {*values}
         known_by = {name: values[name] for name in shared}
@@ -77,22 +79,27 @@ class Matched:
         Boxes and masks are placed on the image as it was before it was resized, so they need the
         source again where images are stored otherwise.
         """
-        rows, values = self.stored.rows, self.checked.values
-        old_rows, places = self.old_rows, self.old_places
-        change, differing = np.full(len(rows), SAME), dict[str, int]()
+        rows = self.stored.rows
+        old_rows = self.old_rows
+        places = self.old_places
+        in_table = pa.array(old_rows)
+        in_dataset = pa.array(places)
+        change = np.full(len(rows), SAME)
+        differing = dict[str, int]()
         has_record = self.stored.has_record[places]
-        bases = self.pairs.bases.take(pa.array(old_rows))
-        elsewhere = pc.not_equal(rows.column(BASE).take(pa.array(places)), bases).to_numpy()
+        bases = rows.column(BASE).take(in_dataset)
+        elsewhere = pc.not_equal(bases, self.pairs.bases.take(in_table)).to_numpy()
         for field in self.checked.fields:
-            if isinstance(field.kind, FILES) and not isinstance(field.kind, Mask):
-                continue
             is_mask = isinstance(field.kind, Mask)
-            differs = self.pairs.remade[old_rows] if is_mask else np.zeros(len(old_rows), bool)
-            for name in () if is_mask else self._names(field):
-                column = rows.column(name).combine_chunks()
-                differs |= _differ(
-                    column.take(pa.array(places)), values[name].take(pa.array(old_rows))
-                )
+            if is_mask:
+                differs = self.pairs.remade[old_rows]
+            elif isinstance(field.kind, FILES):
+                continue
+            else:
+                differs = np.zeros(len(old_rows), bool)
+                for name in self._names(field):
+                    old = rows.column(name).combine_chunks().take(in_dataset)
+                    differs |= _differ(old, self.checked.values[name].take(in_table))
             how = np.full(len(old_rows), VALUES)
             if field.of_boxes or is_mask:
                 how[:] = READ if transforms else MADE
@@ -106,14 +113,14 @@ class Matched:
         """How many records go from one class to another, for columns with one class a record."""
         names: Counter[str] = Counter()
         labelled = self.old_rows[self.stored.has_record[self.old_places]]
+        in_table = pa.array(labelled)
+        in_dataset = pa.array(self.places[labelled])
         for field in self.checked.fields:
             if not isinstance(field.kind, Label) or not self._names(field):
                 continue
             key = field.text_key or field.label_key or ""
-            old = (
-                self.stored.rows.column(key).combine_chunks().take(pa.array(self.places[labelled]))
-            )
-            new = self.checked.values[key].take(pa.array(labelled))
+            old = self.stored.rows.column(key).combine_chunks().take(in_dataset)
+            new = self.checked.values[key].take(in_table)
             differs = pa.array(_differ(old, new))
             olds, news = (values.filter(differs).to_pylist() for values in (old, new))
             names.update(f"{was} → {now}" for was, now in zip(olds, news, strict=True))
@@ -121,7 +128,8 @@ class Matched:
 
     def with_values(self, change: Ints) -> pa.Table:
         """The rows of the dataset with the values of the table where these differ."""
-        rows, old_rows = self.stored.rows, self.old_rows
+        rows = self.stored.rows
+        old_rows = self.old_rows
         given = {**self.checked.values, BASE: self.pairs.bases}
         least = dict.fromkeys(given, VALUES) | {BASE: READ}
         for field in self.checked.fields:
@@ -156,7 +164,8 @@ class Matched:
 
     def _names(self, field: Field) -> list[str]:
         """The columns of a field's values that both the table and the dataset have."""
-        keys, rows = (feature.key for feature in field.features), self.stored.rows
+        keys = (feature.key for feature in field.features)
+        rows = self.stored.rows
         return [key for key in keys if key in self.checked.values and key in rows.column_names]
 
 

@@ -177,19 +177,18 @@ def _known(
     if not files and (checked := _checked(table, fields)) is not None:
         keys = [*checked.values.values()]
         values = (*checked.values,)
-    if not keys:
-        return np.zeros(len(table.frame), bool), np.full(len(table.frame), -1), []
-    key = joined_texts(keys)
     is_own = np.zeros(len(table.frame), bool)
+    if not keys:
+        return is_own, np.full(len(is_own), -1), []
+    key = joined_texts(keys)
     if files and table.stated is not None:
         is_own, own_keys = _by_number(table, directory, newest, fields)
         key = pc.if_else(pa.array(is_own), own_keys, key)
     needed = None if is_own.all() else directory
     of_keys = names_of_keys(files)
     types = types_of(directory, newest.dataset.splits)
-    columns = [SOURCE_ID, REJECT_OF.reason, *of_keys, *types]
+    columns = [*dict.fromkeys([SOURCE_ID, REJECT_OF.reason, *of_keys, *types])]
     of_rows = partial(keys_of, files=files, values=values, directory=needed)
-    columns = [*dict.fromkeys(columns)]
     rows = joined([*rows_with(directory, newest, columns, of_rows, key, of_keys)])
     again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), adding.retry_rejects)
     sound = rows.filter(pc.invert(again))
@@ -199,8 +198,10 @@ def _known(
     a_row_each = not any(field.gathered for field in fields)
     matches = partners(key, rejects.column(KEY).combine_chunks(), in_turn=a_row_each)
     retried = np.append(rejects.column(SOURCE_ID).to_numpy(), -1)[matches]
-    others = _other_values(table.only(is_old), key, sound, fields) if files and is_old.any() else []
-    return is_old, retried, [*others]
+    findings = list[Finding]()
+    if files and is_old.any():
+        findings += _other_values(table.only(is_old), key, sound, fields)
+    return is_old, retried, findings
 
 
 def _by_number(

@@ -34,9 +34,8 @@ from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.format.layout import BASE
 from tfrecorder.plan.preflight import before_the_launch
-from tfrecorder.schema.fields import Field, file_fields
+from tfrecorder.schema.fields import Field, file_fields, image_fields
 from tfrecorder.schema.keys import SOURCE_ID
-from tfrecorder.schema.kinds import Mask
 from tfrecorder.sources.named_files import file_sums_of
 from tfrecorder.sources.places import column_places, column_uris, known_places
 from tfrecorder.sources.table import Source
@@ -108,7 +107,7 @@ class _Matching:
         self._stored = stored
         self._table = table
         self._files = file_fields(fields)
-        self.images = _images(self._files)
+        self.images = image_fields(self._files)
         self.places: Ints = np.full(len(table.frame), -1)
 
     def by_number(self) -> None:
@@ -125,8 +124,11 @@ class _Matching:
         files = self._files
         names = [] if files else sorted(values)
         was_open = self.places < 0
-        # With another mask, it is a correction of the row with the image.
-        for compared in [files, self.images] if len(files) > len(self.images) > 0 else [files]:
+        comparisons = [files]
+        if len(files) > len(self.images) > 0:
+            # With another mask, it is a correction of the row with the image.
+            comparisons.append(self.images)
+        for compared in comparisons:
             if (self.places < 0).any():
                 of_stored = keys_of(self._stored.rows, compared, names, self._stored.where)
                 keys = [_places(self._table, field) for field in compared]
@@ -210,8 +212,9 @@ def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Sour
         rows: of the dataset, one of each number.
         fields: its columns.
     """
-    images = _images(fields)
-    if table.stated is None or not images or not {f.column for f in images} <= {*table.frame}:
+    images = image_fields(fields)
+    columns = {field.column for field in images}
+    if table.stated is None or not columns or not columns <= {*table.frame}:
         return table
     stated = table.stated.to_numpy()
     known = pc.index_in(pa.array(stated), value_set=rows.column(SOURCE_ID).combine_chunks())
@@ -220,15 +223,11 @@ def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Sour
     there = rows.take(known.drop_null())
     agrees = _equal(_uris(here, images), _stored_uris(there, images))
     agrees |= _are_in_one_place(here, there, images)
-    if {f.column for f in images} <= {*here.contents}:
+    if columns <= {*here.contents}:
         agrees |= _are_copies(here, there, images)
     numbers = np.full(len(stated), -1)
     numbers[is_known] = np.where(agrees, stated[is_known], -1)
     return dataclasses.replace(table, numbers=pd.Series(numbers, table.frame.index))
-
-
-def _images(fields: Sequence[Field]) -> list[Field]:
-    return [field for field in file_fields(fields) if not isinstance(field.kind, Mask)]
 
 
 def _refuse_doubles(numbers: pd.Series[int]) -> None:

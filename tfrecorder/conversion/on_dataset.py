@@ -147,7 +147,8 @@ def inherited_options(
     Raises:
         OptionError: an option does not fit the dataset.
     """
-    options, chain = newest.plan.options, newest.dataset.chain
+    options = newest.plan.options
+    chain = newest.dataset.chain
     first = newest if chain == newest.number else read_commit(directory, chain)
     recorded = first.plan.options | {n: options[n] for n in _OF_COLUMNS if n in options}
     if not given.keys().isdisjoint(_OF_COLUMNS):  # they exclude each other
@@ -170,7 +171,8 @@ def _refuse_mixture(directory: str, stored: ConvertOptions, now: ConvertOptions)
         words = "raw pixels can only be read if all images are alike"
         reasons |= dict.fromkeys(("image_format", "image_size", "short_side"), words)
     for name, reason in reasons.items():
-        was, is_now = getattr(stored, name), getattr(now, name)
+        was = getattr(stored, name)
+        is_now = getattr(now, name)
         if was != is_now:
             words = f"{directory} was made with {spelled(name, was)}, and {reason}. Leave it out."
             raise OptionError.of(name, is_now, words)

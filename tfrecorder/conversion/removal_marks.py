@@ -43,7 +43,7 @@ from tfrecorder.format.documents import seal, unseal
 from tfrecorder.format.manifest import Loss
 from tfrecorder.format.plan import Plan
 from tfrecorder.reading.commits import Commit
-from tfrecorder.schema.fields import Field, of_kind
+from tfrecorder.schema.fields import Field, image_fields
 from tfrecorder.schema.kinds import File, Image
 from tfrecorder.sources.named_files import FileSums, file_sums_of
 from tfrecorder.sources.table import Source
@@ -87,7 +87,7 @@ class Marks:
             rows: with all columns of the tables of shards.
             fields: the columns of the dataset.
         """
-        images = _images(fields)
+        images = _sorted_images(fields)
         if not images:
             return self
         places = self._hashes(keys_of(rows, images))
@@ -124,7 +124,8 @@ class Marks:
             repeated: uris that are asked for too, and were removed before.
             copies: records with the same bytes go too; otherwise they are named.
         """
-        same, images = np.zeros(len(named), bool), _images(fields)
+        same = np.zeros(len(named), bool)
+        images = _sorted_images(fields)
         if images:
             keys = stored_content_keys(stored.rows, images)
             of_named = keys.filter(pa.array(named))
@@ -181,7 +182,8 @@ class Marks:
 
     def without(self, marks: frozenset[str]) -> Marks:
         """These marks without those of rows that come back."""
-        places, contents = self.places - marks, self.contents - marks
+        places = self.places - marks
+        contents = self.contents - marks
         return dataclasses.replace(self, places=places, contents=contents)
 
     def publish(self, where: str, plan: Plan) -> Plan:
@@ -201,9 +203,9 @@ class Marks:
         return hashlib.blake2b(data, key=self.salt.encode(), digest_size=_BYTES).hexdigest()
 
 
-def _images(fields: Sequence[Field]) -> list[Field]:
+def _sorted_images(fields: Sequence[Field]) -> list[Field]:
     """The columns by whose files a row is known, in one order, however they were given."""
-    return sorted(of_kind(fields, Image, File), key=lambda field: field.column)
+    return sorted(image_fields(fields), key=lambda field: field.column)
 
 
 def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> Bools:
@@ -234,14 +236,15 @@ def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
         rows: one of each number, with all columns of the tables of shards.
         fields: the columns of the dataset.
     """
-    images = _images(fields)
+    images = _sorted_images(fields)
     if not len(rows):
         return []
     if not images:
         they = "it has" if len(rows) == 1 else "they have"
         return [f"{counted(len(rows), 'removed row')} may come in again: {they} no image"]
-    places, contents = keys_of(rows, images), stored_content_keys(rows, images)
-    count = pc.sum(pc.and_(pc.is_null(places), pc.is_null(contents))).as_py()
+    has_no_place = pc.is_null(keys_of(rows, images))
+    has_no_content = pc.is_null(stored_content_keys(rows, images))
+    count = pc.sum(pc.and_(has_no_place, has_no_content)).as_py()
     if not count:
         return []
     they = "it was or what bytes it" if count == 1 else "they were or what bytes they"
@@ -251,7 +254,8 @@ def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
 def without_rows(table: Source, out: pd.DataFrame) -> Source:
     """A table without some of its rows, nor the rows of further boxes on their images."""
     files = [name for name in table.schema.of(Image, File) if name in table.frame]
-    every, left_out = (pd.MultiIndex.from_frame(frame[files]) for frame in (table.frame, out))
+    every = pd.MultiIndex.from_frame(table.frame[files])
+    left_out = pd.MultiIndex.from_frame(out[files])
     return table.only(~every.isin(left_out))
 
 

@@ -33,9 +33,9 @@ from tfrecorder.output.state import DatasetState
 from tfrecorder.reading.choice import Where, choose
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import cells_in, frame_of
-from tfrecorder.schema.fields import file_fields
+from tfrecorder.schema.fields import image_fields
 from tfrecorder.schema.keys import SPLIT_COLUMN, number_column
-from tfrecorder.schema.kinds import Mask, Schema
+from tfrecorder.schema.kinds import Schema
 from tfrecorder.sources.places import column_uris
 from tfrecorder.sources.source import read_source
 
@@ -117,7 +117,8 @@ class Removal(OnDataset):
         dataset, options = self.open(state)
         say("reading the tables")
         stored = stored_rows(folder, newest)
-        fields, kind = dataset.fields, PlanKind.REMOVAL
+        fields = dataset.fields
+        kind = PlanKind.REMOVAL
         marks = read_marks(folder, newest)
         if isinstance(self.source, pd.DataFrame):
             named, fault, repeated = _in_table(self.source, stored, dataset, marks)
@@ -139,7 +140,15 @@ class Removal(OnDataset):
         change = np.full(len(gone), SAME)
         none = Added(stored.rows.slice(0, 0), stored.splits.iloc[:0])
         plan, rows, changes = changed_plan(
-            stored, gone, change, none, fields, options, kind, folder, statistics
+            stored,
+            gone,
+            change,
+            added=none,
+            fields=fields,
+            options=options,
+            kind=kind,
+            base=folder,
+            statistics=statistics,
         )
         said = dataclasses.replace(
             said,
@@ -169,7 +178,7 @@ def _in_table(
     """The rows of a dataset that are in a table; the rest as `choose` returns it."""
     frame = _frame(stored, dataset)
     number = str(frame.columns[0])
-    images = [field for field in file_fields(dataset.fields) if not isinstance(field.kind, Mask)]
+    images = image_fields(dataset.fields)
     uris = [field.column for field in images]
     if not images or not {*uris} <= {*table}:
         if number not in table:
@@ -193,4 +202,6 @@ def _in_table(
         more = f", and {len(never) - 1:,} more" if never[1:] else ""
         words = f"no row has {uris[0]!r} {never[0]!r}{more}; leave it out of the table."
         fault = OptionError.of("where", ..., words)
-    return mask_of(places[places >= 0], len(frame)), fault, [n for n in names if n in marks]
+    is_in_table = mask_of(places[places >= 0], len(frame))
+    marked = [name for name in names if name in marks]
+    return is_in_table, fault, marked

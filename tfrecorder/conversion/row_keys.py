@@ -70,7 +70,10 @@ def keys_of(
 
 def names_of_keys(files: Sequence[Field], values: Sequence[str] = ()) -> list[str]:
     """The columns that `keys_of` needs."""
-    return [BASE, *(name for field in files for name in (field.uri_key, field.spool_key)), *values]
+    names = [BASE]
+    for field in files:
+        names += (field.uri_key, field.spool_key)
+    return [*names, *values]
 
 
 def total_sizes(files: Sequence[FileSums]) -> Ints:
@@ -118,7 +121,8 @@ def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> Ints:
         return first
     known_turns = pd.DataFrame({"key": _first_places(known, known), "place": np.arange(len(known))})
     known_turns["turn"] = known_turns.groupby("key").cumcount()
-    first[first >= 0] = turns.merge(known_turns, "left", on=["key", "turn"])["place"].fillna(-1)
+    matches = turns.merge(known_turns, "left", on=["key", "turn"])
+    first[first >= 0] = matches["place"].fillna(-1)
     return first
 
 
@@ -157,7 +161,9 @@ def _without_minus_zero(cell: object) -> object:
 
 #: What a pair has beside the uri of its row: the number of the row, and the name and split of the
 #: image with the same bytes.
-_ROW, _NAME, _SPLIT = "row", "name there", "split there"
+_ROW = "row"
+_NAME = "name there"
+_SPLIT = "split there"
 
 
 def same_bytes(
@@ -186,9 +192,11 @@ def same_bytes(
         UnreachableError: the store of an image does not answer.
     """
     sums = [file_sums_of(table, field.column, web=False) for field in files]
-    sizes, uri_key = total_sizes(sums), files[0].uri_key
+    sizes = total_sizes(sums)
+    uri_key = files[0].uri_key
     of_bytes = [name for field in files for name in source_of(field)[:2]]
-    columns, tables = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes], []
+    columns = [REJECT_OF.reason, SHARD_SPLIT, uri_key, *of_bytes]
+    tables = []
     sizes_of = partial(stored_total_sizes, files=files)
     for rows in rows_with(directory, newest, columns, sizes_of, pa.array(sizes[sizes >= 0])):
         rows = rows.filter(pc.equal(rows.column(REJECT_OF.reason), ""))
@@ -242,7 +250,8 @@ def findings_of(pairs: pd.DataFrame, splits: pd.Series[str] | None = None) -> It
 
 
 def _finding(code: str, pairs: pd.DataFrame) -> Finding:
-    names, uris = pairs[URI_COLUMN].tolist(), pairs[_NAME].tolist()
+    names = pairs[URI_COLUMN].tolist()
+    uris = pairs[_NAME].tolist()
     own = [""] * len(pairs)
     if code == "same_bytes_leakage":
         own = [f" in {split}" for split in pairs[SPLIT_COLUMN]]

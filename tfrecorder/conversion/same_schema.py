@@ -27,14 +27,15 @@ def fit_texts(table: Source, known: Sequence[Field]) -> Source:
     """A text file's labels as texts if the dataset has names: "7" alone looks like a number."""
     if table.typed:
         return table
-    names = [
-        field.kind.label or "" if isinstance(field.kind, Boxes) else field.column
-        for field in known
-        if field.num_classes and not field.integer
-    ]
     frame = table.frame
-    digits = [name for name in names if name in frame and frame[name].dtype == np.int64]
-    texts = {name: frame[name].astype(str) for name in digits}
+    texts = {}
+    for field in known:
+        if field.integer or not field.num_classes:
+            continue
+        kind = field.kind
+        name = kind.label or "" if isinstance(kind, Boxes) else field.column
+        if name in frame and frame[name].dtype == np.int64:
+            texts[name] = frame[name].astype(str)
     return dataclasses.replace(table, frame=frame.assign(**texts)) if texts else table
 
 

@@ -104,7 +104,8 @@ def undo(directory: str | os.PathLike[str], *, dry_run: bool = False) -> UndoRes
         'append'
     """
     require(flag, dry_run=dry_run)
-    given, where = os.fspath(directory), storage.absolute(storage.given_path(directory))
+    given = os.fspath(directory)
+    where = storage.absolute(storage.given_path(directory))
     refuse_links(where)
     with storage.failing_as(DatasetError, where):
         begun = DatasetState.read(where)
@@ -226,8 +227,10 @@ def _result(given: str, state: DatasetState, dry_run: bool = False) -> UndoResul
         )
     taken, before = taken_by(where, pending) if pending else _newest_addition(where, newest)
     plan = taken.plan
-    fields = zip(plan.fields, before.plan.fields, strict=True)
-    names = [(now.class_names or (), len(was.class_names or ())) for now, was in fields]
+    classes = list[str]()
+    for now, was in zip(plan.fields, before.plan.fields, strict=True):
+        known = len(was.class_names or ())
+        classes += (now.class_names or ())[known:]
     return UndoResult(
         output_dir=given,
         kind=plan.kind.value,
@@ -235,7 +238,7 @@ def _result(given: str, state: DatasetState, dry_run: bool = False) -> UndoResul
         shards=len(plan.layout.shards),
         generation=pending.commit if pending else newest.number + 1,
         taken_back=taken.number,
-        classes=tuple(name for all_names, first in names for name in all_names[first:]),
+        classes=tuple(classes),
         streams={
             name: stream["from"]
             for name, stream in (plan.rows.streams or {}).items()

@@ -165,8 +165,11 @@ class Update(OnDataset):
             table, stored, dataset.fields, options, updating=self.updating, say=say
         )
         compared.check()
-        table, matched, new = compared.table, compared.matched, compared.new
-        checked, places = matched.checked, matched.places
+        table = compared.table
+        matched = compared.matched
+        new = compared.new
+        checked = matched.checked
+        places = matched.places
         moved, gone = matched.moved_and_gone(self.updating.missing == "remove")
         change, differing = matched.changes(options.transforms)
         files = np.zeros(len(change), bool)
@@ -184,22 +187,23 @@ class Update(OnDataset):
             after,
             gone,
             np.where(gone, SAME, change),
-            _added(of_moved, comes, new, table.base, next_row_of(where, newest)),
-            checked.fields,
-            options,
-            PlanKind.UPDATE,
-            table.base,
-            _statistics(after, gone, of_moved, comes, new),
+            added=_added(of_moved, comes, new, table.base, next_row_of(where, newest)),
+            fields=checked.fields,
+            options=options,
+            kind=PlanKind.UPDATE,
+            base=table.base,
+            statistics=_statistics(after, gone, of_moved, comes, new),
         )
         stays_or_moves = (stored.is_newest & ~gone) | mask_of(places[moved], len(gone))
         went = stored.splits[places[moved]]
+        moves = Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))
         changes = dataclasses.replace(
             rewritten,
             corrected=int(((change != SAME) & stays_or_moves & stored.has_record).sum()),
             columns=differing,
             labels=matched.relabelled(),
             read_again=int(files.sum()),
-            moved=dict(Counter(f"{old} → {now}" for old, now in zip(went, comes, strict=True))),
+            moved=dict(moves),
             added=len(new.frame),
             removed=int((stored.is_newest & ~stays_or_moves).sum()),
         )
@@ -257,7 +261,8 @@ class _Comparison:
             SourceError: its columns are not the dataset's.
             ValidationError: it has faults.
         """
-        where, newest = self.stored.where, self.stored.newest
+        where = self.stored.where
+        newest = self.stored.newest
         refuse_lost_marks(where, newest, self.updating.readmit)
         marked = read_marks(where, newest)
         if marked:
@@ -302,7 +307,8 @@ class _Comparison:
         is_new = (self.matched.places < 0) & ~checked.frame.index.isin(self.out)
         self.new = self.matched.checked.part(is_new)
         # Rows that are there keep their splits.
-        splits, was_open = self.new.frame[SPLIT_COLUMN], self.new.unassigned
+        splits = self.new.frame[SPLIT_COLUMN]
+        was_open = self.new.unassigned
         assigned = describe_assigned(splits, was_open, self.options.division, self.table.groups)
         findings = _same_bytes(self.matched, self.table, self.updating.missing == "keep")
         return dataclasses.replace(of_classes.with_findings(findings), assigned=assigned)
@@ -323,8 +329,10 @@ def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Find
     Args:
         all_stay: also the rows of the dataset that the table does not have.
     """
-    checked, stored = matched.checked, matched.stored
-    files, new = file_fields(checked.fields), checked.frame.index[matched.places < 0]
+    checked = matched.checked
+    stored = matched.stored
+    files = file_fields(checked.fields)
+    new = checked.frame.index[matched.places < 0]
     if not files or not len(new):
         return
     uris = stored.rows.column(files[0].uri_key)

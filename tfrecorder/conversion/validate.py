@@ -80,7 +80,8 @@ def validate(
             if against is None:
                 table = read_source(source, chosen)
                 begin("checking the table")
-                checked, notes = check_source(table, chosen.division), tuple[str, ...]()
+                checked = check_source(table, chosen.division)
+                notes = tuple[str, ...]()
             else:
                 appending = Append(
                     source, given_directory("against", against), options, AppendOptions()

@@ -139,7 +139,9 @@ def one_line(text: str, limit: int = 40) -> str:
 
 def cut(value: Any, limit: int = 100) -> Any:
     """A value as a message shows it: not too long."""
-    return f"{value[: limit - 1]}…" if isinstance(value, str) and len(value) > limit else value
+    if isinstance(value, str) and len(value) > limit:
+        return f"{value[: limit - 1]}…"
+    return value
 
 
 def class_words(names: Sequence[str], most: int = 8) -> str:
@@ -167,9 +169,11 @@ def passed_over_words(counts: Mapping[str, int]) -> str:
     >>> passed_over_words({"hidden": 2, "not images": 0})
     'skipped in the folder: 2 hidden files'
     """
-    kinds = _PASSED_OVER.items()
-    passed = ", ".join(counted(counts[kind], *words) for kind, words in kinds if counts.get(kind))
-    return f"skipped in the folder: {passed}" if passed else ""
+    passed = []
+    for kind, words in _PASSED_OVER.items():
+        if counts.get(kind):
+            passed.append(counted(counts[kind], *words))
+    return f"skipped in the folder: {', '.join(passed)}" if passed else ""
 
 
 def counts_in_words(counts: Mapping[str, int], most: int | None = None) -> str:

@@ -214,7 +214,8 @@ class CardFields(Options):
         """Those that Croissant has a property for, as it has them."""
         made = {"license": self.license, "citeAs": self.citation, "url": self.homepage}
         made |= {f"rai:{name}": said for name, said in (self.rai or {}).items()}
-        return {name: v for name, v in made.items() if v is not None} | dict(self.croissant or {})
+        stated = {name: value for name, value in made.items() if value is not None}
+        return stated | dict(self.croissant or {})
 
 
 def read_card_fields(directory: str) -> CardFields:
@@ -298,10 +299,12 @@ def readme(
     head = {"pretty_name": name, **license, "tags": ["tfrecord", "croissant"], "configs": rows}
     stated = {"Licence": fields.license, "Homepage": fields.homepage, **(fields.rai or {})}
     stated["Cite"] = fields.citation
-    texts = {
-        name: "; ".join(text) if isinstance(text, list) else text for name, text in stated.items()
-    }
-    said = [f"{name}: {text}" for name, text in texts.items() if text is not None]
+    said = []
+    for heading, words in stated.items():
+        if isinstance(words, list):
+            words = "; ".join(words)
+        if words is not None:
+            said.append(f"{heading}: {words}")
     parts = [
         f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---",
         f"# {in_markdown(name)}",
@@ -327,11 +330,13 @@ def sheet(gathered: Gathered) -> bytes:
         return b""
     side = SMALL_SIDE
     across = min(_ACROSS, len(views))
-    made = Image.new("RGB", (across * side, -(-len(views) // across) * side), "white")
+    down = -(-len(views) // across)
+    made = Image.new("RGB", (across * side, down * side), "white")
     for place, view in enumerate(views):
+        row, column = divmod(place, across)
         with Image.open(io.BytesIO(view.jpeg)) as picture:
-            row, column = divmod(place, across)
-            made.paste(ImageOps.fit(picture, (side, side)), (column * side, row * side))
+            small = ImageOps.fit(picture, (side, side))
+            made.paste(small, (column * side, row * side))
     return to_jpeg(made)
 
 
@@ -420,15 +425,20 @@ def _write(
     stored = open_stored(where, newest.number)
     gathered = gather(stored, info(where, newest.number), options, stage)
     done = {shard.file: record for shard, record in all_done(commits(where, newest)).items()}
-    # Names may come again, for other bytes.
-    before = (kept.shards if kept else {}).items()
-    same = {name: sums for name, sums in before if name in done and done[name].crc32c == sums[0]}
-    others = [name for name in done if name not in same]
-    hashes = zip(others, _sha256s(where, others), strict=True)
-    sums = same | {name: (done[name].crc32c, sha256) for name, sha256 in hashes}
+    sums = {}
+    for file, stated_sums in (kept.shards if kept else {}).items():
+        # Names may come again, for other bytes.
+        if file in done and done[file].crc32c == stated_sums[0]:
+            sums[file] = stated_sums
+    others = [file for file in done if file not in sums]
+    for file, sha256 in zip(others, _sha256s(where, others), strict=True):
+        sums[file] = (done[file].crc32c, sha256)
     rows = record_table(stored)
     records = as_parquet(rows)
-    listed = {name: (record.bytes, sums[name][1]) for name, record in done.items()}
+    listed = {}
+    for file, record in done.items():
+        _, sha256 = sums[file]
+        listed[file] = (record.bytes, sha256)
     listed[layout.RECORDS] = len(records), hashlib.sha256(records).hexdigest()
     own = str(newest.info["name"])
     folder = os.path.basename(storage.absolute(where).rstrip("/"))
@@ -453,7 +463,14 @@ def _write(
     storage.remove_files(where, kept.files if kept else ())
     for file, data in {layout.CARD: made.to_json(), **files}.items():
         storage.publish_bytes(where, file, data)
-    return Card(where, newest.number, (*made.files,), len(others), len(done), (*findings,))
+    return Card(
+        directory=where,
+        commit=newest.number,
+        files=tuple(files),
+        hashed=len(others),
+        shards=len(done),
+        findings=tuple(findings),
+    )
 
 
 def _refuse_others(where: str, written: dict[str, str]) -> None:

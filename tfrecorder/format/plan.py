@@ -241,14 +241,19 @@ class Layout:
     def _parts_of(self) -> dict[str, dict[int, tuple[int, int]]]:
         """The rows (start, stop) of each shard to write, by its split and its number."""
         parts_of = {}
+        new_rows = self.new_rows
         for split, count in self.split_shards.items():
-            again = [n for n, old in enumerate(self.kept.get(split, ())) if old < 0]
+            again = []
+            for number, old in enumerate(self.kept.get(split, ())):
+                if old < 0:
+                    again.append(number)
             ends = [0, *itertools.accumulate(self.rewritten.get(split, ()))]
             parts = dict(zip(again, itertools.pairwise(ends), strict=True))
-            first = self.starts.get(split, 0)
+            first_new = self.starts.get(split, 0)
+            before = ends[-1]
             for number in range(count):
-                start, stop = balanced_part(self.new_rows[split], number, count)
-                parts[first + number] = ends[-1] + start, ends[-1] + stop
+                start, stop = balanced_part(new_rows[split], number, count)
+                parts[first_new + number] = (before + start, before + stop)
             parts_of[split] = parts
         return parts_of
 

@@ -47,10 +47,14 @@ def as_segmentation(cell: Any) -> str | None:
             value = {"size": [int(height), int(width)], "counts": runs}
         else:
             value = [[*map(float, polygon)] for polygon in value]
-            sound = bool(value) and all(len(ring) >= 6 and len(ring) % 2 == 0 for ring in value)
+            sound = bool(value) and all(map(_has_corners, value))
         return json.dumps(value, allow_nan=False) if sound else None
     except (KeyError, OSError, OverflowError, TypeError, ValueError):
         return None
+
+
+def _has_corners(polygon: Sequence[float]) -> bool:
+    return len(polygon) >= 6 and len(polygon) % 2 == 0
 
 
 def rle_of(mask: np.ndarray) -> dict[str, Any]:
@@ -99,8 +103,8 @@ def stored_object_masks(
             rle = masks.frPyObjects(value, height, width)
             rle = masks.merge(rle) if isinstance(rle, list) else rle
             mask = Pictures.fromarray(masks.decode(rle))
-            if of.geometry is not None and of.geometry.changes:
-                mask = transform_mask(mask, of.geometry)
+            if of.change is not None:
+                mask = transform_mask(mask, of.change)
             drawn.append(encoded(mask, "PNG"))
     return drawn
 
@@ -109,7 +113,11 @@ def _in_pixels(text: str | None, width: int, height: int, unit: str) -> Any:
     """Polygons, whose corners have the unit of the boxes, or RLE, whose unit is the pixel."""
     value = json.loads(text or "null")
     if isinstance(value, list) and unit == "fraction":
-        return [(np.reshape(ring, (-1, 2)) * (width, height)).ravel().tolist() for ring in value]
+        polygons = []
+        for polygon in value:
+            corners = np.reshape(polygon, (-1, 2)) * (width, height)
+            polygons.append(corners.ravel().tolist())
+        return polygons
     return value
 
 
@@ -129,8 +137,9 @@ def segmentation_faults(
             size = " x ".join(map(str, reversed(value["size"])))
             yield number, f"mask {number} has {size} pixels, the image has {image}"
         if isinstance(value, list):
-            far = max(max(map(abs, polygon)) for polygon in value) > 4 * max(height, width)
-            if far or _length(value) > 4 * height * width + 8 * (height + width):
+            farthest = max(max(map(abs, polygon)) for polygon in value)
+            most_length = 4 * height * width + 8 * (height + width)
+            if farthest > 4 * max(height, width) or _length(value) > most_length:
                 yield number, f"the polygon of mask {number} is far beyond the image's {image}"
 
 
@@ -138,8 +147,12 @@ def _length(value: Any) -> float:
     """How many pixels the edges of polygons cross."""
     if not isinstance(value, list):
         return 0.0
-    corners = (np.reshape(polygon, (-1, 2)) for polygon in value)
-    return sum(float(np.abs(of - np.roll(of, 1, 0)).max(1).sum()) for of in corners)
+    lengths = []
+    for polygon in value:
+        corners = np.reshape(polygon, (-1, 2))
+        edges = np.abs(corners - np.roll(corners, 1, 0))
+        lengths.append(float(edges.max(1).sum()))
+    return sum(lengths)
 
 
 #: From (xmin, ymin, xmax, ymax) to (ymin, xmin, ymax, xmax), and back.
@@ -160,6 +173,12 @@ class Placed:
     image: CheckedImage
     geometry: Geometry | None
 
+    @property
+    def change(self) -> Geometry | None:
+        """The geometry, if any pixel changes by it."""
+        changes = self.geometry is not None and self.geometry.changes
+        return self.geometry if changes else None
+
 
 def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> bytes:
     """The PNG of a mask: its own bytes wherever its pixels are the classes, unchanged.
@@ -173,13 +192,13 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
             "mask_format",
             f"{field.column} is a JPEG, which changes the classes of pixels; give a PNG",
         )
-    size = (mask.width, mask.height)
-    wanted = (of.source.width, of.source.height)
-    if size != wanted:
+    image = of.source
+    if (mask.width, mask.height) != (image.width, image.height):
         raise Reject(
             "check",
             "mask_size",
-            f"{field.column} has {size[0]} x {size[1]} pixels, the image {wanted[0]} x {wanted[1]}",
+            f"{field.column} has {mask.width} x {mask.height} pixels, "
+            f"the image {image.width} x {image.height}",
         )
     with Pictures.open(io.BytesIO(mask.data)) as opened:
         if opened.mode not in ("1", "L", "P", "I;16", "I"):
@@ -188,14 +207,12 @@ def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> byt
                 "mask_channels",
                 f"{field.column} has pixels of the mode {opened.mode}, not one number each",
             )
-        changes = of.geometry is not None and of.geometry.changes
-        if opened.mode in ("1", "L") and not changes:
+        if opened.mode in ("1", "L") and of.change is None:
             return mask.data
         with room(mask.width * mask.height * 4):
             classes = _classes(opened, field)
-            if changes:
-                assert of.geometry is not None
-                classes = transform_mask(classes, of.geometry)
+            if of.change is not None:
+                classes = transform_mask(classes, of.change)
             return encoded(classes, "PNG")
 
 
@@ -255,6 +272,7 @@ def _kept(values: Any, kept: np.ndarray) -> Any:
 
 def boxes_outside(edges: np.ndarray, width: int, height: int) -> Iterator[tuple[int, str]]:
     """Of the boxes of an image, in pixels, those beyond it: their numbers, and what is wrong."""
-    for number in np.flatnonzero((edges[:, 2] > width) | (edges[:, 3] > height)).tolist():
+    is_beyond = (edges[:, 2] > width) | (edges[:, 3] > height)
+    for number in np.flatnonzero(is_beyond).tolist():
         shown = ", ".join(f"{edge:g}" for edge in edges[number])
         yield number, f"box {number} ({shown}) is beyond the image's {width} x {height} pixels"

@@ -26,6 +26,10 @@ LEAST_SIDE = 2 * WAVES
 _MOST_SIDE = 160
 
 
+#: Height and width.
+Size = tuple[int, int]
+
+
 class Fingerprint(NamedTuple):
     """What an image looks like; None if nobody looked.
 
@@ -54,7 +58,7 @@ class Look:
     """
 
     gray: np.ndarray = field(compare=False)
-    size: tuple[int, int]
+    size: Size
 
 
 def _waves(length: int, extent: float) -> np.ndarray:
@@ -68,20 +72,25 @@ def _waves(length: int, extent: float) -> np.ndarray:
         float32 of [WAVES, length].
     """
     pixels = np.arange(length)
-    waves = np.cos(np.outer(np.arange(WAVES), (pixels + 0.5) * (math.pi / extent)))
-    return (waves * np.clip(extent - pixels, 0, 1) / extent).astype(np.float32)
+    angles = (pixels + 0.5) * (math.pi / extent)
+    waves = np.cos(np.outer(np.arange(WAVES), angles))
+    inside = np.clip(extent - pixels, 0, 1)
+    return (waves * inside / extent).astype(np.float32)
 
 
 @functools.lru_cache(maxsize=2**10)
-def _seen_as(shape: tuple[int, int], size: tuple[int, int]) -> tuple[int, np.ndarray, np.ndarray]:
+def _seen_as(shape: Size, size: Size) -> tuple[int, np.ndarray, np.ndarray]:
     """Each how many pixels of a picture are looked at, and the waves down and across."""
     step = (max(shape) - 1) // _MOST_SIDE + 1
-    extents = extent_of(shape, size)
-    down, across = (_waves(-(-n // step), e / step) for n, e in zip(shape, extents, strict=True))
+    waves = []
+    for pixels, extent in zip(shape, extent_of(shape, size), strict=True):
+        looked_at = -(-pixels // step)
+        waves.append(_waves(looked_at, extent / step))
+    down, across = waves
     return step, down, across.T
 
 
-def extent_of(shape: tuple[int, int], size: tuple[int, int]) -> tuple[float, float]:
+def extent_of(shape: Size, size: Size) -> tuple[float, float]:
     """The sides of an image, in pixels of a smaller picture of it.
 
     A JPEG is decoded at a number of eighths of its size, rounded up.
@@ -107,10 +116,13 @@ def fingerprints_of(looks: Sequence[Look]) -> list[Fingerprint]:
         np.dot(down.dot(pixels), across, amounts[at])
         pixels -= amounts[at, 0, 0]
         variances[at] = np.vdot(pixels, pixels) / pixels.size
-    signs = np.packbits(amounts.reshape(-1, WAVES**2) > 0, axis=1).view(">i8")[:, 0]
-    levels = np.rint(100 * np.array([amounts[:, 0, 0], np.sqrt(variances)])).astype(int)
-    # Not the first sign, which is that of the mean.
-    return [*map(Fingerprint, (signs & (2**63 - 1)).tolist(), *levels.tolist())]
+    is_positive = amounts.reshape(-1, WAVES**2) > 0
+    signs = np.packbits(is_positive, axis=1).view(">i8")[:, 0]
+    signs &= 2**63 - 1  # not the first, which is that of the mean
+    means = amounts[:, 0, 0]
+    grey_levels = np.array([means, np.sqrt(variances)])
+    levels = np.rint(100 * grey_levels).astype(int)
+    return [*map(Fingerprint, signs.tolist(), *levels.tolist())]
 
 
 def gray_of(data: bytes, side: int = LEAST_SIDE) -> np.ndarray | None:

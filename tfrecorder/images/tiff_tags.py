@@ -166,7 +166,8 @@ def _check_pieces(tags: Tags, pixels: int, data: bytes) -> None:
     if len(offsets) > most:
         raise too_expensive(f"the TIFF has {len(offsets):,} {name} for {pixels:,} pixels")
     stored = tags.array(TILE_BYTES if tiled else STRIP_BYTES)
-    if np.minimum(stored.astype(np.float64), size).sum() > 2 * size + (1 << 24):
+    in_file = np.minimum(stored.astype(np.float64), size)
+    if in_file.sum() > 2 * size + (1 << 24):
         raise too_expensive(
             f"the TIFF's {name} hold {int(stored.sum()):,} bytes, in a file of {size:,}"
         )

@@ -54,7 +54,9 @@ def class_gap(counts: Mapping[str, int], others: Mapping[str, int]) -> Gap | Non
     Gap(of='cat', share=0.9, other=0.5)
     """
     names = [*dict.fromkeys([*counts, *others])]
-    parts = [np.array([part.get(name, 0) for name in names]) for part in (counts, others)]
+    parts = []
+    for part in (counts, others):
+        parts.append(np.array([part.get(name, 0) for name in names]))
     sizes = [int(part.sum()) for part in parts]
     return _largest(parts, sizes, _OF_CLASS, names.__getitem__)
 
@@ -80,13 +82,15 @@ def _largest(
     """
     if not all(sizes):
         return None
-    shares, others = (part / size for part, size in zip(parts, sizes, strict=True))
+    size, other_size = sizes
+    shares = parts[0] / size
+    others = parts[1] / other_size
     at = int(np.abs(shares - others).argmax())
     share = float(shares[at])
     other = float(others[at])
-    both = (share * sizes[0] + other * sizes[1]) / sum(sizes)
-    chance = math.sqrt(both * (1 - both) * (1 / sizes[0] + 1 / sizes[1]))
-    is_large = abs(share - other) > max(least, _SIGMAS * chance)
+    both = (share * size + other * other_size) / (size + other_size)
+    variance = both * (1 - both) * (1 / size + 1 / other_size)
+    is_large = abs(share - other) > max(least, _SIGMAS * math.sqrt(variance))
     return Gap(name(at), share, other) if is_large else None
 
 
@@ -216,9 +220,9 @@ def _rejects(gathered: Gathered) -> Iterator[Remark]:
         return
     count = sum(info.rejects.values())
     if count:
-        reasons = _first_few([f"{why} ({rows:,})" for why, rows in info.rejects.items()])
+        reasons = [f"{why} ({rows:,})" for why, rows in info.rejects.items()]
         rows = counted(count, "row gave", "rows gave")
-        yield Remark(f"{rows} no record: {reasons}.", "rejects")
+        yield Remark(f"{rows} no record: {_first_few(reasons)}.", "rejects")
     else:
         yield Remark("Every row of the source became a record.", "rejects", "note")
     if info.suspects:
@@ -242,17 +246,16 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
         )
     for of in gathered.unusual:
         count = len(of.images)
-        rows = [
-            f"{split} row {_short(str(row))}" if str(row) else f"{split} record {number:,}"
-            for split, number, row in of.images[["split", "number", "row"]][:NAMED].values
-        ]
-        named = ", ".join(rows) + (f" and {count - NAMED:,} more" if count > NAMED else "")
+        shown = []
+        for split, number, row in of.images[["split", "number", "row"]][:NAMED].values:
+            place = f"row {_short(str(row))}" if str(row) else f"record {number:,}"
+            shown.append(f"{split} {place}")
+        named = ", ".join(shown)
+        if count > NAMED:
+            named += f" and {count - NAMED:,} more"
+        among = of.among or gathered.of_images
         verb = "is" if count == 1 else "are"
-        yield Remark(
-            f"{count:,} of {of.among or gathered.of_images} {verb} {of.name}: {of.words} "
-            f"({named}).",
-            "images",
-        )
+        yield Remark(f"{count:,} of {among} {verb} {of.name}: {of.words} ({named}).", "images")
 
 
 def _labels(gathered: Gathered) -> Iterator[Remark]:
@@ -295,15 +298,20 @@ def _differences(gathered: Gathered) -> Iterator[Remark]:
     images = images.assign(shorter=images[["height", "width"]].min(axis=1))
     counts = gathered.class_counts if gathered.counted else {}
     splits = [*gathered.info.splits]
-    parts = {name: (counts.get(name, {}), images[images["split"] == name]) for name in splits}
+    parts = {}
+    for name in splits:
+        of_split = images[images["split"] == name]
+        parts[name] = (counts.get(name, {}), of_split)
     pairs = [(other, splits[0]) for other in splits[1:]]
     if gathered.before is not None:
         records = {name: split.records for name, split in gathered.before.splits.items()}
         is_new = images["number"] >= images["split"].map(records).fillna(0)
         earlier = summed((gathered.before.class_counts or {}).values())
-        added = summed([summed(counts.values()), {n: -count for n, count in earlier.items()}])
+        taken_off = {name: -count for name, count in earlier.items()}
+        added = summed([*counts.values(), taken_off])
         newest = f"generation {max(gathered.info.generations)}"
-        parts |= {newest: (added, images[is_new]), _EARLIER: (earlier, images[~is_new])}
+        parts[newest] = (added, images[is_new])
+        parts[_EARLIER] = (earlier, images[~is_new])
         pairs.append((newest, _EARLIER))
     for part, other in pairs:
         of_one, rows = parts[part]

@@ -240,10 +240,13 @@ def gather(
             except DatasetError as error:
                 near = NearCopies(notes=[str(error)])
         near_pairs = near.pairs(SHOWN_GROUPS) if near else []
-        images = measured(looks, itertools.chain(*seen.values()))
-        odd = [*unusual(images), *blurred(itertools.chain(*seen.values()))]
+        every_view = [*itertools.chain(*seen.values())]
+        images = measured(looks, every_view)
+        odd = [*unusual(images), *blurred(every_view)]
         extremes = _extremes(images, odd)
-        sheet = {split: [(split, n) for n in drawn[split][:per_split]] for split in drawn}
+        sheet = {}
+        for split, drawn_here in drawn.items():
+            sheet[split] = [(split, number) for number in drawn_here[:per_split]]
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
         firsts = [group.copies[0].place for group in groups]
         large = pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
@@ -251,7 +254,7 @@ def gather(
         try:
             small = pictures([*_all_places(extremes), *others], SMALL_SIDE)
         except DatasetError:  # a record is damaged that was not looked at yet
-            extremes = _extremes(measured(None, itertools.chain(*seen.values())), [])
+            extremes = _extremes(measured(None, every_view), [])
             small = pictures([*_all_places(extremes), *others], SMALL_SIDE)
     return Gathered(
         info=info,
@@ -394,17 +397,26 @@ def look(
         return replace(view, fault=str(error))
 
 
-def _extremes(images: pd.DataFrame, odd: Iterable[Unusual]) -> list[tuple[str, str, list[Place]]]:
-    """A few of the darkest images, the brightest and the unusual ones: title, words and places."""
+#: A title, words, and the places of a few images.
+_Extreme = tuple[str, str, list[Place]]
+
+
+def _extremes(images: pd.DataFrame, odd: Iterable[Unusual]) -> list[_Extreme]:
+    """A few of the darkest images, the brightest and the unusual ones."""
     by_brightness = images.sort_values("brightness", kind="stable")
     kinds = [("Darkest", "", by_brightness), ("Brightest", "", by_brightness[::-1])]
     for of in odd:
         if of.name not in ("dark", "bright"):
-            kinds.append((of.name.capitalize(), f"{len(of.images):,}, {of.words}", of.images))
-    return [(title, words, _places(rows[:EXAMPLES])) for title, words, rows in kinds if len(rows)]
+            words = f"{len(of.images):,}, {of.words}"
+            kinds.append((of.name.capitalize(), words, of.images))
+    extremes = []
+    for title, words, rows in kinds:
+        if len(rows):
+            extremes.append((title, words, _places(rows[:EXAMPLES])))
+    return extremes
 
 
-def _all_places(extremes: Sequence[tuple[str, str, list[Place]]]) -> Iterator[Place]:
+def _all_places(extremes: Sequence[_Extreme]) -> Iterator[Place]:
     return itertools.chain.from_iterable(places for _, _, places in extremes)
 
 

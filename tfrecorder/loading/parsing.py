@@ -58,9 +58,12 @@ def refused_in_words(encoded: tf.Tensor, stored: StoredDataset, key: str) -> tf.
         return tf.ensure_shape(tf.numpy_function(words_of, [encoded], tf.string), [])
 
     head = tf.strings.substr(encoded, 0, 2)
-    tail = tf.strings.substr(encoded, tf.maximum(tf.strings.length(encoded) - _TAIL, 0), _TAIL)
-    whole = [(head == a) & (tf.size(tf.strings.split(tail, b)) > 1) for a, b in _WHOLE]
-    whole += [head == other for other in _OTHERS]
+    before_tail = tf.maximum(tf.strings.length(encoded) - _TAIL, 0)
+    tail = tf.strings.substr(encoded, before_tail, _TAIL)
+    whole = [head == other for other in _OTHERS]
+    for beginning, end in _WHOLE:
+        has_end = tf.size(tf.strings.split(tail, end)) > 1
+        whole.append((head == beginning) & has_end)
     words = tf.cond(tf.reduce_any(whole), lambda: "", checked)
     with tf.control_dependencies([tf.debugging.Assert(words == "", [words])]):
         return tf.identity(encoded)

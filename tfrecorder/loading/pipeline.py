@@ -224,8 +224,11 @@ def _read_by_number(
 
     if split is not None:
         return load_split(split)
-    names = [name for name in members[0].splits if all(name in other.splits for other in members)]
-    return {name: load_split(name) for name in names}
+    loaded = {}
+    for name in members[0].splits:
+        if all(name in other.splits for other in members):
+            loaded[name] = load_split(name)
+    return loaded
 
 
 def _load_split(

@@ -312,7 +312,8 @@ def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -
             staged.
         shards: those to write, again or for the first time.
     """
-    private, done = names_in(output_dir, layout.PRIVATE), names_in(output_dir, layout.DONE)
+    private = names_in(output_dir, layout.PRIVATE)
+    done = names_in(output_dir, layout.DONE)
     leftovers = private & {layout.FAILURE, layout.TMP, layout.PROGRESS}
     _remove_leftovers(output_dir, leftovers)
     storage.remove_files(output_dir, done & {shard.done for shard in shards})

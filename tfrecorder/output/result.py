@@ -179,8 +179,11 @@ class ConversionResult(Summary, SplitSums, Report):
     @property
     def tfds_call(self) -> str | None:
         """The call of TFDS that finds the dataset, as text; None if it has no name."""
+        if self.name is None:
+            return None
         path = self.output_dir.rstrip("/")
-        if self.name is None or not path.endswith(os.path.join(self.name, self.version or "")):
+        where_tfds_looks = os.path.join(self.name, self.version or "")
+        if not path.endswith(where_tfds_looks):
             return None
         data_dir = os.path.dirname(os.path.dirname(path)) or "."
         return f"tfds.load('{self.name}:{self.version}', data_dir={data_dir!r})"
@@ -202,8 +205,9 @@ class ConversionResult(Summary, SplitSums, Report):
         if self.warnings:
             notes.append(f"warnings: {counts_in_words(self.warnings)}")
         if self.rejects:
-            reasons = ", ".join(f"{count:,} {why}" for why, count in self.rejects.items())
-            notes.append(f"rejects: {reasons}; see {os.path.join(self.output_dir, layout.REJECTS)}")
+            reasons = [f"{count:,} {why}" for why, count in self.rejects.items()]
+            where = os.path.join(self.output_dir, layout.REJECTS)
+            notes.append(f"rejects: {', '.join(reasons)}; see {where}")
             if self.was_finished and any(why.startswith("read/") for why in self.rejects):
                 notes.append(f"`append` with {spelled('retry_rejects', True)} tries those again")
         if self.suspects:

@@ -41,7 +41,9 @@ def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
     for column, opened in zip(columns, uris, strict=True):
         # Not strict: the faults of the next column follow.
         failed = [(uri, fault) for uri, fault in zip(opened, faults, strict=False) if fault]
-        if failed and (len(failed) == len(opened) or len(failed) > allowed * len(opened)):
+        are_all = len(failed) == len(opened)
+        are_too_many = len(failed) > allowed * len(opened)
+        if failed and (are_all or are_too_many):
             where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
             images = counted(len(opened), "image")
             raise ImagesUnreachableError(
@@ -119,7 +121,8 @@ def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[
     rows = sample_rows(len(checked.frame), SAMPLE_ROWS, options.seed)
     image = primary_file(checked.fields)
     assert image is not None
-    column = next(uris for uris in checked.files if uris.name == image.column).iloc[rows]
+    column = next(uris for uris in checked.files if uris.name == image.column)
+    column = column.iloc[rows]
     paths = [storage.resolve(uri, base) for uri in in_files(column, checked)]
     with before_the_launch():
         sizes = [*in_threads(_size, paths)]

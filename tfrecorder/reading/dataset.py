@@ -30,8 +30,11 @@ def image_shape(extremes: Iterable[Sequence[int | None]]) -> Shape:
         extremes: the smallest and the largest (height, width, channels) of some images each, or
             what holds for some.
     """
-    axes = [{*axis} for axis in zip(*extremes, strict=True)] or [set(), set(), set()]
-    height, width, channels = (axis.pop() if len(axis) == 1 else None for axis in axes)
+    common = []
+    for axis in zip(*extremes, strict=True):
+        lengths = {*axis}
+        common.append(lengths.pop() if len(lengths) == 1 else None)
+    height, width, channels = common or (None, None, None)
     return height or None, width or None, channels if channels in (1, 3, 4) else 3
 
 
@@ -188,11 +191,10 @@ class StoredDataset:
 def shard_faults(sizes: Mapping[str, int | None], written: Mapping[str, int | None]) -> list[str]:
     """A sentence on each shard that is missing or has the wrong size; see `check_shards`."""
     faults = [f"{name} is missing" for name in written if name not in sizes]
-    return faults + [
-        f"{name} has {sizes[name]:,} bytes, but {size:,} were written"
-        for name, size in written.items()
-        if size is not None and name in sizes and sizes[name] != size
-    ]
+    for name, size in written.items():
+        if size is not None and name in sizes and sizes[name] != size:
+            faults.append(f"{name} has {sizes[name]:,} bytes, but {size:,} were written")
+    return faults
 
 
 def check_shards(

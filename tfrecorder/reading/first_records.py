@@ -151,7 +151,10 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
         edges: the keys of the left, upper, right and lower edge.
         image: the key of the encoded image.
     """
-    boxed = [sample for sample in samples if all(len(sample.get(key, ())) for key in edges)]
+    boxed = []
+    for sample in samples:
+        if all(len(sample.get(key, ())) for key in edges):
+            boxed.append(sample)
     every = [np.asarray(sample[key]) for sample in boxed for key in edges]
     are_small = all(edge.max() <= _LARGEST_FRACTION for edge in every)
     if are_small and (not every or any(edge.dtype != np.int64 for edge in every)):
@@ -170,8 +173,11 @@ def _pixel_fault(sample: Sample, edges: Sequence[str], image: str) -> str:
     except ValueError:
         return ""
     height, width = size
-    sides = [sample.get(key, []) for key in (HEIGHT, WIDTH)]
-    stated = [int(side[0]) for side in sides if isinstance(side, np.ndarray) and len(side)]
+    stated = []
+    for key in (HEIGHT, WIDTH):
+        values = sample.get(key)
+        if isinstance(values, np.ndarray) and len(values):
+            stated.append(int(values[0]))
     if len(stated) == 2 and tuple(stated) != size:
         return (
             f"is in pixels, of an image of {stated[1]} x {stated[0]} as the record says, but the "

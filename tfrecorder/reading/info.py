@@ -117,8 +117,11 @@ def column_tables(
 
 
 def _most_frequent(stats: Mapping[str, Any]) -> str:
-    shown = [f"{count:,} {cut(value, 20)!r}" for value, count in stats["top"][:SHOWN_VALUES]]
-    return ", ".join(shown) + (", …" if stats["distinct"] > len(shown) else "")
+    shown = []
+    for value, count in stats["top"][:SHOWN_VALUES]:
+        shown.append(f"{count:,} {cut(value, 20)!r}")
+    more = ", …" if stats["distinct"] > len(shown) else ""
+    return ", ".join(shown) + more
 
 
 def _number(value: float | int | bool | None) -> str:
@@ -300,7 +303,8 @@ class DatasetInfo(Report):
         table = [["class", *self.splits, "all"]]
         for name in shown:
             counts = [self.class_counts.get(split, {}).get(name, 0) for split in self.splits]
-            table.append([one_line(name), *(f"{count:,}" for count in [*counts, totals[name]])])
+            counts.append(totals[name])
+            table.append([one_line(name), *(f"{count:,}" for count in counts)])
         return [Table(table, _more(len(totals) - SHOWN_CLASSES, "more"))]
 
     def _notes(self) -> list[str]:
@@ -484,10 +488,11 @@ def _class_counts(
     counts: dict[str, Counter[str]] = {split: Counter() for split in splits}
     for shard, record in all_done(every).items():
         counts[shard.split].update(record.classes)
-    return {
-        split: {class_name(labels, number): of[str(number)] for number in sorted(map(int, of))}
-        for split, of in counts.items()
-    }
+    by_name = {}
+    for split, of_split in counts.items():
+        numbers = sorted(map(int, of_split))
+        by_name[split] = {class_name(labels, number): of_split[str(number)] for number in numbers}
+    return by_name
 
 
 def class_name(labels: Field, number: int) -> str:

@@ -84,7 +84,8 @@ def joined_classes(
     numbers = {name: number for number, name in enumerate(names)}
     made = []
     for field in fields:
-        made.append(np.array([_NONE, *map(numbers.__getitem__, field.names or ())]))
+        becomes = [numbers[name] for name in field.names or ()]
+        made.append(np.array([_NONE, *becomes]))
     return _with_names(first, names), made
 
 
@@ -126,10 +127,10 @@ def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field,
                 dict(classes),
                 f"no dataset has the class {source!r}; there is {', '.join(sorted(names))}.",
             )
-    made = [
-        np.array([LEFT_OUT, *(becomes.get(name, LEFT_OUT) for name in field.class_names or ())])
-        for field in fields
-    ]
+    made = []
+    for field in fields:
+        numbers = [becomes.get(name, LEFT_OUT) for name in field.class_names or ()]
+        made.append(np.array([LEFT_OUT, *numbers]))
     return _with_names(fields[0], tuple(map(str, classes))), made
 
 
@@ -172,7 +173,8 @@ def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) ->
             of_all = [_field(dataset, field.column) for dataset in stored]
             classes = BY_NAME if options.classes is None else options.classes
             fields[field.column], maps = joined_classes(of_all, directories, classes)
-            if any(not np.array_equal(new, np.arange(-1, len(new) - 1)) for new in maps):
+            stay = [np.array_equal(new, np.arange(_NONE, len(new) - 1)) for new in maps]
+            if not all(stay):
                 class_maps[field.label_key] = maps
     shards = (dataset.splits[dataset.split(split)] for dataset in stored)
     return replace(

@@ -120,7 +120,8 @@ class Elements:
             drawn, member = beside[place]
             for key in self.chosen:
                 texts = values[key]
-                values[key] = texts[int(picks[place] * len(texts))] if len(texts) else b""
+                pick = int(picks[place] * len(texts))
+                values[key] = texts[pick] if len(texts) else b""
             filled = {}
             for field in self.spec.decoded:
                 slot = images[field.key][begin + place] if images else None

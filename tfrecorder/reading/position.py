@@ -75,7 +75,10 @@ class Position:
                 f"{words}{state!r} is not what `state_dict()` returned; give exactly that."
             )
         # NumPy's integers, into which some checkpoints turn ours, become Python's.
-        state = here | {k: int(v) if is_whole(v) else v for k, v in state.items()}
+        state = {**state}
+        for name, value in state.items():
+            if is_whole(value):
+                state[name] = int(value)
         for name, most in _LARGEST.items():
             if not is_whole(state[name]) or not 0 <= state[name] <= most:
                 raise OptionError(
@@ -216,4 +219,5 @@ def steps_of(order: Order, share: Share, start: int) -> Iterator[Step]:
         places = np.array([place for _, some in steps for place in some or [0]])
         numbers = iter(order.numbers(places).tolist())
         for begin, some in steps:
-            yield Step([*islice(numbers, len(some) or 1)], order.epoch, begin, not some)
+            of_step = [*islice(numbers, len(some) or 1)]
+            yield Step(of_step, order.epoch, begin, is_empty=not some)

@@ -121,8 +121,11 @@ class Field:
 
         None if each edge has a key, as in everything that this package writes.
         """
-        arrays = (feature.key for feature in self.held or () if feature.shape[-1:] == (4,))
-        return next(arrays, None) if isinstance(self.kind, kinds.Boxes) else None
+        if isinstance(self.kind, kinds.Boxes):
+            for feature in self.held or ():
+                if feature.shape[-1:] == (4,):
+                    return feature.key
+        return None
 
     @cached_property
     def in_pixels(self) -> bool:
@@ -257,6 +260,11 @@ def primary_file(fields: Sequence[Field]) -> Field | None:
 def file_fields(fields: Iterable[Field]) -> list[Field]:
     """The columns whose cells are files."""
     return of_kind(fields, *kinds.FILES)
+
+
+def image_fields(fields: Iterable[Field]) -> list[Field]:
+    """The columns whose cells are files, but for masks."""
+    return of_kind(fields, kinds.Image, kinds.File)
 
 
 def with_validators(

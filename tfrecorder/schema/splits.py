@@ -56,18 +56,20 @@ class Division:
     asked: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shares = ", ".join(f"{name} {100 * share:g}%" for name, share in self.shares.items())
+        of_what = " of each label" if self.stratify else ""
         if self.shares == Division().shares:
-            shares = "80/10/10"
-        return shares + (" of each label" if self.stratify else "")
+            return f"80/10/10{of_what}"
+        shares = [f"{name} {100 * share:g}%" for name, share in self.shares.items()]
+        return ", ".join(shares) + of_what
 
     def bounds(self, many: int) -> list[tuple[str, int]]:
         """The splits, each with the end of its part of `many`, rounded."""
         ends = []
         total = Fraction(0)
-        for name in (split for split in SPLITS if split in self.shares):
-            total += Fraction(str(self.shares[name]))
-            ends.append((name, int(many * total + Fraction(1, 2))))
+        for name in SPLITS:
+            if name in self.shares:
+                total += Fraction(str(self.shares[name]))
+                ends.append((name, int(many * total + Fraction(1, 2))))
         return [*ends[:-1], (ends[-1][0], many)]
 
 
@@ -120,8 +122,9 @@ def assign_splits(
     if labels is None:
         hashes = _hashes(keys, division.seed)
         names, ends = zip(*division.bounds(2**64), strict=True)
-        ends_before = np.array([min(end, 2**64 - 1) for end in ends[:-1]], np.uint64)
-        part = np.searchsorted(ends_before, hashes, "right")
+        largest = 2**64 - 1
+        ends_before = [min(end, largest) for end in ends[:-1]]
+        part = np.searchsorted(np.array(ends_before, np.uint64), hashes, "right")
         return pd.Categorical(names, dtype=SPLIT_TYPE).take(part)
     codes, distinct = pd.factorize(np.array(keys, dtype=object))
     hashes = _hashes(distinct, division.seed)

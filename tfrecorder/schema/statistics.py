@@ -74,11 +74,14 @@ def _numbers(parts: list[Figures]) -> Figures:
         return {"count": count}
     finite = sum(part["count"] for part in filled)
     mean = sum(part["mean"] * part["count"] for part in filled) / finite
-    squares = sum((of["std"] ** 2 + (of["mean"] - mean) ** 2) * of["count"] for of in filled)
+    squares = []
+    for part in filled:
+        away = part["mean"] - mean
+        squares.append((part["std"] ** 2 + away**2) * part["count"])
     return {
         "count": count,
         "min": min(part["min"] for part in filled),
         "max": max(part["max"] for part in filled),
         "mean": mean,
-        "std": math.sqrt(squares / finite),
+        "std": math.sqrt(sum(squares) / finite),
     }

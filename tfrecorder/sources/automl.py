@@ -73,10 +73,11 @@ def read_headerless(
             has_split = cells[0].strip().lower() in SPELLINGS or (
                 any(map(is_image, cells[1:2])) and not is_image(cells[0])
             )
-            split, rest = (cells[0], cells[1:]) if has_split else ("", cells)
-            splits.append(split)
-            uris.append(rest[0] if rest else "")
-            given.append(_without_empty_end(rest[1:]))
+            if not has_split:
+                cells = ["", *cells]
+            splits.append(cells[0])
+            uris.append(cells[1] if len(cells) > 1 else "")
+            given.append(_without_empty_end(cells[2:]))
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=str)
     if any(map(_holds_box, given)):
         return _with_boxes(path, table, given), _DETECTION
@@ -116,9 +117,12 @@ def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.Da
                 f"{path}: row {number} has {shown}{more} after its image; in a file with "
                 "boxes a row is [split,]uri,label,x_min,y_min,,,x_max,y_max,,"
             )
-        x, y = (sorted(float(cell) for cell in corners[axis::2] if cell) for axis in (0, 1))
-        edges = (x[0], y[0], x[-1], y[-1]) if x and y else (None,) * 4
-        rows.append((label or None, *edges))
+        xs = sorted(float(cell) for cell in corners[0::2] if cell)
+        ys = sorted(float(cell) for cell in corners[1::2] if cell)
+        edges: list[float | None] = [None] * 4
+        if xs and ys:
+            edges = [xs[0], ys[0], xs[-1], ys[-1]]
+        rows.append([label or None, *edges])
     boxes = pd.DataFrame(rows, columns=[LABEL_COLUMN, *BOX_COLUMNS], dtype=object)
     return pd.concat([table, boxes], axis=1)
 
@@ -141,8 +145,9 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
     if any("boundingBoxAnnotations" in line for _, line in lines):
         keys = ("displayName", "xMin", "yMin", "xMax", "yMax")
         names = (LABEL_COLUMN, *BOX_COLUMNS)
+        boxes = [_boxes(path, *line) for line in lines]
         for key, name in zip(keys, names, strict=True):
-            cells = [[box.get(key) for box in _boxes(path, *line)] for line in lines]
+            cells = [[box.get(key) for box in of_line] for of_line in boxes]
             table[name] = pd.Series(cells, dtype=object)
         return table, _DETECTION
     if any("classificationAnnotations" in line for _, line in lines):

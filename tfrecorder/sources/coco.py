@@ -17,7 +17,7 @@ from tfrecorder.images.boxes_and_masks import rle_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
-from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import MASKS, as_numbers, object_columns, objects_of
 from tfrecorder.sources.path_source import (
     PathSource,
@@ -219,8 +219,10 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         is_text = np.array([text is not None for text in every["caption"]], bool)
         is_unclassed = (objects[LABEL_COLUMN] == "").to_numpy(dtype=bool)
         findings += _of_no_use(file, rows, is_unclassed & ~is_text)
-        frames.append(objects[(rows >= 0) & ~is_unclassed & ~is_text])
-        captions += ((rows[n], every["caption"][n]) for n in np.flatnonzero(is_text & (rows >= 0)))
+        has_image = rows >= 0
+        frames.append(objects[has_image & ~is_unclassed & ~is_text])
+        for place in np.flatnonzero(has_image & is_text):
+            captions.append((rows[place], every["caption"][place]))
     columns, kinds = _columns(images, pd.concat(frames), captions, findings)
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
@@ -237,15 +239,8 @@ def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, .
         for category in file.categories:
             name = str(category.get("name", category["id"]))
             if name in of_file or category["id"] in ids:
-                findings.append(
-                    Finding(
-                        "bad_annotation",
-                        [None],
-                        LABEL_COLUMN,
-                        [name],
-                        f"{file.path}: the category {name!r}, id {category['id']}, is there twice",
-                    )
-                )
+                message = f"{file.path}: the category {name!r}, id {category['id']}, is there twice"
+                findings.append(bad_annotation(None, LABEL_COLUMN, name, message))
             of_file.add(name)
             ids.add(category["id"])
             names.setdefault(name)
@@ -266,15 +261,8 @@ def _add_images(images: _Images, file: File, start: str, findings: list[Finding]
             images.ids.append(number)
             images.sizes.append((image.get("width") or None, image.get("height") or None))
         if of_ids.setdefault(number, row) != row:
-            findings.append(
-                Finding(
-                    "bad_annotation",
-                    [row],
-                    URI_COLUMN,
-                    [number],
-                    f"{file.path}: two images have the id {number!r}; the second is {uri!r}",
-                )
-            )
+            message = f"{file.path}: two images have the id {number!r}; the second is {uri!r}"
+            findings.append(bad_annotation(row, URI_COLUMN, number, message))
     return of_ids
 
 
@@ -286,14 +274,17 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
     codes = {number: number_of[name] for number, name in of_file.items()}
     classes = np.array([codes.get(number, -1) for number in every["category_id"]], np.int64)
     boxes = as_numbers(every["bbox"], 4)
+    starts = boxes[:, :2]
+    sizes = boxes[:, 2:]
     areas = as_numbers(every["area"])
+    box_areas = sizes[:, 0] * sizes[:, 1]
     return objects_of(
         rows=rows,
         labels=np.array([*names, ""], dtype=object)[classes],
-        edges=np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1),
+        edges=np.hstack([starts, starts + sizes]),
         beside={
             "is_crowd": np.array([int(bool(crowd)) for crowd in every["iscrowd"]], np.int64),
-            "area": np.where(np.isnan(areas), boxes[:, 2] * boxes[:, 3], areas),
+            "area": np.where(np.isnan(areas), box_areas, areas),
             **({MASKS: np.array(masks_of(file), dtype=object)} if masks else {}),
         },
     )
@@ -302,16 +293,11 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
 def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[Finding]:
     """Annotations without an image or a category that the file has."""
     for place in np.flatnonzero((rows < 0) | unclassed).tolist():
-        row = None if rows[place] < 0 else int(rows[place])
-        of = file.annotations["image_id" if row is None else "category_id"]
-        yield Finding(
-            "bad_annotation",
-            [row],
-            LABEL_COLUMN,
-            [str(of[place])],
-            f"{file.path}: an annotation is of no use: "
-            f"no {'image' if row is None else 'category'} has the id {of[place]!r}",
-        )
+        row = int(rows[place]) if rows[place] >= 0 else None
+        unknown = "image" if row is None else "category"
+        stated = file.annotations[f"{unknown}_id"][place]
+        message = f"{file.path}: an annotation is of no use: no {unknown} has the id {stated!r}"
+        yield bad_annotation(row, LABEL_COLUMN, str(stated), message)
 
 
 def _columns(

@@ -78,11 +78,13 @@ def _joined(files: Sequence[str], options: ConvertOptions) -> RawTable:
     """
     tables = [*filter(None, (read_files(PathSource(file, (file,)), options) for file in files))]
     first, *others = tables
+    names = [*first.frame.columns]
     for file, table in zip(files[1:], others, strict=True):
-        if list(table.frame.columns) != list(first.frame.columns) or table.schema != first.schema:
+        names_here = [*table.frame.columns]
+        if names_here != names or table.schema != first.schema:
             raise SourceError(
-                f"{file} has other columns than {files[0]}: {', '.join(table.frame.columns)}, not "
-                f"{', '.join(first.frame.columns)}. Convert one, and append the other."
+                f"{file} has other columns than {files[0]}: {', '.join(names_here)}, not "
+                f"{', '.join(names)}. Convert one, and append the other."
             )
         if table.base != first.base and options.base is None:
             raise SourceError(
@@ -195,8 +197,9 @@ def _read_plain(copy: str, header: list[str], form: TextForm) -> pd.DataFrame | 
     """
     from pyarrow import csv as arrow_csv
 
-    names_are_plain = len(header) > 1 and len(set(header)) == len(header) and all(header)
-    if form.encoding or not form.separator.isascii() or not names_are_plain:
+    if len(header) < 2 or not all(header) or len(set(header)) < len(header):
+        return None
+    if form.encoding or not form.separator.isascii():
         return None
     if os.path.getsize(copy) < ARROW_BYTES:
         return None
@@ -231,8 +234,9 @@ def line_numbers(source: Source, rows: Collection[int]) -> dict[int, int]:
     wanted = {row if first is None else int(first[row]): row for row in rows}
     try:
         with open(path, newline="", encoding=form.codec) as file, wide_fields():
-            lines = itertools.islice(_first_lines(file, source.text), max(wanted) + headed + 1)
-            return {wanted[row]: line for row, line in enumerate(lines, -headed) if row in wanted}
+            lines = enumerate(_first_lines(file, source.text), -headed)
+            needed = itertools.islice(lines, max(wanted) + headed + 1)
+            return {wanted[row]: line for row, line in needed if row in wanted}
     except (csv.Error, OSError, UnicodeError):  # such as a cell too large: rows have numbers
         return {}
 
@@ -262,9 +266,12 @@ def _first_row(path: str, form: TextForm) -> list[str]:
 
 def _refuse_other_separator(path: str, first: list[str], names: set[str]) -> None:
     """Spreadsheets of some countries write semicolons: say so, or no column would be recognised."""
+    if len(first) != 1:
+        return
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        cells = [cell.strip() for cell in first[0].split(separator)] if len(first) == 1 else []
-        if len(cells) > 1 and (names.intersection(cells) or cells[0].lower() in SPELLINGS):
+        cells = [cell.strip() for cell in first[0].split(separator)]
+        is_known = not names.isdisjoint(cells) or cells[0].lower() in SPELLINGS
+        if len(cells) > 1 and is_known:
             by_pandas = f"pandas.read_csv({path!r}, sep={separator!r})"
             raise SourceError(
                 f"{path}: its values are separated by {name}; read it with "

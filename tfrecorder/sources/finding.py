@@ -60,6 +60,10 @@ def _short(value: Any) -> Any:
     return escaped(cut(value, 200)) if isinstance(value, str) else value
 
 
+def bad_annotation(row: int | None, column: str, value: Any, message: str) -> Finding:
+    return Finding("bad_annotation", [row], column, [value], message)
+
+
 def flag(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
     """A finding for each row under a mask; the message may use {value} and {type}."""
     flagged = column[mask]

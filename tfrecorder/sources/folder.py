@@ -22,7 +22,7 @@ from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_CO
 from tfrecorder.schema.kinds import Kind, Schema, Text
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
-from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import texts_of
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, refuse_table_options, uri_below
@@ -96,25 +96,33 @@ def with_sidecar_files(
     wanted = [name for name in schema.source_columns() if name not in frame]
     if not wanted:
         return frame, 0, []
-    stems = [os.path.join(folder, os.path.splitext(uri)[0]) for uri in frame[URI_COLUMN]]
+    uris = frame[URI_COLUMN]
+    stems = []
+    for uri in uris:
+        stem, _ = os.path.splitext(uri)
+        stems.append(os.path.join(folder, stem))
     files = texts_of([f"{stem}.json" for stem in stems])
     documents = []
     findings = []
     for row, text in enumerate(files):
-        documents.append(_document(text))
-        if text is not None and not documents[-1]:
+        document = _document(text)
+        documents.append(document)
+        if text is not None and not document:
             message = f"{stems[row]}.json is not a JSON object with values"
-            uri = frame[URI_COLUMN][row]
-            findings.append(Finding("bad_annotation", [row], URI_COLUMN, [uri], message))
-    values = {name: [of.get(name) for of in documents] for name in wanted}
-    values = {name: cells for name, cells in values.items() if any(c is not None for c in cells)}
-    texts = [n for n in wanted if n not in values and isinstance(schema.columns.get(n), Text)]
+            findings.append(bad_annotation(row, URI_COLUMN, uris[row], message))
+    columns = {}
+    for name in wanted:
+        cells = [document.get(name) for document in documents]
+        if any(cell is not None for cell in cells):
+            columns[name] = pd.Series(cells, frame.index, object)
+    texts = [name for name in schema.of(Text) if name in wanted and name not in columns]
     if len(texts) == 1:
+        (name,) = texts
         text_files = texts_of([f"{stem}.txt" for stem in stems])
         files += text_files
         if any(text is not None for text in text_files):
-            values[texts[0]] = [_cell(schema.columns[texts[0]], text) for text in text_files]
-    columns = {name: pd.Series(cells, frame.index, object) for name, cells in values.items()}
+            cells_of_texts = [_cell(schema.columns[name], text) for text in text_files]
+            columns[name] = pd.Series(cells_of_texts, frame.index, object)
     return frame.assign(**columns), sum(text is not None for text in files), findings
 
 
@@ -220,11 +228,12 @@ def sorted_out(
     tables = []
     hidden = others = 0
     for parts in files:
-        if any(part.startswith(".") for part in parts) or parts[-1] in layout.DESKTOP_FILES:
+        name = parts[-1]
+        if any(part.startswith(".") for part in parts) or name in layout.DESKTOP_FILES:
             hidden += 1
-        elif parts[-1].lower().endswith(IMAGE_ENDINGS):
+        elif name.lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
-        elif parts[-1] in TABLES or parts[-1].lower().endswith(".parquet"):
+        elif name in TABLES or name.lower().endswith(".parquet"):
             tables.append("/".join(parts))
         else:
             others += 1

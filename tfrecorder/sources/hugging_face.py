@@ -106,7 +106,9 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
                 f"the splits are the keys of the DatasetDict, and it has a column {split_column!r} "
                 "too; rename or remove that column."
             )
-        splits = np.repeat([split for split, _ in parts], [len(part) for _, part in parts])
+        split_names = [split for split, _ in parts]
+        counts = [len(part) for _, part in parts]
+        splits = np.repeat(split_names, counts)
         frame = frame.assign(**{split_column: pd.Categorical(splits)})
         if split_column not in schema.columns:
             schema = Schema({split_column: Split(), **schema.columns})

@@ -171,7 +171,8 @@ def _guess_lists(arrays: Sequence[np.ndarray]) -> kinds.Kind:
     types = {array.dtype.kind for array in filled}
     fixed = len(shapes) == 1 and len(filled) == len(arrays)
     # Lists of one length may be a coincidence; several of numbers, or with several axes, are not.
-    alike = arrays[0].ndim > 1 or (len(arrays) > 1 and types <= {"f", "i", "u", "b"})
+    several_numbers = len(arrays) > 1 and types <= {"f", "i", "u", "b"}
+    alike = arrays[0].ndim > 1 or several_numbers
     shape: Any = shapes.pop() if fixed and alike else (None,)
     if shape == (None,) and any(array.ndim != 1 for array in arrays):
         return kinds.Ignore()

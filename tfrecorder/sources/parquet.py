@@ -47,7 +47,11 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     columns = columns_by_type(types, options.schema, options.columns)
     ours = {name: columns.get(name, name) for name in head.names}
     files = (options.schema or DEFAULT_SCHEMA).of(*FILES)
-    images = [field.name for field in head if _is_image(field.type, ours[field.name] in files)]
+    images = []
+    for field in head:
+        may_be_bytes = ours[field.name] in files
+        if _is_image(field.type, may_be_bytes):
+            images.append(field.name)
     wanted = options.schema.source_columns() if options.schema else ours
     needed = {FILE_NAME, options.split_by, *wanted}
     plain = [
@@ -66,9 +70,10 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
                     f"{head.names}; give files of one form."
                 )
             tables.append(file.read(columns=plain, use_threads=False))
-            counts.append(file.metadata.num_rows)
-            sizes = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            groups += (_Group(path, number, of.num_rows) for number, of in enumerate(sizes))
+            about = file.metadata
+            counts.append(about.num_rows)
+            for number in range(about.num_row_groups):
+                groups.append(_Group(path, number, about.row_group(number).num_rows))
     try:
         whole = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:

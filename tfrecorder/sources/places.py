@@ -35,13 +35,14 @@ def places(
             place; "" for all others.
     """
     text = pa.large_string()
-    bases = pa.repeat(pa.scalar(base, text), len(uris)) if isinstance(base, str) else base
-    start = pc.utf8_rtrim(bases, "/")
+    if isinstance(base, str):
+        base = pa.repeat(pa.scalar(base, text), len(uris))
+    start = pc.utf8_rtrim(base, "/")
     whole = pc.binary_join_element_wise(start, uris, pa.scalar("/", text))
     whole = pc.if_else(pc.starts_with(uris, "/"), uris, whole)
     odd = pc.fill_null(_are_odd(uris), False)
     if pc.any(odd).as_py():
-        of_odd = _places_of_odd(uris.filter(odd), bases.filter(odd))
+        of_odd = _places_of_odd(uris.filter(odd), base.filter(odd))
         whole = pc.replace_with_mask(whole, odd, of_odd)
     return whole if files is None else pc.if_else(pc.equal(files, ""), whole, files)
 
@@ -96,9 +97,11 @@ def _numbered(texts: pa.LargeStringArray) -> np.ndarray:
     numbers = np.arange(len(texts))
     ordered = np.sort(hashes)
     again = ordered[1:][ordered[1:] == ordered[:-1]]
-    rows = np.flatnonzero(np.isin(hashes, again)) if len(again) else again[:0].astype(np.int64)
-    same = texts.take(rows).dictionary_encode().indices.to_numpy()
-    numbers[rows] = rows[np.unique(same, return_index=True)[1]][same]
+    if len(again):
+        rows = np.flatnonzero(np.isin(hashes, again))
+        same = texts.take(rows).dictionary_encode().indices.to_numpy()
+        first_of_same = np.unique(same, return_index=True)[1]
+        numbers[rows] = rows[first_of_same][same]
     return numbers
 
 

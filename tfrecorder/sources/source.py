@@ -88,15 +88,18 @@ def read_table(
     schema = with_classes(suggested, raw.classes)
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
-    picked = {
-        name: frame.iloc[:, names.index(name)].set_axis(rows) for name in kept if name in names
-    }
+    picked = {}
+    for name in kept:
+        if name in names:
+            picked[name] = frame.iloc[:, names.index(name)].set_axis(rows)
     passed = {*kept, *schema.of(Ignore)}
     left_out = {name: place for place, name in enumerate(names) if name not in passed}
     split_like = None
     if not any(name in picked for name in schema.of(Split)):
-        holding = (name for name, place in left_out.items() if _holds_splits(frame.iloc[:, place]))
-        split_like = next(holding, None)
+        for name, place in left_out.items():
+            if _holds_splits(frame.iloc[:, place]):
+                split_like = name
+                break
     table = pd.DataFrame(picked, index=rows)
     groups = _groups(frame, options.split_by)
     number = number_column(kept, beside=left_out)
@@ -179,8 +182,10 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     if bad := [name for name in have if not is_text(name)]:
         raise SourceError(f"the source's column {bad[0]!r} is not valid Unicode; rename it.")
     stated = raw.schema.source_columns() if raw.schema else []
-    if URI_COLUMN not in (*have, *columns.values()) and FILE_NAME not in (*columns, *stated):
-        columns |= {FILE_NAME: URI_COLUMN} if FILE_NAME in have else {}
+    has_uris = URI_COLUMN in have or URI_COLUMN in columns.values()
+    is_file_name_taken = FILE_NAME in columns or FILE_NAME in stated
+    if FILE_NAME in have and not has_uris and not is_file_name_taken:
+        columns[FILE_NAME] = URI_COLUMN
     ours = {*COLUMNS, *columns, *stated}
     if hidden := [name for name in frame.index.names if name in ours and name not in have]:
         raise SourceError(
@@ -198,8 +203,10 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
                 f"the source also has a column {our!r}; drop or rename one of them.",
             )
     needed = stated or [*COLUMNS, *BOX_COLUMNS, MASK_COLUMN]
-    refuse_twice(name for name in have if columns.get(name, name) in needed or name == split_by)
-    return [columns.get(name, name) for name in have]
+    renamed = [columns.get(name, name) for name in have]
+    both = zip(have, renamed, strict=True)
+    refuse_twice(name for name, our in both if our in needed or name == split_by)
+    return renamed
 
 
 def refuse_twice(names: Iterable[str]) -> None:

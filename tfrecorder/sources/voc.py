@@ -13,7 +13,7 @@ from tfrecorder import storage
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
-from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
@@ -70,17 +70,10 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         try:
             document = ElementTree.fromstring(text or "")
         except ElementTree.ParseError as error:
-            findings.append(
-                Finding(
-                    "bad_annotation",
-                    [row],
-                    URI_COLUMN,
-                    [f"{stem}.xml"],
-                    f"{root}/Annotations/{stem}.xml is not sound XML: {error}",
-                )
-            )
+            message = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
+            findings.append(bad_annotation(row, URI_COLUMN, f"{stem}.xml", message))
             document = ElementTree.Element("annotation")
-        name = (document.findtext("filename") or "").strip() or f"{stem}.jpg"
+        name = _text(document, "filename") or f"{stem}.jpg"
         uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))
         sizes.append([document.findtext(f"size/{side}") for side in ("width", "height")])
         objects += ((row, tag) for tag in document.iterfind("object"))
@@ -102,7 +95,8 @@ def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
     names = [name for name in _LISTS if storage.size(f"{folder}/{name}.txt") is not None]
     if not {"train", "val"} & {*names}:
         names.append("trainval")
-    for name, text in zip(names, texts_of([f"{folder}/{name}.txt" for name in names]), strict=True):
+    texts = texts_of([f"{folder}/{name}.txt" for name in names])
+    for name, text in zip(names, texts, strict=True):
         for line in (text or "").splitlines():
             if stem := line.strip():
                 stem = stem if stem in stems else stem.split()[0]
@@ -111,14 +105,18 @@ def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
 
 def _objects(objects: list[Any]) -> pd.DataFrame:
     """The objects of all images."""
-    edges = [
-        [tag.findtext(f"bndbox/{name}") for name in ("xmin", "ymin", "xmax", "ymax")]
-        for _, tag in objects
-    ]
-    flags = {
-        name: np.array([int((tag.findtext(name) or "0").strip() == "1") for _, tag in objects], int)
-        for name in _FLAGS
-    }
-    labels = [(tag.findtext("name") or "").strip() for _, tag in objects]
     rows = np.array([row for row, _ in objects], np.int64)
-    return objects_of(rows, np.array(labels, dtype=object), as_numbers(edges, 4), flags)
+    tags = [tag for _, tag in objects]
+    edges = []
+    for tag in tags:
+        edges.append([tag.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")])
+    flags = {}
+    for name in _FLAGS:
+        is_set = [_text(tag, name) == "1" for tag in tags]
+        flags[name] = np.array(is_set, int)
+    labels = np.array([_text(tag, "name") for tag in tags], dtype=object)
+    return objects_of(rows, labels, as_numbers(edges, 4), flags)
+
+
+def _text(tag: ElementTree.Element, name: str) -> str:
+    return (tag.findtext(name) or "").strip()

@@ -16,7 +16,7 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.finding import Finding
+from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import MASKS, object_columns, objects_of, texts_of
 from tfrecorder.sources.path_source import PathSource, refuse_table_options
 from tfrecorder.sources.table import RawTable
@@ -100,12 +100,14 @@ def _class_names(path: str, names: Any) -> list[str]:
     """The names of the classes by their numbers."""
     if isinstance(names, Mapping) and {*names} == {*range(len(names))}:
         names = [names[number] for number in range(len(names))]
-    if not isinstance(names, list) or len({*map(str, names)}) < len(names):
-        raise SourceError(
-            f"{path}: `names` is neither a list of names, each once, nor has it one for each "
-            f"number from 0: {names!r}."
-        )
-    return [*map(str, names)]
+    if isinstance(names, list):
+        texts = [*map(str, names)]
+        if len({*texts}) == len(texts):
+            return texts
+    raise SourceError(
+        f"{path}: `names` is neither a list of names, each once, nor has it one for each "
+        f"number from 0: {names!r}."
+    )
 
 
 def _images_at(path: str, root: str, entry: str) -> Iterator[str]:
@@ -147,24 +149,16 @@ def _objects(
                 continue
             made = _object(line.split(), len(names), keypoints)
             if isinstance(made, str):
-                findings.append(
-                    Finding(
-                        "bad_annotation",
-                        [row],
-                        LABEL_COLUMN,
-                        [line[:200]],
-                        f"{path}, line {number}: {made}",
-                    )
-                )
-                continue
-            rows.append(row)
-            objects.append(made)
+                message = f"{path}, line {number}: {made}"
+                findings.append(bad_annotation(row, LABEL_COLUMN, line[:200], message))
+            else:
+                rows.append(row)
+                objects.append(made)
     classes, edges, polygons = zip(*objects, strict=True) if objects else ((), (), ())
     labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
     beside = {MASKS: np.array(polygons, dtype=object)} if masks else {}
-    return objects_of(
-        np.array(rows, np.int64), labels, np.array(edges).reshape(-1, 4), beside
-    ), findings
+    sides = np.array(edges).reshape(-1, 4)
+    return objects_of(np.array(rows, np.int64), labels, sides, beside), findings
 
 
 def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
@@ -177,9 +171,13 @@ def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
         return f"there is no class {words[0]}; the classes are 0 to {classes - 1}"
     if len(numbers) == 4 or (keypoints and len(numbers) > 4):
         x, y, width, height = numbers[:4]
-        return int(label), (x - width / 2, y - height / 2, x + width / 2, y + height / 2), None
+        half_width = width / 2
+        half_height = height / 2
+        edges = (x - half_width, y - half_height, x + half_width, y + half_height)
+        return int(label), edges, None
     if len(numbers) < 6 or len(numbers) % 2:
         return f"it has {len(numbers)} numbers after its class: neither a box nor a polygon"
     xs = numbers[0::2]
     ys = numbers[1::2]
-    return int(label), (min(xs), min(ys), max(xs), max(ys)), json.dumps([numbers])
+    edges = (min(xs), min(ys), max(xs), max(ys))
+    return int(label), edges, json.dumps([numbers])

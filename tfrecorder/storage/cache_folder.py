@@ -150,7 +150,8 @@ class CacheFolder:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
         """A block that only one thread of one process is in: the descriptor of the counters."""
-        descriptor = os.open(os.path.join(self.path, _COUNTERS), os.O_RDWR | os.O_CREAT, 0o666)
+        counters = os.path.join(self.path, _COUNTERS)
+        descriptor = os.open(counters, os.O_RDWR | os.O_CREAT, 0o666)
         until = time.monotonic() + EXPIRY
         try:
             while not _lock(descriptor):

@@ -117,7 +117,8 @@ class LocalCache:
             return read()
         with self._said_once():
             data = read_whole(f"{file.path}.index")
-            kept = np.frombuffer(data[: len(data) // 16 * 16], np.int64).reshape(-1, 2)
+            end_of_rows = len(data) // 16 * 16
+            kept = np.frombuffer(data[:end_of_rows], np.int64).reshape(-1, 2)
             if data and fits(kept):
                 return kept
         places = read()

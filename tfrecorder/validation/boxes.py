@@ -67,7 +67,8 @@ def gather(
     boxes = pd.DataFrame({name: as_objects(source[name]) for name in names}, index=source.index)
     others = source.drop(columns=names)
     # Polygons are lists, also of a single box.
-    has_lists = boxes[[name for name in names if name != kind.masks]].map(is_list).any(axis=None)
+    without_masks = [name for name in names if name != kind.masks]
+    has_lists = boxes[without_masks].map(is_list).any(axis=None)
     if has_lists or boxes[[*kind.columns]].map(_is_written_list).any(axis=None):
         of_boxes, findings = _from_lists(boxes, names)
         if not has_faults(findings):
@@ -113,22 +114,18 @@ def _check_number(column: pd.Series, sizes: np.ndarray) -> Finding:
 
 def _from_lists(boxes: pd.DataFrame, names: list[str]) -> tuple[BoxRows, list[Finding]]:
     columns = {name: boxes[name].map(_as_list) for name in names}
-    sizes = np.array([[*map(len, column)] for column in columns.values()], np.int64)
+    lengths = [[*map(len, column)] for column in columns.values()]
+    sizes = np.array(lengths, np.int64)
     counts = sizes[0]
-    uneven = (sizes != sizes[0]).any(axis=0)
-    shown = pd.Series(map(str, sizes[:, uneven].T.tolist()), boxes.index[uneven], object, names[0])
-    findings = [
-        flag(
-            "bad_box",
-            np.ones(len(shown), bool),
-            shown,
-            f"the lists {', '.join(names)} have different lengths: {{value}}",
-        )
-    ]
-    if uneven.any():
-        return BoxRows(boxes.iloc[:0], np.zeros(len(boxes), np.int64), False), findings
-    flat = {name: flatten(column, counts) for name, column in columns.items()}
-    return BoxRows(pd.DataFrame(flat), counts, gathered=False), findings
+    uneven = (sizes != counts).any(axis=0)
+    if not uneven.any():
+        flat = {name: flatten(column, counts) for name, column in columns.items()}
+        return BoxRows(pd.DataFrame(flat), counts, gathered=False), []
+    lengths_of_rows = [*map(str, sizes.T.tolist())]
+    shown = pd.Series(lengths_of_rows, boxes.index, object, names[0])
+    message = f"the lists {', '.join(names)} have different lengths: {{value}}"
+    no_boxes = BoxRows(boxes.iloc[:0], np.zeros_like(counts), gathered=False)
+    return no_boxes, [flag("bad_box", uneven, shown, message)]
 
 
 def _is_written_list(value: Any) -> bool:
@@ -163,8 +160,9 @@ def check_boxes(field: Field, rows: BoxRows) -> Outcome:
         findings += classes.findings
     if field.masks_key is not None:
         refuse_missing("pycocotools")
-        masks = rows.frame[kind.masks].map(as_segmentation)
-        wrong = rows.frame[kind.masks][masks.isna()].map(str)
+        given = rows.frame[kind.masks]
+        masks = given.map(as_segmentation)
+        wrong = given[masks.isna()].map(str)
         findings.append(
             flag(
                 "bad_box",
@@ -196,17 +194,16 @@ def sound_edges(kind: Boxes, boxes: pd.DataFrame) -> np.ndarray:
 
 def shown_edges(kind: Boxes, boxes: pd.DataFrame) -> pd.Series:
     """The edges of each box as a report shows them, under its column."""
-    shown = [", ".join(map(str, row)) for row in boxes[list(kind.columns)].to_numpy(dtype=object)]
+    rows = boxes[list(kind.columns)].to_numpy(dtype=object)
+    shown = [", ".join(map(str, row)) for row in rows]
     return pd.Series(shown, index=boxes.index, dtype=object, name=kind.columns[0])
 
 
 def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which boxes are not four numbers, which are out of range, and which are empty."""
-    left, upper, right, lower = edges.T
     wrong = ~np.isfinite(edges).all(axis=1)
     end = 1.0 if kind.unit == "fraction" else np.inf
-    outside = ~wrong & ((np.minimum(left, upper) < 0) | (np.maximum(right, lower) > end))
-    outside |= ~wrong & ((np.maximum(left, upper) > end) | (np.minimum(right, lower) < 0))
+    outside = ~wrong & ((edges < 0) | (edges > end)).any(axis=1)
     # Compare the edges as stored: two may differ by less than float32 can resolve.
     left, upper, right, lower = _as_stored(edges).T
     empty = ~wrong & ~outside & ((left >= right) | (upper >= lower))

@@ -91,15 +91,16 @@ def look_at_files(
         check = _row_check(table, list(uris.columns), options, read)
         checks = map_ahead(pool, check, uris.itertuples(name=None), ahead=ROWS_AHEAD)
         outcomes = list(counting(checks, advance))
-    faults = pd.DataFrame([of_row for of_row, *_ in outcomes], uris.index, uris.columns, object)
+    faults_of_rows, sizes, fingerprints = zip(*outcomes, strict=True)
+    faults = pd.DataFrame([*faults_of_rows], uris.index, uris.columns, object)
     findings = []
     for name in map(str, uris.columns):
         reasons = faults[name].dropna()
         rows = list(reasons.index)
         values = uris[name][reasons.index].tolist()
         findings.append(Finding("unusable_image", rows, name, values, reasons.tolist()))
-    findings += _outside(table, uris, [size for _, size, _ in outcomes])
-    looks = pd.DataFrame([look for *_, look in outcomes], uris.index, dtype="Int64")
+    findings += _outside(table, uris, sizes)
+    looks = pd.DataFrame([*fingerprints], uris.index, dtype="Int64")
     first = next(iter(table.schema.of(Image)), None)
     if first is not None and first in uris:
         was_open = checked.unassigned
@@ -140,12 +141,15 @@ def _outside(
     Args:
         sizes: (width, height) of each row's image; None for one that cannot be read.
     """
+    given = {*table.frame}
     for name in table.schema.of(Boxes):
         kind = table.schema.columns[name]
         (image,) = table.schema.of(Image)
         assert isinstance(kind, Boxes)
         pixels = kind.unit == "pixel"
-        if not (pixels or kind.masks) or not {image, *columns_of(name, kind)} <= {*table.frame}:
+        if not pixels and not kind.masks:
+            continue
+        if not given.issuperset([image, *columns_of(name, kind)]):
             continue
         others, rows, _ = gather(table.frame, kind, image)
         if not others.index.equals(uris.index):  # if the whole table has a fault
@@ -157,8 +161,9 @@ def _outside(
         start = 0
         for uri, size, count in zip(uris[image], sizes, rows.sizes.tolist(), strict=True):
             if size is not None:
-                faults = [*boxes_outside(edges[start : start + count], *size)] if pixels else []
-                faults += segmentation_faults(masks[start : start + count], *size, kind.unit)
+                of_image = slice(start, start + count)
+                faults = list(boxes_outside(edges[of_image], *size)) if pixels else []
+                faults += segmentation_faults(masks[of_image], *size, kind.unit)
                 places += (start + number for number, _ in faults)
                 messages += (f"{uri!r}: {reason}" for _, reason in faults)
             start += count
@@ -204,7 +209,8 @@ def _one_split(looks: pd.DataFrame, pairs: np.ndarray, keys: Iterable[pd.Series]
     for key in keys:
         rows = pd.Series(key.index, key.index)
         first = rows.groupby(key).transform("first")
-        linked.append(pd.concat([first, rows], axis=1)[first < rows].to_numpy(np.int64))
+        both = pd.concat([first, rows], axis=1)
+        linked.append(both[first < rows].to_numpy(np.int64))
     groups = groups_of(np.concatenate(linked), looks)["group"].sort_index()
     copies = looks.loc[groups.index].sort_values("open", kind="stable")
     moved = groups[looks["open"][groups.index]]
@@ -238,8 +244,13 @@ def _near_copies(
         return
     splits = looks["split"]
     groups = groups_of(pairs, looks)
-    same = {row for of in others if of.code.startswith("same_bytes") for row in of.rows}
-    groups = groups[(groups.index >= 0) & ~groups.index.isin([*same])].sort_index()
+    same = set[int | None]()
+    for finding in others:
+        if finding.code.startswith("same_bytes"):
+            same.update(finding.rows)
+    is_ours = groups.index >= 0
+    has_same_bytes = groups.index.isin([*same])
+    groups = groups[is_ours & ~has_same_bytes].sort_index()
     again = groups["first"][groups["first"] != groups.index]
     leaks = splits[again.index].to_numpy() != splits[again].to_numpy()
     is_known = again < 0

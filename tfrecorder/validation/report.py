@@ -58,11 +58,11 @@ def has_errors(report: pd.DataFrame) -> bool:
 def problems(report: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a report as JSON values."""
     rows = report.astype(object).where(report.notna(), None).to_dict("records")
-    plain = (str, int, float, type(None))
-    return [
-        {str(name): cell if isinstance(cell, plain) else str(cell) for name, cell in row.items()}
-        for row in rows
-    ]
+    return [{str(name): _as_json(cell) for name, cell in row.items()} for row in rows]
+
+
+def _as_json(cell: Any) -> Any:
+    return cell if isinstance(cell, (str, int, float, type(None))) else str(cell)
 
 
 #: What a comparison with the dataset finds, by code: a sentence for one row, and for many.
@@ -192,9 +192,8 @@ class ValidationReport(Report, pd.DataFrame):
             first = rows.iloc[0]
             examples = []
             shown = rows.head(EXAMPLES)
-            for row, column, message, other in zip(
-                *(shown[name] for name in ("row", "column", "message", "other_row")), strict=True
-            ):
+            cells = shown[["row", "column", "message", "other_row"]]
+            for row, column, message, other in cells.itertuples(index=False, name=None):
                 named = f", column {column!r}" if code in _OF_COLUMNS else ""
                 where = "" if pd.isna(row) else f"{_place(row, self.lines)}{named}: "
                 elsewhere = "" if pd.isna(other) else f" ({_place(other, self.lines)})"
@@ -208,7 +207,8 @@ class ValidationReport(Report, pd.DataFrame):
         parts = [counted(counts[name], name) for name in SEVERITIES if name in counts]
         if not {ERROR, WARNING} & {*counts.index}:
             parts.insert(0, "no problems")
-        problems = " and ".join([*filter(None, [", ".join(parts[:-1])]), parts[-1]])
+        *before, last = parts
+        problems = f"{', '.join(before)} and {last}" if before else last
         return f"{problems} in {counted(self.source_rows, 'row')}"
 
 

@@ -98,14 +98,10 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
             LABEL_COLUMN,
             "has the label {value!r} and also {other!r}",
         )
-    for name in (name for name in map(str, rows) if name.startswith(_VALUES)):
-        yield _check_agreement(
-            "image_again",
-            rows,
-            _FILES,
-            name,
-            f"is also in a row with other values of {name.removeprefix(_VALUES)!r}",
-        )
+    for name in map(str, rows):
+        if name.startswith(_VALUES):
+            words = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
+            yield _check_agreement("image_again", rows, _FILES, name, words)
 
 
 def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
@@ -114,7 +110,8 @@ def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, messag
     images = rows[by]
     numbers = pd.Series(rows.index, rows.index)
     first = numbers.groupby(images).transform("first")
-    as_first = (rows[column] == rows.loc[first, column].set_axis(rows.index)).astype(bool)
+    value_of_first = rows.loc[first, column].set_axis(rows.index)
+    as_first = (rows[column] == value_of_first).astype(bool)
     # Of each image with several values, the first row that does not have the first value.
     second = images.map(numbers[~as_first].groupby(images).first()).dropna().astype("int64")
     rows = rows.loc[second.index]

@@ -131,9 +131,12 @@ class Checked:
     def notes(self) -> list[str]:
         """What is not a problem but should be known."""
         label = class_field(self.fields)
-        unlabelled = label and not label.num_classes and LABEL_COLUMN not in self.frame
-        notes = ["labels: none; the dataset is unlabelled"] if unlabelled else []
-        return [*notes, f"splits: {self.assigned}"] if self.assigned else notes
+        notes = []
+        if label and not label.num_classes and LABEL_COLUMN not in self.frame:
+            notes.append("labels: none; the dataset is unlabelled")
+        if self.assigned:
+            notes.append(f"splits: {self.assigned}")
+        return notes
 
 
 def check_source(
@@ -153,9 +156,11 @@ def check_source(
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
-    present = {
-        name for name, kind in schema.fields if {*kinds.columns_of(name, kind)} <= {*table.columns}
-    }
+    given = {*table.columns}
+    present = set()
+    for name, kind in schema.fields:
+        if given.issuperset(kinds.columns_of(name, kind)):
+            present.add(name)
     boxes: BoxRows | None = None
     for name in present.intersection(schema.of(kinds.Boxes)):
         kind = schema.columns[name]

@@ -159,8 +159,10 @@ class VerificationReport(Report):
     def _source_words(self) -> str:
         if self.sources is None:
             return ""
-        counts = self.sources.items()
-        words = [f"{n:,} {name.replace('_', ' ')}" for name, n in counts if n or name == "compared"]
+        words = []
+        for name, count in self.sources.items():
+            if count or name == "compared":
+                words.append(f"{count:,} {name.replace('_', ' ')}")
         return f"; source files: {', '.join(words)}"
 
     def _by_file(self) -> dict[str, list[Fault]]:

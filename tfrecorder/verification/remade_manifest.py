@@ -266,8 +266,13 @@ class _WholeDataset:
     def _plan(self, shards: Mapping[Shard, DoneRecord]) -> Plan:
         """The plan of the one commit, which keeps all shards as they are."""
         expected = self._expected
-        bases = {str(row.values.get(BASE) or "") for row in self._rows}
-        spooled = sum(any(map(row.values.get, spool_columns(row.values))) for row in self._rows)
+        bases = set[str]()
+        spooled = 0
+        top = self._tables.next_row
+        for row in self._rows:
+            bases.add(str(row.values.get(BASE) or ""))
+            spooled += any(map(row.values.get, spool_columns(row.values)))
+            top = max(top, row.row + 1)
         revisions: dict[str, int] = {}
         for manifest in self._again.values():
             rows = manifest.plan.rows
@@ -275,7 +280,6 @@ class _WholeDataset:
             spooled += rows.spooled
             revisions |= manifest.plan.layout.revisions
         revisions |= {shard.split: shard.revision for shard in shards}
-        top = max([self._tables.next_row, *(row.row + 1 for row in self._rows)])
         fields, statistics = self._fields_and_statistics()
         counts = Counter(shard.split for shard in shards)
         plan = Plan(
@@ -446,7 +450,10 @@ class _WholeDataset:
         """What was done before the newest commit, as far as manifests say it."""
         if self._known is not None and not self._stands:
             return entries_of(commits(self._expected.directory, self._known))
-        sound = [Commit(number, one) for number, one in self._again.items() if one != self._last]
+        sound = []
+        for number, manifest in self._again.items():
+            if manifest != self._last:
+                sound.append(Commit(number, manifest))
         return entries_of(sound)
 
     def _entry(self, done: DoneRecords) -> LogEntry:

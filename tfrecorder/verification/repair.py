@@ -224,17 +224,23 @@ def _remade(
     """Lost manifests and damaged tables, made again from sound shards."""
     damaged = {fault.file for fault in faults if fault.code != "differs"}
     contradicted = {fault.file for fault in faults} - damaged
-    sound = [finding.shard for finding in findings if finding.sound]
-    tables = [shard for shard in sound if shard.table in damaged]
-    other = [
-        shard
-        for shard in sound
-        if shard.table not in damaged and contradicted & {shard.table, shard.index_file}
-    ]
+    tables = []
+    other = []
+    for finding in findings:
+        shard = finding.shard
+        if not finding.sound:
+            continue
+        if shard.table in damaged:
+            tables.append(shard)
+        elif not contradicted.isdisjoint([shard.table, shard.index_file]):
+            other.append(shard)
     marks = {commit.plan.carried.marks for commit in expected.commits.values()} & damaged
     older = {layout.manifest(number) for number in expected.numbers}
     folders = (layout.BEFORE, layout.COMMITS, layout.REMOVED)
-    kept = {file for file in damaged - older - marks if os.path.dirname(file) in folders}
+    kept = set()
+    for file in damaged - older - marks:
+        if os.path.dirname(file) in folders:
+            kept.add(file)
     for fault in faults:
         if fault.code == "unreadable" and fault.file in marks | kept:  # which is no loss
             raise _no_access(expected.directory, fault)

@@ -75,9 +75,11 @@ def as_noted(row: PlannedRow, images: KeyedImages) -> KeyedImages:
     if row.values.get(REDUCED) is None:  # then what the records show is all that is known
         return [*images]
     words = tuple(filter(None, row.text(REDUCED).split(",")))
-    return [
-        (key, image._replace(reduced=() if at else words)) for at, (key, image) in enumerate(images)
-    ]
+    noted = []
+    for key, image in images:
+        noted.append((key, image._replace(reduced=words)))
+        words = ()  # the first image has them all
+    return noted
 
 
 def _image(field: Field, features: Parsed) -> CheckedImage:
@@ -155,8 +157,9 @@ class RowChanger(RowLoader):
         parts = [framed]
         if how == VALUES:
             given = {key: row.values[key] for key in self._keys & row.values.keys()}
-            arrays = self._arrays
-            given |= {key: np.asarray(given[key], arrays[key]) for key in given.keys() & arrays}
+            for key, kind in self._arrays.items():
+                if key in given:
+                    given[key] = np.asarray(given[key], kind)
             parts = frame(encode_parts({**features, **given, SOURCE_ID: str(row.row)}))
         return loaded(row, parts, features, self._images, row.text(COPY_OF.warning))
 
@@ -165,11 +168,12 @@ class RowChanger(RowLoader):
 
     def _made_again(self, row: PlannedRow, features: Parsed) -> Loaded:
         """A row made again of the images in its record."""
-        kept = self._kept
-        stored = {row.text(f.uri_key): bytes(features[f.encoded_key][0]) for f in kept}
+        stored = {}
+        for field in self._kept:
+            stored[row.text(field.uri_key)] = bytes(features[field.encoded_key][0])
         reader = replace(self.reader, stored=stored)
         made = _sound(self._unchecked.load_from(reader, row))
-        of_kept = {field.key for field in kept}
+        of_kept = {field.key for field in self._kept}
         sources = {key: source for key, source in made.sources.items() if key not in of_kept}
         return made._replace(sources=sources, images=as_noted(row, made.images))
 
@@ -289,7 +293,8 @@ def write_again(
     Raises:
         DatasetError: the old shard is damaged, or its table is of other records.
     """
-    shard = ShardFile(os.path.join(directory, rows.column(COPY_OF.file)[0].as_py()), None, 0)
+    name = rows.column(COPY_OF.file)[0].as_py()
+    shard = ShardFile(os.path.join(directory, name), None, 0)
     data = _OldBytes(shard, old.done.bytes)
     at = before = now = 0
 

@@ -252,17 +252,19 @@ def _with_kept(
         moved = moved_by(newest, splits)
         # What binds the files of a shard that stayed is the newest manifest: a repair may have
         # made a table again since.
-        stayed = {old: kept_as(newest, old) for old in layout.shards_of(splits)}
-        written |= {old: newest.done[now] for old, now in stayed.items() if now is not None}
+        for old in layout.shards_of(splits):
+            now = kept_as(newest, old)
+            if now is not None:
+                written[old] = newest.done[now]
     names: dict[str, str] = {}
     whole = {}
     for shard in layout.shards_of(plan.own):
         if shard in done:
             whole[shard] = done[shard]
             continue
-        old = Shard(
-            shard.split, plan.layout.kept[shard.split][shard.index], splits[shard.split].revision
-        )
+        split = shard.split
+        index = plan.layout.kept[split][shard.index]
+        old = Shard(split, index, splits[split].revision)
         if old != shard:
             names |= dict(zip(moved.get(old, old.files), shard.files, strict=True))
         whole[shard] = dataclasses.replace(written[old], plan=plan.digest, shard=shard.name)
@@ -313,7 +315,9 @@ def covers(wide: Manifest, narrow: Manifest) -> bool:
     if [field.for_tfds for field in a.fields] != [field.for_tfds for field in b.fields]:
         return False
     for key, names in b.vocabularies.items():
-        if (a.vocabularies[key] or ())[: len(names or ())] != (names or ()):
+        first_names = names or ()
+        every_name = a.vocabularies[key] or ()
+        if every_name[: len(first_names)] != first_names:
             return False
         if a.classes[key] < b.classes[key]:
             return False
@@ -469,7 +473,7 @@ def _check_rejects(
     share = totals.rejects / totals.rows
     if share <= max_reject_fraction and totals.records:
         return
-    reasons = ", ".join(f"{count:,} {why}" for why, count in totals.reasons.items())
+    reasons = [f"{count:,} {why}" for why, count in totals.reasons.items()]
     row_lists = lists_of(dataclasses.replace(plan, follows=Begins()), done, output_dir)
     storage.publish_bytes(output_dir, layout.WAITING_REJECTS, row_lists[layout.REJECTS])
     where = os.path.join(output_dir, layout.WAITING_REJECTS)
@@ -477,7 +481,7 @@ def _check_rejects(
     allowed = spelled("max_reject_fraction", max_reject_fraction)
     raise RejectedError(
         f"{totals.rejects:,} of {rows} ({share:.1%}) were rejected, more than "
-        f"{allowed} allows: {reasons}. Nothing was committed. "
+        f"{allowed} allows: {', '.join(reasons)}. Nothing was committed. "
         f"The rows are listed in {where}. Fix the images and run the same conversion again to "
         f"retry them; or raise {spelled('max_reject_fraction')}, or drop the rows."
     )

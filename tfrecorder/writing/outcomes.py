@@ -148,17 +148,23 @@ class Outcomes:
         self._looks = []
         self._looks_bytes = 0
 
+    def _of_rows(self, name: str) -> list[int | str]:
+        """The cells of a column of `_OF_ROW`."""
+        return self._cells[_OF_ROW.index(name) :: len(_OF_ROW)]
+
     def crc32c(self) -> int:
         """That of all records, one after the other: a shard's, without another pass over it."""
-        sizes = np.array(self._cells[_OF_ROW.index(RECORD_OF.size) :: len(_OF_ROW)])
-        crcs = np.array(self._cells[_OF_ROW.index(RECORD_OF.crc32c) :: len(_OF_ROW)])
-        return joined_crc(crcs[sizes >= 0], sizes[sizes >= 0])
+        sizes = np.array(self._of_rows(RECORD_OF.size))
+        crcs = np.array(self._of_rows(RECORD_OF.crc32c))
+        has_record = sizes >= 0
+        return joined_crc(crcs[has_record], sizes[has_record])
 
     def index(self) -> bytes:
         """A line `offset size` for each record."""
-        offsets, sizes = (self._cells[at :: len(_OF_ROW)] for at in range(2))
-        places = zip(offsets, sizes, strict=True)
-        return "".join(f"{offset} {size}\n" for offset, size in places if size != -1).encode()
+        offsets = self._of_rows(RECORD_OF.offset)
+        places = zip(offsets, self._of_rows(RECORD_OF.size), strict=True)
+        lines = [f"{offset} {size}\n" for offset, size in places if size != -1]
+        return "".join(lines).encode()
 
     def table(self, plan: Plan, rows: pa.Table) -> bytes:
         """The table of the shard, given the rows that were planned; the same for the same rows.

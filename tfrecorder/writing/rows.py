@@ -280,7 +280,8 @@ class RowLoader:
             except Reject as reject:
                 raise self._of_column(reject, field, row) from None
             row.features[field.encoded_key] = data
-            row.features[f"{field.key}/format"] = format_of(str(row.features[field.uri_key]), data)
+            uri = str(row.features[field.uri_key])
+            row.features[f"{field.key}/format"] = format_of(uri, data)
 
     def _add_boxes(self, row: _Row) -> None:
         """Boxes, and masks of objects, are placed on the image."""

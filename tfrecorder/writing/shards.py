@@ -279,7 +279,8 @@ class Tally:
         self.formats = Counter(old.formats)
         self.reasons = Counter(old.reasons)
         self.reduced = Counter(old.reduced)
-        self.shapes = {key: tuple(map(tuple, of_key)) for key, of_key in old.shapes.items()}
+        for key, extremes in old.shapes.items():
+            self.shapes[key] = tuple(map(tuple, extremes))
         self.sides = tuple(map(tuple, old.sides))
 
     def publish(self, plan: Plan, rows: pa.Table, attempt: Attempt) -> None:
