@@ -109,7 +109,12 @@ class TensorFlowAccessor:
         Example:
             >>> df.tensorflow.to_tfrecord(output_dir="out", num_shards=8)  # doctest: +SKIP
         """
-        require(flag, append=append, update=update, dry_run=dry_run)
+        require(
+            flag,
+            append=append,
+            update=update,
+            dry_run=dry_run,
+        )
         options |= {"runner": runner, "dry_run": dry_run}
         if append and update:
             words = "`update=True` adds new rows too; leave out `append=True`."

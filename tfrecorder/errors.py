@@ -52,7 +52,12 @@ class OptionError(TfrecorderError, ValueError):
     remedy: str = ""
 
     @classmethod
-    def of(cls, name: str, value: Any, remedy: str) -> OptionError:
+    def of(
+        cls,
+        name: str,
+        value: Any,
+        remedy: str,
+    ) -> OptionError:
         """The error for one argument."""
         error = cls(f"{spelled(name, value).strip('`')}: {remedy}")
         error.name = name

@@ -49,7 +49,10 @@ class TrainingPosition(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], model: keras.Model, every: int = 100
+        self,
+        directory: str | os.PathLike[str],
+        model: keras.Model,
+        every: int = 100,
     ) -> None:
         super().__init__()
         require(Whole(1), every=every)

@@ -254,7 +254,11 @@ def _nothing_staged(where: str) -> DatasetError:
     )
 
 
-def _done(state: DatasetState, plan: Plan, shards: Collection[Shard]) -> dict[Shard, DoneRecord]:
+def _done(
+    state: DatasetState,
+    plan: Plan,
+    shards: Collection[Shard],
+) -> dict[Shard, DoneRecord]:
     """The records of those shards that are done."""
     if state.newest is not None and state.newest.digest == plan.digest:
         committed = state.newest.done

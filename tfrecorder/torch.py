@@ -29,7 +29,11 @@ from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pi
 
 
 @takes(TensorKeywords, BatchOptions)
-def batches(directory: Datasets, split: str, **options: Unpack[TensorKeywords]) -> TensorBatches:
+def batches(
+    directory: Datasets,
+    split: str,
+    **options: Unpack[TensorKeywords],
+) -> TensorBatches:
     """`tfrecorder.batches` with torch tensors in place of NumPy arrays.
 
     The tensors share the arrays' memory.  With CUDA a thread copies them into pinned memory, so
@@ -102,7 +106,12 @@ class TensorBatches(of_arrays.Batches):
         with ThreadPool(1, "tfrecorder-pinning") as pool, contextlib.closing(made):
             yield from map_ahead(pool, pin, made, ahead=2)
 
-    def _made_by_workers(self, torch: Any, position: Position, share: Share) -> Iterator[Any]:
+    def _made_by_workers(
+        self,
+        torch: Any,
+        position: Position,
+        share: Share,
+    ) -> Iterator[Any]:
         """The batches from a position to the end of its epoch, made ahead by a `DataLoader`."""
         options = self._options
         workers = self._options.num_workers

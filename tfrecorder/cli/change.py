@@ -71,7 +71,12 @@ def options_of_changes(without: Container[str]) -> Decorator:
 @click.argument("directory")
 @options_of(AppendOptions)
 @options_of_changes(NOT_APPENDED)
-def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
+def append(
+    source: str,
+    directory: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.conversion.append import append as run
 
     show(in_shell(run)(opened(source), directory, **options), as_json)
@@ -94,7 +99,12 @@ def append(source: str, directory: str, as_json: bool, **options: Any) -> None:
 @click.argument("directory")
 @options_of(UpdateOptions)
 @options_of_changes(NOT_UPDATED)
-def update(source: str, directory: str, as_json: bool, **options: Any) -> None:
+def update(
+    source: str,
+    directory: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.conversion.update import update as run
 
     show(in_shell(run)(opened(source), directory, **options), as_json)
@@ -175,7 +185,12 @@ def _where(conditions: tuple[str, ...]) -> dict[str, Any]:
 @copies_option
 @at_option
 @options_of_changes(NOT_COMPACTED)
-def compact(directory: str, output_dir: str | None, as_json: bool, **options: Any) -> None:
+def compact(
+    directory: str,
+    output_dir: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.conversion.compact import compact as run
 
     show(in_shell(run)(directory, output_dir, **options), as_json)
@@ -193,7 +208,11 @@ def compact(directory: str, output_dir: str | None, as_json: bool, **options: An
 @click.argument("directory")
 @click.option("--dry-run", is_flag=True, help="Show what would be taken back; change nothing.")
 @result_options
-def undo(directory: str, dry_run: bool, as_json: bool) -> None:
+def undo(
+    directory: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     from tfrecorder.conversion.undo import undo as run
 
     show(run(directory, dry_run=dry_run), as_json)
@@ -226,7 +245,12 @@ def undo(directory: str, dry_run: bool, as_json: bool) -> None:
 )
 @options_of(ConvertOptions, without=NOT_STREAMED, shared=True)
 @result_options
-def stream(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+def stream(
+    source: str,
+    output_dir: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.streaming.stream import stream as run
 
     with _ended_by_sigterm():

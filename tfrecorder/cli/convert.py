@@ -53,7 +53,13 @@ def opened(source: str) -> Any:
 @options_of(ConvertOptions)
 @dry_run_option
 @result_options
-def convert(source: str, output_dir: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+def convert(
+    source: str,
+    output_dir: str,
+    dry_run: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.conversion.convert import convert as run
 
     show(in_shell(run)(opened(source), output_dir, dry_run=dry_run, **options), as_json)
@@ -141,7 +147,11 @@ def status(directory: str, as_json: bool) -> None:
     sys.exit(1 if state.damage else 0)
 
 
-def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def _part(
+    ctx: click.Context,
+    param: click.Parameter,
+    value: str | None,
+) -> Any:
     """ "3/16" as a pair; counted from 1, or from 0 for `--part-index`."""
     if value is None:
         return None
@@ -169,7 +179,12 @@ def _part(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @click.argument("output_dir")
 @options_of(ConvertOptions, without=NOT_STAGED, shared=True)
 @result_options
-def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
+def stage(
+    source: str,
+    output_dir: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.parts import stage as run
 
     show(in_shell(run)(opened(source), output_dir, **options), as_json)
@@ -199,7 +214,13 @@ def stage(source: str, output_dir: str, as_json: bool, **options: Any) -> None:
 @option_of("num_threads")
 @option_of("progress")
 @result_options
-def work(directory: str, part: Any, part_index: Any, as_json: bool, **options: Any) -> None:
+def work(
+    directory: str,
+    part: Any,
+    part_index: Any,
+    as_json: bool,
+    **options: Any,
+) -> None:
     if part and part_index:
         raise click.UsageError("--part and --part-index cannot be combined.")
     from tfrecorder.parts import work as run
@@ -216,7 +237,11 @@ def work(directory: str, part: Any, part_index: Any, as_json: bool, **options: A
 @click.argument("directory")
 @option_of("max_reject_fraction")
 @result_options
-def commit(directory: str, as_json: bool, **options: Any) -> None:
+def commit(
+    directory: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.parts import commit as run
 
     show(run(directory, **options), as_json)

@@ -55,7 +55,11 @@ _FIRST = (
 _SHORT = {"image/source_id": "row", "image_bytes": "bytes", "image_file": "file"}
 
 split_option = click.option(
-    "--split", default="TRAIN", show_default=True, metavar="SPLIT", help="The split to read."
+    "--split",
+    default="TRAIN",
+    show_default=True,
+    metavar="SPLIT",
+    help="The split to read.",
 )
 
 
@@ -71,7 +75,12 @@ split_option = click.option(
 @click.argument("directory")
 @record_options
 @json_option
-def info(directory: str, at: int | None, as_json: bool, **keys: str | None) -> None:
+def info(
+    directory: str,
+    at: int | None,
+    as_json: bool,
+    **keys: str | None,
+) -> None:
     from tfrecorder.reading.info import info as run
 
     show(run(directory, at, **keys), as_json)
@@ -96,7 +105,11 @@ def refuse_split(stored: StoredDataset, split: str) -> None:
 @options_of(BenchmarkOptions)
 @cache_options
 @key_options
-def benchmark(directory: str, split: str, **options: Any) -> None:
+def benchmark(
+    directory: str,
+    split: str,
+    **options: Any,
+) -> None:
     from tfrecorder.reading.open import open_dataset
 
     # What is wrong is said now, not after the seconds that TensorFlow's import takes.
@@ -118,7 +131,11 @@ def benchmark(directory: str, split: str, **options: Any) -> None:
 @click.argument("folder")
 @click.option("--clear", is_flag=True, help="Remove everything that no process uses now.")
 @json_option
-def cache(folder: str, clear: bool, as_json: bool) -> None:
+def cache(
+    folder: str,
+    clear: bool,
+    as_json: bool,
+) -> None:
     from tfrecorder.storage.cache_folder import CacheFolder
 
     kept = CacheFolder(folder)
@@ -235,7 +252,12 @@ def duplicates(directory: str, **options: Any) -> None:
 )
 @options_of(PreviewOptions)
 @quiet_option
-def preview(directory: str, html: str | None, opened: bool, **options: Any) -> None:
+def preview(
+    directory: str,
+    html: str | None,
+    opened: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.inspection.preview import preview as run
 
     page = html or _page_of(directory)
@@ -257,7 +279,11 @@ def preview(directory: str, html: str | None, opened: bool, **options: Any) -> N
 @click.argument("directory")
 @options_of(PreviewOptions, ("at", "image", "label"))
 @result_options
-def card(directory: str, as_json: bool, **options: Any) -> None:
+def card(
+    directory: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.exports.card import card as run
 
     show(run(directory, **options), as_json)
@@ -282,7 +308,12 @@ def card(directory: str, as_json: bool, **options: Any) -> None:
 @at_option
 @option_of("progress")
 @result_options
-def export(directory: str, output_dir: str, as_json: bool, **options: Any) -> None:
+def export(
+    directory: str,
+    output_dir: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
     from tfrecorder.exports.export import export as run
 
     show(run(directory, output_dir, **options), as_json)

@@ -24,7 +24,11 @@ Typed = Callable[[click.Context, click.Parameter, Any], Any]
 Decorator = Callable[[Any], Any]
 
 
-def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
+def pairs(
+    ctx: click.Context,
+    param: click.Parameter,
+    values: tuple[str, ...],
+) -> Any:
     """NAME=VALUE arguments as a dict; a name given twice has both values; None without any.
 
     For the options of a runner, a bare name is True.
@@ -45,7 +49,11 @@ def pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
 def _by_split(number: type, example: str) -> Typed:
     """ "TRAIN=8,TEST=2" as a dict; for whole numbers also "8" as one number."""
 
-    def typed(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    def typed(
+        ctx: click.Context,
+        param: click.Parameter,
+        value: str | None,
+    ) -> Any:
         if value is None or (number is int and value.isdecimal()):
             return None if value is None else int(value)
         parts = [part.partition("=") for part in value.split(",")]
@@ -57,7 +65,11 @@ def _by_split(number: type, example: str) -> Typed:
     return typed
 
 
-def _codes(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def _codes(
+    ctx: click.Context,
+    param: click.Parameter,
+    value: str | None,
+) -> Any:
     """ "leakage,no_train" as a list."""
     return value if value in ("show", "error", None) else value.split(",")
 
@@ -117,7 +129,9 @@ class SharingCommand(click.Command):
 
 
 def options_of(
-    options: type[Options], without: Container[str] = (), shared: bool = False
+    options: type[Options],
+    without: Container[str] = (),
+    shared: bool = False,
 ) -> Decorator:
     """An option for each field, except those in `without`.
 
@@ -183,13 +197,29 @@ def _field_option(
         word = str(check.words[-1])
         text, _, more = settings.pop("help").partition(f" {word}: ")
         settings |= {"type": click.UNPROCESSED, "default": False}
-        plain = click.option(flag, item.name, flag_value=True, help=text, **settings)
+        plain = click.option(
+            flag,
+            item.name,
+            flag_value=True,
+            help=text,
+            **settings,
+        )
         other = click.option(
-            f"{flag}-{word}", item.name, flag_value=word, help=f"{flag}, {more}", **settings
+            f"{flag}-{word}",
+            item.name,
+            flag_value=word,
+            help=f"{flag}, {more}",
+            **settings,
         )
         return lambda command: plain(other(command))
     shown = item.default is not None
-    return click.option(flag, metavar=metavar, type=_type_of(item), show_default=shown, **settings)
+    return click.option(
+        flag,
+        metavar=metavar,
+        type=_type_of(item),
+        show_default=shown,
+        **settings,
+    )
 
 
 def _type_of(item: dataclasses.Field[Any]) -> Any:

@@ -46,7 +46,12 @@ class Shell(Face):
 
     flags: Mapping[str, str]
 
-    def spelled(self, name: str, value: Any, python: str) -> str:
+    def spelled(
+        self,
+        name: str,
+        value: Any,
+        python: str,
+    ) -> str:
         flag = self.flags.get(name)
         return super().spelled(name, value, python) if flag is None else typed(flag, value)
 
@@ -153,7 +158,11 @@ def coloured(words: str) -> str:
     )
 
 
-def image_size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def image_size(
+    ctx: click.Context,
+    param: click.Parameter,
+    value: str | None,
+) -> Any:
     """ "224" as a number, "224x320" as height and width, "none" as None."""
     if value is None or value.lower() == "none":
         return None
@@ -168,7 +177,11 @@ def complain(kind: str, words: object) -> None:
     click.echo(coloured(f"{kind}: {words}"), err=True)
 
 
-def _be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _be_quiet(
+    ctx: click.Context,
+    param: click.Parameter,
+    value: bool,
+) -> None:
     if value:
         from tfrecorder.display.bars import instead_of_the_log
 
@@ -195,7 +208,10 @@ def is_quiet() -> bool:
 
 
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON, for programs."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the result as JSON, for programs.",
 )
 
 
@@ -204,7 +220,11 @@ def result_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return json_option(quiet_option(command))
 
 
-def show(result: Any, as_json: bool = False, is_error: bool = False) -> None:
+def show(
+    result: Any,
+    as_json: bool = False,
+    is_error: bool = False,
+) -> None:
     """Print a result: as JSON if asked for, else as text unless `--quiet` is given.
 
     Args:

@@ -62,7 +62,14 @@ def verify(
         refuse(given_path(directory))  # before the seconds that TensorFlow takes
         with quiet_start():
             import tfrecorder.loading.decoding  # noqa: F401
-    report = run(directory, decode, progress, records=records, sources=sources, absent=absent)
+    report = run(
+        directory,
+        decode,
+        progress,
+        records=records,
+        sources=sources,
+        absent=absent,
+    )
     if as_csv:
         click.echo(csv_of(report.faults), nl=False)
     else:
@@ -85,7 +92,11 @@ def verify(
 )
 @option_of("progress")
 @quiet_option
-def repair(directory: str, base: str | None, progress: bool | None) -> None:
+def repair(
+    directory: str,
+    base: str | None,
+    progress: bool | None,
+) -> None:
     from tfrecorder.verification.repair import repair as run
 
     show(run(directory, base, progress))

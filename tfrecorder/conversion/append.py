@@ -47,19 +47,35 @@ if TYPE_CHECKING:
 
 @overload
 def append(  # type: ignore[overload-overlap]
-    source: Source, directory: Path, *, runner: OnDataflow, **options: Unpack[AppendKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    runner: OnDataflow,
+    **options: Unpack[AppendKeywords],
 ) -> DataflowJob: ...
 @overload
 def append(
-    source: Source, directory: Path, *, stage_only: Literal[True], **options: Unpack[AppendKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    stage_only: Literal[True],
+    **options: Unpack[AppendKeywords],
 ) -> ConversionStatus: ...
 @overload
 def append(
-    source: Source, directory: Path, *, dry_run: Literal[True], **options: Unpack[AppendKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[AppendKeywords],
 ) -> DryRun: ...
 @overload
 def append(
-    source: Source, directory: Path, *, runner: str | None = None, **options: Unpack[AppendKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    runner: str | None = None,
+    **options: Unpack[AppendKeywords],
 ) -> ConversionResult: ...
 @takes(AppendKeywords, AppendOptions, ConvertOptions)
 def append(
@@ -109,7 +125,9 @@ def append(
     given: dict[str, object] = {"runner": runner, **options}
     adding = AppendOptions.out_of(given)
     return run_as_asked(
-        Append(source, directory, given, adding), is_staged=stage_only, is_tried=dry_run
+        Append(source, directory, given, adding),
+        is_staged=stage_only,
+        is_tried=dry_run,
     )
 
 
@@ -162,7 +180,11 @@ class Append(OnDataset):
         return dataclasses.replace(planned, plan=plan)
 
     def compare(
-        self, newest: Commit, stored: StoredDataset, options: ConvertOptions, say: Say
+        self,
+        newest: Commit,
+        stored: StoredDataset,
+        options: ConvertOptions,
+        say: Say,
     ) -> tuple[Table, Sifted]:
         """The table of the source, and what the dataset does not have of it."""
         say("reading the table")
@@ -171,7 +193,11 @@ class Append(OnDataset):
         return table, pass_over_known(table, self.where, newest, stored.fields, self.adding)
 
 
-def _nothing(stored: StoredDataset, newest: Commit, sifted: Sifted) -> ConversionResult:
+def _nothing(
+    stored: StoredDataset,
+    newest: Commit,
+    sifted: Sifted,
+) -> ConversionResult:
     """The result of an append that found no row to add."""
     report = build_report(sifted.findings)
     lines = line_numbers(sifted.table, shown_rows(report))

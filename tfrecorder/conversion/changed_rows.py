@@ -84,7 +84,10 @@ class StoredRows:
         return np.isin(self.numbers, self.numbers[rows])
 
     def statistics(
-        self, fields: Sequence[Field], rows: pa.Table, splits: pd.Series[str]
+        self,
+        fields: Sequence[Field],
+        rows: pa.Table,
+        splits: pd.Series[str],
     ) -> Statistics:
         """Statistics of rows like these, in some splits, as `describe_columns` makes them.
 
@@ -111,7 +114,11 @@ class StoredRows:
         return describe_columns(tuple(fields), values, splits, missing)
 
 
-def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -> StoredRows:
+def stored_rows(
+    where: str,
+    newest: Commit,
+    of: Sequence[Shard] | None = None,
+) -> StoredRows:
     """All rows of a dataset, or those of some shards of it.
 
     Raises:
@@ -132,7 +139,12 @@ def stored_rows(where: str, newest: Commit, of: Sequence[Shard] | None = None) -
     return stored
 
 
-def _with_copies(where: str, file: str, written: int | None, table: pa.Table) -> pa.Table:
+def _with_copies(
+    where: str,
+    file: str,
+    written: int | None,
+    table: pa.Table,
+) -> pa.Table:
     """The table of a shard with a file of this size, as rows of a plan that copies its records."""
     offsets, sizes = (table.column(name).to_numpy() for name in RECORD_OF[:2])
     has_record = sizes >= 0

@@ -209,7 +209,9 @@ class Compaction(Operation):
         if drop and in_place:
             notes = (*notes, storage.keeps_removed(where))
         changes = dataclasses.replace(
-            rewritten if in_place else Changes(), removed=len(out), of_shards=len(newest.shards)
+            rewritten if in_place else Changes(),
+            removed=len(out),
+            of_shards=len(newest.shards),
         )
         records = sum(dataset.records(split) or 0 for split in dataset.splits)
         size = sum(map(dataset.bytes, dataset.splits)) // max(1, records)
@@ -236,7 +238,10 @@ class Compaction(Operation):
         )
 
     def _dropped(
-        self, stored: StoredRows, fields: Sequence[Field], marks: Marks
+        self,
+        stored: StoredRows,
+        fields: Sequence[Field],
+        marks: Marks,
     ) -> tuple[Bools, Summary]:
         """The rows to leave out, whose first image has one of the uris; and what to say of them."""
         image = primary_file(fields)
@@ -277,7 +282,11 @@ def _is_compacted(newest: Commit, options: Mapping[str, object]) -> bool:
 _OF_NAME = ("name", "version")
 
 
-def _options(newest: Commit, options: ConvertOptions, elsewhere: bool) -> dict[str, object]:
+def _options(
+    newest: Commit,
+    options: ConvertOptions,
+    elsewhere: bool,
+) -> dict[str, object]:
     """The options of the dataset, and those of its order and place that were given."""
     now = options.content_options()
     # A new dataset elsewhere has the name that was given for it, or none.

@@ -33,11 +33,19 @@ if TYPE_CHECKING:
 
 @overload
 def convert(  # type: ignore[overload-overlap]
-    source: Source, output_dir: Path, *, runner: OnDataflow, **options: Unpack[ConvertKeywords]
+    source: Source,
+    output_dir: Path,
+    *,
+    runner: OnDataflow,
+    **options: Unpack[ConvertKeywords],
 ) -> DataflowJob: ...
 @overload
 def convert(
-    source: Source, output_dir: Path, *, dry_run: Literal[True], **options: Unpack[ConvertKeywords]
+    source: Source,
+    output_dir: Path,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[ConvertKeywords],
 ) -> DryRun: ...
 @overload
 def convert(

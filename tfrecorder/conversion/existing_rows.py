@@ -165,7 +165,11 @@ def pass_over_known(
 
 
 def _known(
-    table: Source, directory: str, newest: Commit, fields: Sequence[Field], adding: AppendOptions
+    table: Source,
+    directory: str,
+    newest: Commit,
+    fields: Sequence[Field],
+    adding: AppendOptions,
 ) -> tuple[Bools, Ints, list[Finding]]:
     """True for each row that is there; the numbers of rejects, as in `Sifted`; what is to be said.
 
@@ -188,7 +192,12 @@ def _known(
     of_keys = names_of_keys(files)
     types = types_of(directory, newest.dataset.splits)
     columns = [*dict.fromkeys([SOURCE_ID, REJECT_OF.reason, *of_keys, *types])]
-    of_rows = partial(keys_of, files=files, values=values, directory=needed)
+    of_rows = partial(
+        keys_of,
+        files=files,
+        values=values,
+        directory=needed,
+    )
     rows = joined([*rows_with(directory, newest, columns, of_rows, key, of_keys)])
     again = pc.and_(pc.not_equal(rows.column(REJECT_OF.reason), ""), adding.retry_rejects)
     sound = rows.filter(pc.invert(again))
@@ -205,7 +214,10 @@ def _known(
 
 
 def _by_number(
-    table: Source, directory: str, newest: Commit, fields: Sequence[Field]
+    table: Source,
+    directory: str,
+    newest: Commit,
+    fields: Sequence[Field],
 ) -> tuple[Bools, pa.Array]:
     """True for each row that states the number of a record with its uris; and the keys of these."""
     files = file_fields(fields)
@@ -226,7 +238,10 @@ def _numbers_of(rows: pa.Table) -> pa.Array:
 
 
 def _other_values(
-    table: Source, places: pa.Array, rows: pa.Table, fields: Sequence[Field]
+    table: Source,
+    places: pa.Array,
+    rows: pa.Table,
+    fields: Sequence[Field],
 ) -> Iterator[Finding]:
     """Rows of images that are there with other values, such as another caption.
 

@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 CallResult: TypeAlias = "ConversionResult | DataflowJob | ConversionStatus | DryRun"
 
 
-def run_as_asked(operation: Operation, *, is_staged: bool, is_tried: bool) -> CallResult:
+def run_as_asked(
+    operation: Operation,
+    *,
+    is_staged: bool,
+    is_tried: bool,
+) -> CallResult:
     """Run an operation, stage it, or say what it would do.
 
     Args:
@@ -101,7 +106,9 @@ def run(operation: Operation) -> ConversionResult | DataflowJob:
 
 
 def _stage(
-    operation: Operation, claimed: contextlib.ExitStack, only: bool = False
+    operation: Operation,
+    claimed: contextlib.ExitStack,
+    only: bool = False,
 ) -> Staged | ConversionResult:
     """Claim the directory and stage the rows, perhaps a million, which nothing holds afterwards.
 
@@ -156,7 +163,9 @@ def stage_rows(
 
 
 def how_to_continue(
-    error: UnreachableError | KeyboardInterrupt, where: str, again: str
+    error: UnreachableError | KeyboardInterrupt,
+    where: str,
+    again: str,
 ) -> UnreachableError | KeyboardInterrupt | None:
     """The error with a message on what is left and how to continue; None if it says enough itself.
 

@@ -103,7 +103,12 @@ class _Found(NamedTuple):
 class _Matching:
     """The rows of a dataset that those of a table are, as far as they are found by now."""
 
-    def __init__(self, stored: StoredRows, table: Source, fields: Sequence[Field]) -> None:
+    def __init__(
+        self,
+        stored: StoredRows,
+        table: Source,
+        fields: Sequence[Field],
+    ) -> None:
         self._stored = stored
         self._table = table
         self._files = file_fields(fields)
@@ -203,7 +208,11 @@ class _Matching:
         self.places[wanted] = np.append(free, -1)[matches]
 
 
-def with_numbers(table: Source, rows: pa.Table, fields: Sequence[Field]) -> Source:
+def with_numbers(
+    table: Source,
+    rows: pa.Table,
+    fields: Sequence[Field],
+) -> Source:
     """A table with the numbers of those of its rows that are these rows of a dataset.
 
     Their uris agree, as texts or by their places; or the bytes, of images that came as such.
@@ -252,12 +261,20 @@ def _stored_uris(rows: pa.Table, fields: Sequence[Field]) -> pa.Array:
     return joined_texts([rows.column(field.uri_key).combine_chunks() for field in fields])
 
 
-def _are_in_one_place(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+def _are_in_one_place(
+    here: Source,
+    there: pa.Table,
+    fields: Sequence[Field],
+) -> Bools:
     """True for each row of a table whose files are those of the row of a dataset beside it."""
     return _equal(joined_texts([_places(here, f) for f in fields]), keys_of(there, fields))
 
 
-def _are_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+def _are_copies(
+    here: Source,
+    there: pa.Table,
+    fields: Sequence[Field],
+) -> Bools:
     """True for each row of a table whose files have the bytes of the row beside it."""
     with before_the_launch():
         sums = [file_sums_of(here, field.column) for field in fields]
@@ -265,7 +282,11 @@ def _are_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools
         return _equal(content_keys(sums, alike), stored_content_keys(there, fields))
 
 
-def _are_gone_or_copies(here: Source, there: pa.Table, fields: Sequence[Field]) -> Bools:
+def _are_gone_or_copies(
+    here: Source,
+    there: pa.Table,
+    fields: Sequence[Field],
+) -> Bools:
     """True for each row of a table that names no other files than the row beside it was made of."""
     if not len(there):
         return np.zeros(0, bool)
@@ -278,7 +299,13 @@ def _equal(ones: pa.Array, others: pa.Array) -> Bools:
     return np.array(pc.fill_null(pc.equal(ones, others), False))
 
 
-def _question(here: Source, there: pa.Table, image: Field, *, takes_base: bool) -> str:
+def _question(
+    here: Source,
+    there: pa.Table,
+    image: Field,
+    *,
+    takes_base: bool,
+) -> str:
     """What only the user knows of rows whose files are not those of the dataset."""
     then = known_places(*(there.column(name).combine_chunks() for name in (image.uri_key, BASE)))
     base = there.column(BASE)[0].as_py()

@@ -135,7 +135,9 @@ _NOT_TAKEN = ("num_shards",)
 
 
 def inherited_options(
-    directory: str, newest: Commit, given: Mapping[str, object]
+    directory: str,
+    newest: Commit,
+    given: Mapping[str, object],
 ) -> ConvertOptions:
     """The options of an append.
 
@@ -164,7 +166,11 @@ def inherited_options(
     return chosen
 
 
-def _refuse_mixture(directory: str, stored: ConvertOptions, now: ConvertOptions) -> None:
+def _refuse_mixture(
+    directory: str,
+    stored: ConvertOptions,
+    now: ConvertOptions,
+) -> None:
     """Refuse options that would make parts of a dataset differ in what readers expect of it."""
     reasons = {"name": "it keeps its name"}
     if "raw" in (stored.image_format, now.image_format):  # readers count these pixels

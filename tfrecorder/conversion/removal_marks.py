@@ -212,7 +212,11 @@ def _are_in(marks: frozenset[str], hashes: Sequence[str]) -> Bools:
     return np.fromiter(map(marks.__contains__, hashes), bool, len(hashes))
 
 
-def refuse_lost_marks(where: str, newest: Commit, readmit: bool) -> None:
+def refuse_lost_marks(
+    where: str,
+    newest: Commit,
+    readmit: bool,
+) -> None:
     """Ask where nobody knows any more which rows were removed.
 
     Args:
@@ -278,5 +282,7 @@ def read_marks(where: str, newest: Commit | None) -> Marks:
         ) from error
     sets = {name: frozenset(values[name]) for name in _SETS}
     return Marks(
-        values["salt"], names=values.get("names", {}), **sets
+        values["salt"],
+        names=values.get("names", {}),
+        **sets,
     )  # an earlier version has none

@@ -173,7 +173,10 @@ def _frame(stored: StoredRows, dataset: StoredDataset) -> pd.DataFrame:
 
 
 def _in_table(
-    table: pd.DataFrame, stored: StoredRows, dataset: StoredDataset, marks: Marks
+    table: pd.DataFrame,
+    stored: StoredRows,
+    dataset: StoredDataset,
+    marks: Marks,
 ) -> tuple[Bools, OptionError | None, list[str]]:
     """The rows of a dataset that are in a table; the rest as `choose` returns it."""
     frame = _frame(stored, dataset)
@@ -193,7 +196,14 @@ def _in_table(
     again = table.astype(str).duplicated().to_numpy()
     if number in table or any(field.gathered for field in dataset.fields):  # boxes of one image
         given = given.only(~again)
-    pairs = match_rows(stored, given, images, has_base=False, values={}, takes_base=False)
+    pairs = match_rows(
+        stored,
+        given,
+        images,
+        has_base=False,
+        values={},
+        takes_base=False,
+    )
     places = pairs.places
     names = column_uris(given, uris[0]).filter(pa.array(places < 0)).to_pylist()
     never = [name for name in names if name not in marks]

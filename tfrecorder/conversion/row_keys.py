@@ -107,7 +107,11 @@ def _stored_sums(rows: pa.Table, files: Sequence[Field]) -> list[pa.Array]:
     return [rows.column(name).combine_chunks() for name in names]
 
 
-def partners(keys: pa.Array, known: pa.Array, in_turn: bool = True) -> Ints:
+def partners(
+    keys: pa.Array,
+    known: pa.Array,
+    in_turn: bool = True,
+) -> Ints:
     """For each key the place of an equal one among those that are known; -1 without one.
 
     Args:
@@ -220,7 +224,11 @@ def same_bytes(
     return given.merge(stored.drop_duplicates([KEY, _SPLIT]), on=KEY)
 
 
-def _names(table: Source, column: str, rows: Ints) -> pd.DataFrame:
+def _names(
+    table: Source,
+    column: str,
+    rows: Ints,
+) -> pd.DataFrame:
     """Some rows, and what their images are called."""
     names = table.frame.loc[rows, column].map(str).astype(object)
     contents = table.contents.get(column)

@@ -58,7 +58,9 @@ def refuse_other_schema(
 
 
 def schema_faults(
-    known: Sequence[Field], table: Source, checked: Sequence[Field] | None = None
+    known: Sequence[Field],
+    table: Source,
+    checked: Sequence[Field] | None = None,
 ) -> list[str]:
     """What of a table's columns is not as in a dataset.
 
@@ -127,7 +129,12 @@ def _class_fault(stored: Field, given: Field) -> str | None:
     return None
 
 
-def numbered(checked: Checked, table: Source, first: int, numbers: Ints) -> Checked:
+def numbered(
+    checked: Checked,
+    table: Source,
+    first: int,
+    numbers: Ints,
+) -> Checked:
     """A checked table whose rows are numbered from `first` on, whatever was skipped in it.
 
     Args:
@@ -143,7 +150,9 @@ _MOST_PAIRS = 100_000
 
 
 def named_classes(
-    existing: Iterable[Field], options: NewClasses, checked: Checked
+    existing: Iterable[Field],
+    options: NewClasses,
+    checked: Checked,
 ) -> Iterator[Finding]:
     """The classes of a checked table that a dataset does not have, with those they look like.
 

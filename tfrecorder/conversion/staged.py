@@ -216,7 +216,11 @@ def _numbers_of(plan: Plan, shards: Iterable[Shard]) -> Ints:
     return np.concatenate([np.arange(0), *numbers])
 
 
-def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
+def _warn_of_other_images(
+    planned: Planned,
+    finished: Plan,
+    where: str,
+) -> None:
     """Warn if a finished dataset has the images of the same names in another folder."""
     plan = planned.plan
     image = primary_file(plan.fields)
@@ -233,7 +237,11 @@ def _warn_of_other_images(planned: Planned, finished: Plan, where: str) -> None:
         )
 
 
-def pending_shards(folder: str, plan: Plan, options: ConvertOptions) -> list[Shard]:
+def pending_shards(
+    folder: str,
+    plan: Plan,
+    options: ConvertOptions,
+) -> list[Shard]:
     """The shards to write: those not done, and those with rejects to try again.
 
     Rejects are tried again if they could not be read.  All rejects are tried again if the

@@ -68,7 +68,11 @@ def planned_rows(
     )
 
 
-def summary_of(table: Source, report: ValidationReport, said: Summary) -> Summary:
+def summary_of(
+    table: Source,
+    report: ValidationReport,
+    said: Summary,
+) -> Summary:
     """What to say of an operation with the rows of a table, with what is said of it already."""
     return dataclasses.replace(
         said,
@@ -109,7 +113,11 @@ def check_table(
     return checked, report
 
 
-def _sound_report(checked: Checked, table: Source, options: ConvertOptions) -> ValidationReport:
+def _sound_report(
+    checked: Checked,
+    table: Source,
+    options: ConvertOptions,
+) -> ValidationReport:
     report = checked.report(table, options.warnings)
     if has_errors(report):
         raise ValidationError("the source has faults; nothing was written.", report)
@@ -141,7 +149,11 @@ class CopySearch:
         return dataclasses.replace(seen, findings=findings)
 
 
-def warn_of_source(planned: Planned, source: object, where: str) -> None:
+def warn_of_source(
+    planned: Planned,
+    source: object,
+    where: str,
+) -> None:
     """Validation's warnings, most of them in one line, before a conversion that may take hours."""
     report = planned.report
     if report is not None:

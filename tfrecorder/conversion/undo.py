@@ -153,7 +153,11 @@ def _committed(where: str) -> DatasetError:
     )
 
 
-def _not_kept(where: str, commit: Commit, why: str) -> DatasetError:
+def _not_kept(
+    where: str,
+    commit: Commit,
+    why: str,
+) -> DatasetError:
     return DatasetError(
         f"{where}: generation {commit.number}, an update, is not taken back: {why}. Correct what "
         "is wrong with `update` and the table as it should be."
@@ -195,7 +199,11 @@ def _newest_addition(where: str, newest: Commit) -> tuple[Commit, Commit]:
     return commit, read_commit(where, before[-1])
 
 
-def _result(given: str, state: DatasetState, dry_run: bool = False) -> UndoResult:
+def _result(
+    given: str,
+    state: DatasetState,
+    dry_run: bool = False,
+) -> UndoResult:
     """What `undo` does to a directory.
 
     Args:

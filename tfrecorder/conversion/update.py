@@ -70,19 +70,35 @@ if TYPE_CHECKING:
 
 @overload
 def update(  # type: ignore[overload-overlap]
-    source: Source, directory: Path, *, runner: OnDataflow, **options: Unpack[UpdateKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    runner: OnDataflow,
+    **options: Unpack[UpdateKeywords],
 ) -> DataflowJob: ...
 @overload
 def update(
-    source: Source, directory: Path, *, stage_only: Literal[True], **options: Unpack[UpdateKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    stage_only: Literal[True],
+    **options: Unpack[UpdateKeywords],
 ) -> ConversionStatus: ...
 @overload
 def update(
-    source: Source, directory: Path, *, dry_run: Literal[True], **options: Unpack[UpdateKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    dry_run: Literal[True],
+    **options: Unpack[UpdateKeywords],
 ) -> DryRun: ...
 @overload
 def update(
-    source: Source, directory: Path, *, runner: str | None = None, **options: Unpack[UpdateKeywords]
+    source: Source,
+    directory: Path,
+    *,
+    runner: str | None = None,
+    **options: Unpack[UpdateKeywords],
 ) -> ConversionResult: ...
 @takes(UpdateKeywords, UpdateOptions, ConvertOptions)
 def update(
@@ -134,7 +150,9 @@ def update(
     given: dict[str, object] = {"runner": runner, **options}
     updating = UpdateOptions.out_of(given)
     return run_as_asked(
-        Update(source, directory, given, updating), is_staged=stage_only, is_tried=dry_run
+        Update(source, directory, given, updating),
+        is_staged=stage_only,
+        is_tried=dry_run,
     )
 
 
@@ -162,7 +180,12 @@ class Update(OnDataset):
             rows = stored.rows.filter(pa.array(stored.is_newest))
             table = with_numbers(table, rows, dataset.fields)
         compared = _Comparison(
-            table, stored, dataset.fields, options, updating=self.updating, say=say
+            table,
+            stored,
+            dataset.fields,
+            options,
+            updating=self.updating,
+            say=say,
         )
         compared.check()
         table = compared.table
@@ -210,10 +233,15 @@ class Update(OnDataset):
         if not changes.shards and not len(new.frame):
             result = read_result(where)
             return dataclasses.replace(
-                result, was_finished=True, changes=changes, removed=compared.removed
+                result,
+                was_finished=True,
+                changes=changes,
+                removed=compared.removed,
             )
         said = summary_of(
-            table, compared.report, Summary(removed=compared.removed, changes=changes)
+            table,
+            compared.report,
+            Summary(removed=compared.removed, changes=changes),
         )
         read = columns_of(rows.filter(pc.equal(rows.column(CHANGE), READ)))
         return Planned(
@@ -314,7 +342,11 @@ class _Comparison:
         return dataclasses.replace(of_classes.with_findings(findings), assigned=assigned)
 
 
-def _were_there(table: Table, fields: Sequence[Field], marked: Marks) -> Bools:
+def _were_there(
+    table: Table,
+    fields: Sequence[Field],
+    marked: Marks,
+) -> Bools:
     """True for each row that has a number and a uri of a row which was removed."""
     files = [field.column for field in file_fields(fields)]
     if table.stated is None or not files:
@@ -323,7 +355,11 @@ def _were_there(table: Table, fields: Sequence[Field], marked: Marks) -> Bools:
     return (table.stated >= 0).to_numpy() & np.array(known, bool)
 
 
-def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Finding]:
+def _same_bytes(
+    matched: Matched,
+    table: Table,
+    all_stay: bool,
+) -> Iterator[Finding]:
     """Which new rows of a table have the bytes of an image that the dataset has and keeps.
 
     Args:
@@ -344,7 +380,11 @@ def _same_bytes(matched: Matched, table: Table, all_stay: bool) -> Iterator[Find
 
 
 def _statistics(
-    stored: StoredRows, gone: Bools, moved: pa.Table, of_moved: Objects, new: Checked
+    stored: StoredRows,
+    gone: Bools,
+    moved: pa.Table,
+    of_moved: Objects,
+    new: Checked,
 ) -> Statistics:
     """Of the values of all rows from now on."""
     stays = stored.is_newest & ~gone

@@ -84,7 +84,10 @@ def validate(
                 notes = tuple[str, ...]()
             else:
                 appending = Append(
-                    source, given_directory("against", against), options, AppendOptions()
+                    source,
+                    given_directory("against", against),
+                    options,
+                    AppendOptions(),
                 )
                 table, checked, notes = _beside(appending, begin)
         known = None

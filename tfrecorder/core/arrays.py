@@ -13,7 +13,11 @@ Objects = npt.NDArray[np.object_]
 Pixels = npt.NDArray[np.uint8]
 
 
-def balanced_part(rows: int, index: int, parts: int) -> tuple[int, int]:
+def balanced_part(
+    rows: int,
+    index: int,
+    parts: int,
+) -> tuple[int, int]:
     """The rows (start, stop) of one of `parts` parts: their sizes differ by at most one.
 
     >>> [balanced_part(10, index, 3) for index in range(3)]

@@ -170,7 +170,11 @@ def name_of_dtype(dtype: Any) -> Any:
     return getattr(dtype, "name", dtype)
 
 
-def nearest(name: str, options: Collection[str], shown: Callable[[str], str] = str) -> str | None:
+def nearest(
+    name: str,
+    options: Collection[str],
+    shown: Callable[[str], str] = str,
+) -> str | None:
     """The options that a wrong name probably means: those with it as a word, or the nearest.
 
     Args:
@@ -230,7 +234,12 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> Any:
+def option(
+    default: Any,
+    check: Check = flag,
+    help: str = "",
+    **more: Any,
+) -> Any:
     """A field of a dataclass that `faults_of` checks.
 
     Args:
@@ -250,7 +259,12 @@ def option(default: Any, check: Check = flag, help: str = "", **more: Any) -> An
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def content_option(default: Any, check: Check = flag, help: str = "", **more: Any) -> Any:
+def content_option(
+    default: Any,
+    check: Check = flag,
+    help: str = "",
+    **more: Any,
+) -> Any:
     """An `option` that decides what the files of a dataset hold."""
     return option(default, check, help, content=True, **more)
 
@@ -291,7 +305,12 @@ def _is_changed(value: Any, default: Any) -> bool:
 class Face:
     """Who speaks to the user: this one is Python."""
 
-    def spelled(self, name: str, value: Any, python: str) -> str:
+    def spelled(
+        self,
+        name: str,
+        value: Any,
+        python: str,
+    ) -> str:
         """As the function `spelled`."""
         return f"`{python or _argument(name, value)}`"
 
@@ -318,7 +337,11 @@ def speaker() -> Face:
     return _FACE.get()
 
 
-def spelled(name: str, value: Any = ..., python: str = "") -> str:
+def spelled(
+    name: str,
+    value: Any = ...,
+    python: str = "",
+) -> str:
     """An option in a message, as its reader gives it.
 
     Args:

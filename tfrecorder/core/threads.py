@@ -56,7 +56,13 @@ class ThreadPool(Executor):
         self._closed = False
         self._end = weakref.finalize(self, self._tasks.put, None)  # also if the pool is dropped
 
-    def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+    def submit(
+        self,
+        work: Callable[..., R],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Future[R]:
         future: Future[R] = Future()
         with self._lock:
             if self._closed:
@@ -70,7 +76,10 @@ class ThreadPool(Executor):
 
     def _start(self) -> None:
         thread = threading.Thread(
-            target=_run_all, args=(self._tasks,), name=self._name, daemon=True
+            target=_run_all,
+            args=(self._tasks,),
+            name=self._name,
+            daemon=True,
         )
         try:
             thread.start()
@@ -145,7 +154,11 @@ def stoppable(work: Callable[[T], R], stop: threading.Event) -> Callable[[T], R]
 
 
 def map_ahead(
-    pool: Executor, work: Callable[[T], R], items: Iterable[T], ahead: int, patience: float = 0
+    pool: Executor,
+    work: Callable[[T], R],
+    items: Iterable[T],
+    ahead: int,
+    patience: float = 0,
 ) -> Generator[R, None, None]:
     """`map` in a pool, in order, with at most `ahead` items under way: memory stays flat.
 
@@ -170,7 +183,11 @@ def map_ahead(
             wait(left, timeout=patience)
 
 
-def map_at_once(work: Callable[[T], R], items: Iterable[T], threads: int) -> list[R]:
+def map_at_once(
+    work: Callable[[T], R],
+    items: Iterable[T],
+    threads: int,
+) -> list[R]:
     """`map` in this many threads; the first error ends them."""
     with ThreadPool(threads) as pool:
         return list(map_ahead(pool, work, items, ahead=2 * threads))

@@ -37,7 +37,12 @@ def record_bar(shown: bool, unit: str = " records") -> Iterator[Stage]:
     if not shown:
         yield lambda stage, records: lambda count: None
         return
-    with bar_class()(unit=unit, dynamic_ncols=True, leave=False, bar_format=STARTING) as bar:
+    with bar_class()(
+        unit=unit,
+        dynamic_ncols=True,
+        leave=False,
+        bar_format=STARTING,
+    ) as bar:
 
         def begin(stage: str, records: int) -> Advance:
             if not records:
@@ -75,7 +80,12 @@ def stage_line(shown: bool) -> Iterator[Callable[[str], None]]:
 
 def _draw_stages(stages: Sequence[str], ended: threading.Event) -> None:
     form = "{desc}[{elapsed}]"
-    with bar_class()(dynamic_ncols=True, leave=False, bar_format=form, delay=SHOWN_AFTER) as line:
+    with bar_class()(
+        dynamic_ncols=True,
+        leave=False,
+        bar_format=form,
+        delay=SHOWN_AFTER,
+    ) as line:
         pause = SHOWN_AFTER
         while not ended.wait(pause):
             line.set_description_str(f"{stages[-1]} ", refresh=False)
@@ -91,7 +101,12 @@ def watched(watch: Callable[[threading.Event], object], name: str) -> Iterator[N
     """
     ended = threading.Event()
     run = copy_context().run
-    watcher = threading.Thread(target=run, args=(watch, ended), name=name, daemon=True)
+    watcher = threading.Thread(
+        target=run,
+        args=(watch, ended),
+        name=name,
+        daemon=True,
+    )
     with contextlib.suppress(RuntimeError, MemoryError):
         watcher.start()
     try:

@@ -192,7 +192,11 @@ def counts_in_words(counts: Mapping[str, int], most: int | None = None) -> str:
     return shown if most is None or len(ordered) <= most else f"{shown}, …"
 
 
-def counted(number: int, singular: str, plural: str = "") -> str:
+def counted(
+    number: int,
+    singular: str,
+    plural: str = "",
+) -> str:
     """A number with its noun.
 
     >>> counted(2000, "row"), counted(3, "class"), counted(2, "image is", "images are")

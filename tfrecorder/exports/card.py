@@ -89,21 +89,39 @@ def croissant(
     }
 
 
-def made_by(commit: int, kind: str, digest: str) -> dict[str, Any]:
+def made_by(
+    commit: int,
+    kind: str,
+    digest: str,
+) -> dict[str, Any]:
     """The provenance of a dataset: the operation that made it what it is, and its software."""
     agent = {"@type": "prov:SoftwareAgent", "prov:label": f"tfrecorder {__version__}"}
     label = f"commit {commit}, {kind}, plan {digest}"
     return {"@type": "prov:Activity", "prov:label": label, "prov:wasAssociatedWith": agent}
 
 
-def _node(kind: str, name: str, **properties: Any) -> dict[str, Any]:
+def _node(
+    kind: str,
+    name: str,
+    **properties: Any,
+) -> dict[str, Any]:
     return {"@type": f"cr:{kind}", "@id": name, "name": name, **properties}
 
 
-def _file(name: str, size: int, sha256: str) -> dict[str, Any]:
+def _file(
+    name: str,
+    size: int,
+    sha256: str,
+) -> dict[str, Any]:
     form = "application/x-" + ("parquet" if name == layout.RECORDS else "tfrecord")
     sums = {"contentSize": f"{size} B", "sha256": sha256}
-    return _node("FileObject", name, contentUrl=name, encodingFormat=form, **sums)
+    return _node(
+        "FileObject",
+        name,
+        contentUrl=name,
+        encodingFormat=form,
+        **sums,
+    )
 
 
 def _measured(info: DatasetInfo) -> list[dict[str, Any]]:
@@ -122,7 +140,11 @@ def _measured(info: DatasetInfo) -> list[dict[str, Any]]:
     ]
 
 
-def _counts(name: str, kinds: list[str], counts: Mapping[str, int | None]) -> dict[str, Any]:
+def _counts(
+    name: str,
+    kinds: list[str],
+    counts: Mapping[str, int | None],
+) -> dict[str, Any]:
     """A record set of names, and of how many records each has."""
     named = f"{name}/name"
     records = f"{name}/records"
@@ -130,7 +152,14 @@ def _counts(name: str, kinds: list[str], counts: Mapping[str, int | None]) -> di
     fields = [_node("Field", field, dataType=kind) for field, kind in types.items()]
     rows = [{named: row, records: count} for row, count in counts.items()]
     key = {"@id": named}
-    return _node("RecordSet", name, dataType=kinds, key=key, field=fields, data=rows)
+    return _node(
+        "RecordSet",
+        name,
+        dataType=kinds,
+        key=key,
+        field=fields,
+        data=rows,
+    )
 
 
 def _records(info: DatasetInfo, schema: pa.Schema) -> dict[str, Any]:
@@ -138,7 +167,13 @@ def _records(info: DatasetInfo, schema: pa.Schema) -> dict[str, Any]:
     fields = [_field(info, column) for column in schema]
     fields[0]["references"] = {"field": {"@id": "splits/name"}}
     key = [{"@id": "records/split"}, {"@id": "records/record"}]
-    return _node("RecordSet", "records", description=words, key=key, field=fields)
+    return _node(
+        "RecordSet",
+        "records",
+        description=words,
+        key=key,
+        field=fields,
+    )
 
 
 def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
@@ -149,7 +184,13 @@ def _field(info: DatasetInfo, column: pa.Field) -> dict[str, Any]:
     array = {"isArray": True, "arrayShape": shape} if is_list else {}
     kind = _TYPES.get(str(column.type.value_type if is_list else column.type), "sc:Text")
     source = {"fileObject": {"@id": layout.RECORDS}, "extract": {"column": column.name}}
-    return _node("Field", f"records/{column.name}", dataType=kind, source=source, **array)
+    return _node(
+        "Field",
+        f"records/{column.name}",
+        dataType=kind,
+        source=source,
+        **array,
+    )
 
 
 #: The responsible-AI fields of Croissant RAI 1.0, and what NeurIPS asks for besides.
@@ -260,7 +301,13 @@ def record_table(stored: StoredDataset) -> pa.Table:
         of_shards = np.repeat(np.array(names, object), [shard.records or 0 for shard in shards])
         others = frame.drop(columns=[name for name in frame if name in {*PLACES, *without}])
         numbers = np.arange(len(frame))
-        frames.append(others.assign(split=split.lower(), record=numbers, shard=of_shards))
+        frames.append(
+            others.assign(
+                split=split.lower(),
+                record=numbers,
+                shard=of_shards,
+            )
+        )
     whole = pd.concat(frames, ignore_index=True)
     for name, column in whole.items():
         if len(column) and isinstance(column.iloc[0], np.ndarray):
@@ -281,7 +328,11 @@ _ACROSS = 8
 
 
 def readme(
-    gathered: Gathered, fields: CardFields, name: str, findings: Sequence[str], pictures: bool
+    gathered: Gathered,
+    fields: CardFields,
+    name: str,
+    findings: Sequence[str],
+    pictures: bool,
 ) -> str:
     """The page, with the values at its head that the Hub reads.
 
@@ -418,7 +469,11 @@ def card(directory: Path, **options: Unpack[CardKeywords]) -> Card:
 
 
 def _write(
-    where: str, kept: StoredCard | None, fields: CardFields, options: PreviewOptions, stage: Stage
+    where: str,
+    kept: StoredCard | None,
+    fields: CardFields,
+    options: PreviewOptions,
+    stage: Stage,
 ) -> Card:
     newest = newest_commit(where)
     assert newest is not None

@@ -191,7 +191,11 @@ def export(
     return Exported(out, to, records, tuple(without))
 
 
-def _parts(stored: StoredDataset, tables: Tables, names: dict[str, list[str]]) -> Iterator[_Part]:
+def _parts(
+    stored: StoredDataset,
+    tables: Tables,
+    names: dict[str, list[str]],
+) -> Iterator[_Part]:
     for split, shards in stored.splits.items():
         ends = itertools.accumulate((shard.records or 0 for shard in shards), initial=0)
         for shard, (first, end) in zip(shards, itertools.pairwise(ends), strict=True):
@@ -211,7 +215,12 @@ def _begin(out: str, mark: dict[str, Any]) -> None:
     storage.publish_bytes(out, _MARK, as_json(mark))
 
 
-def _place(part: _Part, out: str, to: str, written: set[str]) -> list[Written]:
+def _place(
+    part: _Part,
+    out: str,
+    to: str,
+    written: set[str],
+) -> list[Written]:
     """Write the images of a part that are not there."""
     folder = "images/" if to == COCO else ""
     images = []
@@ -234,7 +243,12 @@ def _endings(data: bytes) -> tuple[str, ...]:
     return _JPEG if (kind := format_of("", data)) == "jpeg" else (f".{kind or 'bin'}",)
 
 
-def _archive(part: _Part, out: str, to: str, written: set[str]) -> list[Written]:
+def _archive(
+    part: _Part,
+    out: str,
+    to: str,
+    written: set[str],
+) -> list[Written]:
     """Write a part as an archive in the form of WebDataset, unless it is there."""
     name = os.path.basename(part.shard.path).partition(".")[0] + ".tar"
     if name not in written:
@@ -310,7 +324,11 @@ def left_out(stored: StoredDataset, to: str) -> list[str]:
     return [f.column for f in stored.fields if f not in kept and f.column not in of_boxes]
 
 
-def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list[str]]:
+def file_names(
+    stored: StoredDataset,
+    tables: Tables,
+    to: str,
+) -> dict[str, list[str]]:
     """The path of each record's first file, its ending aside, by split.
 
     They are the uris, as far as these are paths that differ, else numbers.
@@ -347,7 +365,10 @@ def file_names(stored: StoredDataset, tables: Tables, to: str) -> dict[str, list
 
 
 def annotation_files(
-    stored: StoredDataset, tables: Tables, images: Sequence[Written], to: str
+    stored: StoredDataset,
+    tables: Tables,
+    images: Sequence[Written],
+    to: str,
 ) -> dict[str, bytes]:
     """The files that say what the images of all records are, by their paths."""
     if to == CSV:
@@ -367,7 +388,11 @@ def as_json(value: Any) -> bytes:
     return _JSON.encode(value).encode()
 
 
-def _coco(stored: StoredDataset, table: pd.DataFrame, records: Sequence[Written]) -> dict[str, Any]:
+def _coco(
+    stored: StoredDataset,
+    table: pd.DataFrame,
+    records: Sequence[Written],
+) -> dict[str, Any]:
     """COCO's instances of one split; images and annotations count from 1."""
     field = boxes_in(stored)
     image = primary_image(stored.fields)
@@ -410,7 +435,11 @@ def _kept_of_boxes(stored: StoredDataset) -> set[str]:
     return {f.column for f in fields if isinstance(f.kind, Number) and f.kind.of}
 
 
-def _csv(stored: StoredDataset, frame: pd.DataFrame, images: Sequence[Written]) -> dict[str, bytes]:
+def _csv(
+    stored: StoredDataset,
+    frame: pd.DataFrame,
+    images: Sequence[Written],
+) -> dict[str, bytes]:
     """A table as `convert` reads it, and the schema to read it with."""
     others = {name for field in stored.fields for name in columns_of(field.column, field.kind)}
     split = next(name for name in frame if name not in others)

@@ -220,7 +220,9 @@ def parse_example(data: bytes) -> dict[str, Values]:
 
 
 def parse_features(
-    data: bytes, keys: Container[str] | None, take: Callable[[memoryview], Any]
+    data: bytes,
+    keys: Container[str] | None,
+    take: Callable[[memoryview], Any],
 ) -> dict[str, Any]:
     """`parse_example` for some of the features.
 
@@ -326,7 +328,11 @@ def read_varint(message: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def find_features(
-    data: bytes, at: int, end: int, keys: Mapping[bytes, str], once: bool = False
+    data: bytes,
+    at: int,
+    end: int,
+    keys: Mapping[bytes, str],
+    once: bool = False,
 ) -> Places | None:
     """Where the wanted features are, in an Example of the plain form that all writers give it.
 
@@ -374,7 +380,11 @@ def find_features(
     return places if at == end else None
 
 
-def find_only(data: bytes, at: int, end: int) -> slice | int | None:
+def find_only(
+    data: bytes,
+    at: int,
+    end: int,
+) -> slice | int | None:
     """The only value of a Feature from `at` to `end`: the place of bytes, or a packed integer.
 
     None for any other Feature.
@@ -395,7 +405,11 @@ def find_only(data: bytes, at: int, end: int) -> slice | int | None:
     return value if value < 2**63 else value - 2**64
 
 
-def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
+def find_value(
+    head: bytes,
+    at: int,
+    key: str,
+) -> tuple[int, int] | None:
     """Where the only value of a feature, a text or bytes, begins, and its length.
 
     Args:
@@ -420,7 +434,11 @@ def find_value(head: bytes, at: int, key: str) -> tuple[int, int] | None:
         return None
 
 
-def _enter(message: bytes, at: int, tag: int = ONE) -> tuple[int, int]:
+def _enter(
+    message: bytes,
+    at: int,
+    tag: int = ONE,
+) -> tuple[int, int]:
     """Where the content of the field at `at` begins, and its length; it may end beyond."""
     if message[at] != tag:
         raise ValueError(f"field {message[at]}")

@@ -269,7 +269,11 @@ def labels_file(key: str) -> str:
     return f"{key.replace('/', '.')}{LABELS}"
 
 
-def tfds_directory(data_dir: str, name: str, version: str) -> str:
+def tfds_directory(
+    data_dir: str,
+    name: str,
+    version: str,
+) -> str:
     """Where `tfds.load(name, data_dir=…)` looks for a dataset; a path that already ends so is kept.
 
     >>> tfds_directory("data", "flowers", "1.0.0")

@@ -117,7 +117,11 @@ class Walked:
 
 
 def walk(
-    file: BinaryIO, end: int | None, places: Sequence[Place] = (), *, lengths: bool = False
+    file: BinaryIO,
+    end: int | None,
+    places: Sequence[Place] = (),
+    *,
+    lengths: bool = False,
 ) -> Iterator[Walked]:
     """The records of a file that may be damaged, in order, one in memory at a time.
 
@@ -233,7 +237,12 @@ def read_places(file: BinaryIO, end: int) -> Iterator[Place]:
 
 
 def _record_after(
-    header: bytes, file: BinaryIO, number: int, at: int, end: int | None, lengths: bool
+    header: bytes,
+    file: BinaryIO,
+    number: int,
+    at: int,
+    end: int | None,
+    lengths: bool,
 ) -> Walked:
     def damaged(fault: str, size: int = 0) -> Walked:
         return Walked(number, at, size, None, fault)

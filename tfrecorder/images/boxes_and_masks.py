@@ -81,7 +81,10 @@ def _runs(counts: str | bytes) -> list[int]:
 
 
 def stored_object_masks(
-    field: Field, segmentations: Sequence[str], of: Placed, room: Room
+    field: Field,
+    segmentations: Sequence[str],
+    of: Placed,
+    room: Room,
 ) -> list[bytes]:
     """A PNG of the stored image's size for each object: 1 where it is, 0 elsewhere.
 
@@ -109,7 +112,12 @@ def stored_object_masks(
     return drawn
 
 
-def _in_pixels(text: str | None, width: int, height: int, unit: str) -> Any:
+def _in_pixels(
+    text: str | None,
+    width: int,
+    height: int,
+    unit: str,
+) -> Any:
     """Polygons, whose corners have the unit of the boxes, or RLE, whose unit is the pixel."""
     value = json.loads(text or "null")
     if isinstance(value, list) and unit == "fraction":
@@ -122,7 +130,10 @@ def _in_pixels(text: str | None, width: int, height: int, unit: str) -> Any:
 
 
 def segmentation_faults(
-    masks: Sequence[str | None], width: int, height: int, unit: str
+    masks: Sequence[str | None],
+    width: int,
+    height: int,
+    unit: str,
 ) -> Iterator[tuple[int, str]]:
     """Of the masks of an image's objects, those of another size: their numbers, and what is wrong.
 
@@ -180,7 +191,12 @@ class Placed:
         return self.geometry if changes else None
 
 
-def stored_mask(field: Field, mask: CheckedImage, of: Placed, room: Room) -> bytes:
+def stored_mask(
+    field: Field,
+    mask: CheckedImage,
+    of: Placed,
+    room: Room,
+) -> bytes:
     """The PNG of a mask: its own bytes wherever its pixels are the classes, unchanged.
 
     Raises:
@@ -223,7 +239,9 @@ def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:
         pixels = pixels.astype(np.uint8) * 255  # as decoders show it
     if pixels.max(initial=0) > 255:
         raise Reject(
-            "check", "mask_channels", f"{field.column} has classes beyond 255: {pixels.max()}"
+            "check",
+            "mask_channels",
+            f"{field.column} has classes beyond 255: {pixels.max()}",
         )
     return Pictures.fromarray(pixels.astype(np.uint8))
 
@@ -270,7 +288,11 @@ def _kept(values: Any, kept: np.ndarray) -> Any:
     return [value for value, stays in zip(values, kept, strict=True) if stays]
 
 
-def boxes_outside(edges: np.ndarray, width: int, height: int) -> Iterator[tuple[int, str]]:
+def boxes_outside(
+    edges: np.ndarray,
+    width: int,
+    height: int,
+) -> Iterator[tuple[int, str]]:
     """Of the boxes of an image, in pixels, those beyond it: their numbers, and what is wrong."""
     is_beyond = (edges[:, 2] > width) | (edges[:, 3] > height)
     for number in np.flatnonzero(is_beyond).tolist():

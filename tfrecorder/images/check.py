@@ -172,7 +172,11 @@ def read_image(
         raise Reject("read", error.code, error.detail) from None
 
 
-def check_file(column: str, kind: File, data: bytes) -> bytes:
+def check_file(
+    column: str,
+    kind: File,
+    data: bytes,
+) -> bytes:
     """A file's bytes, if they can be used.
 
     Raises:
@@ -206,7 +210,9 @@ def refuse_large(size: int, kind: File) -> None:
     assert isinstance(kind.max_bytes, int)
     if size > kind.max_bytes:
         raise Reject(
-            "check", "too_large", f"{size:,} bytes, more than the {kind.max_bytes:,} of `max_bytes`"
+            "check",
+            "too_large",
+            f"{size:,} bytes, more than the {kind.max_bytes:,} of `max_bytes`",
         )
 
 

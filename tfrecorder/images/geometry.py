@@ -173,7 +173,12 @@ def placement(
     return Placement(None, None, inner, None, inner)
 
 
-def _scaled(shape: Any, size: tuple[int, int], resize: str, xp: Any) -> tuple[Any, Any]:
+def _scaled(
+    shape: Any,
+    size: tuple[int, int],
+    resize: str,
+    xp: Any,
+) -> tuple[Any, Any]:
     """The part of an image's plane that fills `size`, and the whole image's size at its scale.
 
     Neither is rounded.
@@ -188,7 +193,12 @@ def _scaled(shape: Any, size: tuple[int, int], resize: str, xp: Any) -> tuple[An
     return wanted * scale, whole / scale
 
 
-def place(pixels: Any, where: Placement, resized: Callable[[Any, Any], Any], xp: Any = np) -> Any:
+def place(
+    pixels: Any,
+    where: Placement,
+    resized: Callable[[Any, Any], Any],
+    xp: Any = np,
+) -> Any:
     """Pixels, or the classes of a mask, where a placement wants them.
 
     Args:
@@ -226,7 +236,11 @@ def crop_draws(uniform: Any, xp: Any) -> Any:
     return xp.stack([area, aspect, uniform[:, 2], uniform[:, 3], uniform[:, 4]], 1)
 
 
-def random_part(shape: Any, drawn: Any, xp: Any = np) -> tuple[Any, Any]:
+def random_part(
+    shape: Any,
+    drawn: Any,
+    xp: Any = np,
+) -> tuple[Any, Any]:
     """The start and size of a random part of an image.
 
     Both engines give the same pixels: IEEE 754 says how each of these steps is rounded.
@@ -244,7 +258,12 @@ def random_part(shape: Any, drawn: Any, xp: Any = np) -> tuple[Any, Any]:
     return as_whole(start, xp), as_whole(part, xp)
 
 
-def trimmed(decoded: Any, shape: Any, ratio: int, xp: Any = np) -> Any:
+def trimmed(
+    decoded: Any,
+    shape: Any,
+    ratio: int,
+    xp: Any = np,
+) -> Any:
     """The size of a JPEG decoded at 1/ratio, without a last row or column mostly beyond the image.
 
     449 pixels are decoded as 57 pixels of eight each, which is 456.  If we resized all of that as
@@ -267,7 +286,11 @@ def is_mirrored(drawn: Any) -> Any:
 
 
 def place_boxes(
-    boxes: Any, shape: Any, picture: Picture, drawn: Any, xp: Any = np
+    boxes: Any,
+    shape: Any,
+    picture: Picture,
+    drawn: Any,
+    xp: Any = np,
 ) -> tuple[Any, Any]:
     """Boxes as fractions of a picture that a reader makes, and which of them are still on it.
 
@@ -298,13 +321,23 @@ def place_boxes(
     return cut_boxes(shown, slack, xp)
 
 
-def moved(boxes: Any, shape: Any, start: Any, part: Any, xp: Any = np) -> Any:
+def moved(
+    boxes: Any,
+    shape: Any,
+    start: Any,
+    part: Any,
+    xp: Any = np,
+) -> Any:
     """Boxes on a plane of this shape, as fractions of a part of it."""
     shape, start, part = (xp.tile(pair, [2]) for pair in (shape, start, part))
     return (boxes * shape - start) / part
 
 
-def cut_boxes(boxes: Any, slack: Any = 0.0, xp: Any = np) -> tuple[Any, Any]:
+def cut_boxes(
+    boxes: Any,
+    slack: Any = 0.0,
+    xp: Any = np,
+) -> tuple[Any, Any]:
     """Boxes cut at the edges, without those of which little is left; and whether each stays.
 
     Args:

@@ -79,7 +79,12 @@ class Reject(Exception):
         detail: the same in words; equal bytes give equal words, without paths, addresses or times.
     """
 
-    def __init__(self, stage: str, code: str, detail: str) -> None:
+    def __init__(
+        self,
+        stage: str,
+        code: str,
+        detail: str,
+    ) -> None:
         super().__init__(stage, code, detail)  # all three, so that it survives pickling
         self.stage = stage
         self.code = code
@@ -89,7 +94,12 @@ class Reject(Exception):
         return f"{self.code}: {self.detail}"
 
 
-def check_size(height: int, width: int, samples: int, max_pixels: int | None) -> None:
+def check_size(
+    height: int,
+    width: int,
+    samples: int,
+    max_pixels: int | None,
+) -> None:
     """Rejects an image that is too large; `samples` is how many are stored per pixel.
 
     None for `max_pixels` switches the check off.
@@ -98,7 +108,9 @@ def check_size(height: int, width: int, samples: int, max_pixels: int | None) ->
         return
     if height * width > max_pixels:
         raise Reject(
-            "check", "too_large", f"{width} x {height} pixels are more than max_pixels={max_pixels}"
+            "check",
+            "too_large",
+            f"{width} x {height} pixels are more than max_pixels={max_pixels}",
         )
     if max(height, width) > _LARGEST_SIDE:
         raise Reject(

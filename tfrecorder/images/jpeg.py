@@ -59,7 +59,11 @@ _MODES = {1: ("L", "L"), 3: ("RGB", "RGB"), 4: ("CMYK", "CMYK;I")}  # Pillow's, 
 _MARKER = re.compile(rb"\xff[^\xff]")
 
 
-def check(data: bytes, max_pixels: int, room: Room = unlimited) -> tuple[Header, np.ndarray | str]:
+def check(
+    data: bytes,
+    max_pixels: int,
+    room: Room = unlimited,
+) -> tuple[Header, np.ndarray | str]:
     """The header of a JPEG that TensorFlow decodes; a grey picture, or the complaint of a suspect.
 
     The picture is uint8 of [height, width], at 1/8 of the size, or more of a small image.
@@ -134,7 +138,9 @@ def _read_frame(data: bytes, max_pixels: int | None) -> tuple[Header, int]:
             raise unsupported("a JPEG-LS image")
         else:
             raise Reject(
-                "check", "damaged", f"the JPEG has the marker {marker:02x} before its frame header"
+                "check",
+                "damaged",
+                f"the JPEG has the marker {marker:02x} before its frame header",
             )
     else:
         raise too_many_segments()
@@ -167,11 +173,18 @@ def _parse_frame(data: bytes, at: int) -> tuple[int, int, int]:
     else:
         return height, width, components
     raise Reject(
-        "check", "unsupported", f"the file is a JPEG of {detail}, which TensorFlow cannot read"
+        "check",
+        "unsupported",
+        f"the file is a JPEG of {detail}, which TensorFlow cannot read",
     )
 
 
-def _decode_in_full(data: bytes, header: Header, components: int, complaint: str) -> None:
+def _decode_in_full(
+    data: bytes,
+    header: Header,
+    components: int,
+    complaint: str,
+) -> None:
     """Raises Reject unless Pillow decodes the whole image and its end is there.
 
     It uses `frombytes`: `Image.open` would warn and fail over metadata that nobody needs, and its

@@ -60,7 +60,10 @@ Read = Callable[[Sequence[int]], Iterable[Pixels | None]]
 
 
 def near_pairs(
-    looks: pd.DataFrame, read: Read, deadline: float = math.inf, since: int | None = None
+    looks: pd.DataFrame,
+    read: Read,
+    deadline: float = math.inf,
+    since: int | None = None,
 ) -> np.ndarray | None:
     """The pairs of images that are near copies.
 
@@ -168,7 +171,11 @@ def most_bits(hashes: np.ndarray) -> int:
     return min(MOST_BITS, int(np.floor(apart.mean() - sigmas * apart.std())))
 
 
-def close_pairs(hashes: np.ndarray, bits: int, deadline: float = math.inf) -> np.ndarray:
+def close_pairs(
+    hashes: np.ndarray,
+    bits: int,
+    deadline: float = math.inf,
+) -> np.ndarray:
     """The pairs of hashes that differ in few bits; beyond `SURE_BITS` nearly all of them.
 
     Args:
@@ -227,7 +234,11 @@ def _groups_of(hashes: np.ndarray) -> list[np.ndarray]:
     return groups
 
 
-def _candidates(looks: pd.DataFrame, deadline: float, bits: int = MOST_BITS) -> np.ndarray | None:
+def _candidates(
+    looks: pd.DataFrame,
+    deadline: float,
+    bits: int = MOST_BITS,
+) -> np.ndarray | None:
     """Pairs of images that may be copies, as far as their looks say; None if all may."""
     looks = looks[looks["hash"].notna()]
     looks = looks[looks["deviation"] >= _LEAST]
@@ -246,7 +257,11 @@ def _candidates(looks: pd.DataFrame, deadline: float, bits: int = MOST_BITS) -> 
     return np.sort(looks.index.to_numpy()[pairs[alike]], axis=1)
 
 
-def _alike(pairs: np.ndarray, read: Read, deadline: float) -> np.ndarray:
+def _alike(
+    pairs: np.ndarray,
+    read: Read,
+    deadline: float,
+) -> np.ndarray:
     """Those of some pairs whose pictures are alike."""
     places = np.unique(pairs).tolist()
     read_all = zip(places, read(places), strict=True)

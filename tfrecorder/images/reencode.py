@@ -137,7 +137,11 @@ _LOWER_BYTES = {
 
 
 def reencode(
-    data: bytes, kind: str, max_pixels: int, room: Room = unlimited, depth: int = 8
+    data: bytes,
+    kind: str,
+    max_pixels: int,
+    room: Room = unlimited,
+    depth: int = 8,
 ) -> tuple[bytes, Header]:
     """The image as PNG, and its header.
 
@@ -167,7 +171,11 @@ def reencode(
 
 
 def _reencode(
-    data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None], depth: int
+    data: bytes,
+    kind: str,
+    max_pixels: int,
+    take_room: Callable[[int], None],
+    depth: int,
 ) -> tuple[bytes, Header]:
     lower = None
     try:
@@ -212,7 +220,11 @@ def as_png(image: Image.Image) -> bytes:
     return encoded(image, "PNG", **options)
 
 
-def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:
+def encoded(
+    picture: Image.Image,
+    form: str,
+    **options: Any,
+) -> bytes:
     """A picture as a file of a format that Pillow writes."""
     out = io.BytesIO()
     picture.save(out, form, **options)
@@ -220,7 +232,10 @@ def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:
 
 
 def _decode(
-    data: bytes, kind: str, max_pixels: int, take_room: Callable[[int], None]
+    data: bytes,
+    kind: str,
+    max_pixels: int,
+    take_room: Callable[[int], None],
 ) -> tuple[Image.Image, int, list[str]]:
     """The decoded first frame, its orientation, and what it does not hold.
 
@@ -248,7 +263,11 @@ def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
     return image.transpose(_TURNS_BACK[orientation]) if orientation in _TURNS_BACK else image
 
 
-def _lower_bytes(data: bytes, kind: str, orientation: int) -> np.ndarray:
+def _lower_bytes(
+    data: bytes,
+    kind: str,
+    orientation: int,
+) -> np.ndarray:
     """The lower bytes of a TIFF's colours, of which `_decode` gives the upper ones.
 
     Raises:
@@ -312,7 +331,11 @@ def _orientation(image: ImageFile.ImageFile) -> int:
     return exif_orientation(exif.removeprefix(b"Exif\0\0"))
 
 
-def _unseen(image: ImageFile.ImageFile, kind: str, data: bytes) -> Iterator[str]:
+def _unseen(
+    image: ImageFile.ImageFile,
+    kind: str,
+    data: bytes,
+) -> Iterator[str]:
     """What a PNG of the first frame does not hold, as keys of `header.REDUCED`."""
     bits = image.info.get("bit_depth", 8)  # of HEIC
     if isinstance(image, TiffImagePlugin.TiffImageFile):
@@ -340,7 +363,11 @@ def _beyond_palette(image: Image.Image) -> bool:
     return image.palette is None or high >= len(image.palette.palette) // 3
 
 
-def _as_reject(error: Exception, kind: str, data: bytes) -> Reject:
+def _as_reject(
+    error: Exception,
+    kind: str,
+    data: bytes,
+) -> Reject:
     """The reject for what a decoder raised: it says what an unsupported file is."""
     words = words_of(error)
     if _NOT_DECODED.search(words):

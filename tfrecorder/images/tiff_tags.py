@@ -157,7 +157,11 @@ def check_tiff(data: bytes) -> None:
     _check_pieces(tags, pixels, data)
 
 
-def _check_pieces(tags: Tags, pixels: int, data: bytes) -> None:
+def _check_pieces(
+    tags: Tags,
+    pixels: int,
+    data: bytes,
+) -> None:
     tiled = TILE_OFFSETS in tags.first
     size = len(data)
     name = "tiles" if tiled else "strips"

@@ -130,7 +130,12 @@ def _turned(boxes: np.ndarray, orientation: int) -> np.ndarray:
     return np.stack([y.min(1), x.min(1), y.max(1), x.max(1)], 1)
 
 
-def geometry_of(height: int, width: int, orientation: int, transform: Transform) -> Geometry:
+def geometry_of(
+    height: int,
+    width: int,
+    orientation: int,
+    transform: Transform,
+) -> Geometry:
     """What a transform does to an image stored with this height and width."""
     shape = (width, height) if orientation >= 5 else (height, width)
     if transform.size is None:
@@ -141,7 +146,9 @@ def geometry_of(height: int, width: int, orientation: int, transform: Transform)
 
 
 def transform_image(
-    image: CheckedImage, transform: Transform, room: Room = unlimited
+    image: CheckedImage,
+    transform: Transform,
+    room: Room = unlimited,
 ) -> tuple[CheckedImage, Geometry]:
     """A checked image as it will be stored, and where its pixels went.
 
@@ -185,7 +192,11 @@ def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
         wanted = [math.ceil(side * scale) for side in (image.height, image.width)]
         try:
             pixels = simplejpeg.decode_jpeg(
-                image.data, "GRAY" if image.channels == 1 else "RGB", False, False, *wanted
+                image.data,
+                "GRAY" if image.channels == 1 else "RGB",
+                False,
+                False,
+                *wanted,
             )
             return Image.fromarray(pixels[:, :, 0] if image.channels == 1 else pixels)
         except (ValueError, KeyError, RuntimeError):
@@ -196,7 +207,11 @@ def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
         return opened.convert(modes.get(image.channels, "RGB"))
 
 
-def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling) -> Image.Image:
+def _render(
+    pixels: Image.Image,
+    geometry: Geometry,
+    resample: Image.Resampling,
+) -> Image.Image:
     if geometry.orientation in TURNS:
         pixels = pixels.transpose(TURNS[geometry.orientation])
     # The decoder may have left out detail, but `edges` are those of the full-size upright image.
@@ -214,7 +229,11 @@ def _render(pixels: Image.Image, geometry: Geometry, resample: Image.Resampling)
     return pixels
 
 
-def _encoded(pixels: Image.Image, image: CheckedImage, transform: Transform) -> CheckedImage:
+def _encoded(
+    pixels: Image.Image,
+    image: CheckedImage,
+    transform: Transform,
+) -> CheckedImage:
     form = image.format if transform.format == "keep" else transform.format
     if form in ("jpeg", "raw") and pixels.mode not in ("L", "RGB"):
         pixels = pixels.convert("RGB" if pixels.mode != "LA" else "L")

@@ -168,7 +168,9 @@ class Duplicates:
 
 
 def duplicates(
-    directory: Path, at: int | None = None, progress: bool | None = None
+    directory: Path,
+    at: int | None = None,
+    progress: bool | None = None,
 ) -> pd.DataFrame:
     """The images that occur more than once in a dataset, byte for byte or nearly.
 
@@ -216,7 +218,10 @@ def duplicates(
 
 
 def find_near_copies(
-    stored: StoredDataset, looks: pd.DataFrame, stage: Stage, seconds: float = math.inf
+    stored: StoredDataset,
+    looks: pd.DataFrame,
+    stage: Stage,
+    seconds: float = math.inf,
 ) -> NearCopies:
     """Search all records for images that occur more than once, byte for byte or nearly.
 
@@ -319,7 +324,11 @@ def looks_of(stored: StoredDataset, named: bool = False) -> pd.DataFrame:
     return looks.assign(place=np.arange(len(looks)))
 
 
-def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Duplicates:
+def find_duplicates(
+    stored: StoredDataset,
+    seconds: float,
+    stage: Stage,
+) -> Duplicates:
     """Search all records for images that occur more than once, until the time is up.
 
     The smallest split comes first, so that any record read from another is compared with all of it.
@@ -362,7 +371,12 @@ def find_duplicates(stored: StoredDataset, seconds: float, stage: Stage) -> Dupl
     )
 
 
-def _head_keys(stored: StoredDataset, split: str, deadline: float, advance: Advance) -> np.ndarray:
+def _head_keys(
+    stored: StoredDataset,
+    split: str,
+    deadline: float,
+    advance: Advance,
+) -> np.ndarray:
     """A key of the head of each record of a split, in their order, until the time is up."""
     keys = []
     for shard in stored.splits[split]:

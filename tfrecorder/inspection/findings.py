@@ -70,7 +70,10 @@ def value_gap(values: np.ndarray, others: np.ndarray) -> Gap | None:
 
 
 def _largest(
-    parts: Sequence[np.ndarray], sizes: Sequence[int], least: float, name: Callable[[int], str]
+    parts: Sequence[np.ndarray],
+    sizes: Sequence[int],
+    least: float,
+    name: Callable[[int], str],
 ) -> Gap | None:
     """The largest difference between the shares of two parts; None if chance may have made it.
 
@@ -336,7 +339,11 @@ def _firsts(groups: Iterable[SameImage]) -> list[str]:
     return [_short(_named(group.copies[0])) for group in groups]
 
 
-def _copies_in(split: str, groups: Iterable[SameImage], other: str) -> list[str]:
+def _copies_in(
+    split: str,
+    groups: Iterable[SameImage],
+    other: str,
+) -> list[str]:
     """The names of those copies in a split whose images are in another split too."""
     return [
         _short(_named(copy))

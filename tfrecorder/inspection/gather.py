@@ -184,7 +184,10 @@ class Unusual(NamedTuple):
 
 
 def gather(
-    stored: StoredDataset, info: DatasetInfo, options: PreviewOptions, stage: Stage
+    stored: StoredDataset,
+    info: DatasetInfo,
+    options: PreviewOptions,
+    stage: Stage,
 ) -> Gathered:
     """Read what a page shows.
 
@@ -204,7 +207,9 @@ def gather(
     with large_images_allowed(), ThreadPool() as pool:
 
         def views(
-            numbers: Mapping[str, Collection[int]], verb: str, side: int | None = None
+            numbers: Mapping[str, Collection[int]],
+            verb: str,
+            side: int | None = None,
         ) -> list[RecordView]:
             records = itertools.chain.from_iterable(
                 read_numbered(stored, split, of_split) for split, of_split in numbers.items()
@@ -355,7 +360,11 @@ def blurred(seen: Iterable[RecordView]) -> list[Unusual]:
     return [Unusual("blurred", words, chosen, among)] if len(chosen) else []
 
 
-def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[int]]:
+def draw(
+    stored: StoredDataset,
+    num_records: int,
+    seed: int,
+) -> dict[str, list[int]]:
     """At most this many record numbers from each split, in a seeded random order."""
     drawn = {}
     for place, split in enumerate(stored.splits):
@@ -367,7 +376,10 @@ def draw(stored: StoredDataset, num_records: int, seed: int) -> dict[str, list[i
 
 
 def look(
-    record: Record, stored: StoredDataset, side: int | None = None, in_full: bool = False
+    record: Record,
+    stored: StoredDataset,
+    side: int | None = None,
+    in_full: bool = False,
 ) -> RecordView:
     """A record whose image is decoded; with its picture, if the longer side of one is given.
 
@@ -384,7 +396,13 @@ def look(
         grey = np.asarray(pixels.convert("L"), dtype=np.float32)
         brightness = float(grey.mean())
         contrast = float(grey.std())
-        view = replace(view, width=width, height=height, brightness=brightness, contrast=contrast)
+        view = replace(
+            view,
+            width=width,
+            height=height,
+            brightness=brightness,
+            contrast=contrast,
+        )
         if side is None:
             return replace(view, blur=blur_of(image)) if in_full else view
         # The picture is kept if its mask does not decode, or its boxes are unsound.

@@ -96,7 +96,11 @@ def inspect(
     return table
 
 
-def _row(record: Record, stored: StoredDataset, folder: str | None) -> dict[str, Any]:
+def _row(
+    record: Record,
+    stored: StoredDataset,
+    folder: str | None,
+) -> dict[str, Any]:
     """A record as a row of the table; its images are written to the folder."""
     images = {} if folder is None else _images(record, stored)
     for file, data in images.items():
@@ -133,7 +137,11 @@ def _images(record: Record, stored: StoredDataset) -> dict[str, bytes]:
     return {f"{name}{ending_of(data) or '.bin'}": data for name, data in images.items() if data}
 
 
-def _further(record: Record, key: str, stored: StoredDataset) -> list[bytes]:
+def _further(
+    record: Record,
+    key: str,
+    stored: StoredDataset,
+) -> list[bytes]:
     """The images under a key: one, or the masks of all objects."""
     values = record.features.get(key, [])
     if len(values) > 1:

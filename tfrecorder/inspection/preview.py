@@ -288,7 +288,10 @@ def image_plots(seen: Mapping[str, Sequence[RecordView]]) -> list[Plot]:
     """Sizes, aspect ratio and grey levels of each split's images."""
     return [
         histogram(
-            {split: list(map(value, views)) for split, views in seen.items()}, form, title, span
+            {split: list(map(value, views)) for split, views in seen.items()},
+            form,
+            title,
+            span,
         )
         for title, value, form, span in _PLOTS
     ]
@@ -365,7 +368,12 @@ class FramePreview(Report):
         return f"{len(self.rows):,} of {counted(self.total, 'row')}, drawn at random"
 
 
-def preview_frame(frame: pd.DataFrame, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
+def preview_frame(
+    frame: pd.DataFrame,
+    num_rows: int = 24,
+    *,
+    seed: int = 0,
+) -> FramePreview:
     """Random images of a frame with their labels, before a conversion.
 
     Args:
@@ -416,7 +424,12 @@ def _read_row(source: Source, row: int) -> FrameRow:
         pixels, (width, height) = read_picture(image.data, SMALL_SIDE)
     except (Reject, UnshownError) as error:
         return replace(shown, fault=str(error))
-    return replace(shown, width=width, height=height, jpeg=to_jpeg(pixels))
+    return replace(
+        shown,
+        width=width,
+        height=height,
+        jpeg=to_jpeg(pixels),
+    )
 
 
 def _cell_text(value: Any) -> str:

@@ -128,7 +128,11 @@ class Box:
     name: str
 
 
-def view_of(record: Record, stored: StoredDataset, image: bytes) -> RecordView:
+def view_of(
+    record: Record,
+    stored: StoredDataset,
+    image: bytes,
+) -> RecordView:
     """A record, with its image not decoded yet."""
     features = record.features
     return RecordView(
@@ -152,14 +156,22 @@ def image_of(features: Mapping[str, Values], stored: StoredDataset) -> bytes:
     return encoded_of(features, stored.image_key, stored)
 
 
-def encoded_of(features: Mapping[str, Values], key: str, stored: StoredDataset) -> bytes:
+def encoded_of(
+    features: Mapping[str, Values],
+    key: str,
+    stored: StoredDataset,
+) -> bytes:
     """The image or mask under a key, like `image_of`."""
     data = _first(features, key)
     is_raw = stored.raw and data and stored.features.get(key) == "image"
     return _as_png(features, key.removesuffix("/encoded"), data) if is_raw else data
 
 
-def _as_png(features: Mapping[str, Values], stem: str, data: bytes) -> bytes:
+def _as_png(
+    features: Mapping[str, Values],
+    stem: str,
+    data: bytes,
+) -> bytes:
     """Pixels as a file that a viewer can open; unchanged if they contradict the stored sizes."""
     names = ("height", "width", "channels")
     height, width, channels = (int(next(iter(_numbers(features, f"{stem}/{n}")), 0)) for n in names)
@@ -197,7 +209,9 @@ def _labels_of(features: Mapping[str, Values], stored: StoredDataset) -> tuple[s
 
 
 def boxes_of(
-    features: Mapping[str, Values], stored: StoredDataset, size: tuple[int, int]
+    features: Mapping[str, Values],
+    stored: StoredDataset,
+    size: tuple[int, int],
 ) -> tuple[Box, ...]:
     """The objects of a record, clipped to the image.
 

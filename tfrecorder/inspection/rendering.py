@@ -178,7 +178,10 @@ class Axis:
 
 
 def histogram(
-    series: Series, form: Format, title: str, span: tuple[float, float] | None = None
+    series: Series,
+    form: Format,
+    title: str,
+    span: tuple[float, float] | None = None,
 ) -> Plot:
     """The distribution of each split's values, as shares of the split.
 
@@ -219,7 +222,12 @@ def _middle(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(np.percentile(values, 99, method="higher"))
 
 
-def _beyond(values: np.ndarray, low: float, high: float, form: Format) -> str:
+def _beyond(
+    values: np.ndarray,
+    low: float,
+    high: float,
+    form: Format,
+) -> str:
     """How many values a histogram leaves out, and how far out they are."""
     below = values[values < low]
     above = values[values > high]
@@ -231,7 +239,12 @@ def _beyond(values: np.ndarray, low: float, high: float, form: Format) -> str:
     return f"not shown: {'; '.join(parts)}" if parts else ""
 
 
-def _steps(shares: np.ndarray, edges: np.ndarray, axis: Axis, up: Axis) -> str:
+def _steps(
+    shares: np.ndarray,
+    edges: np.ndarray,
+    axis: Axis,
+    up: Axis,
+) -> str:
     points = [f"M{axis.place(edges[0]):.1f} {up.place(0):.1f}"]
     for share, end in zip(shares, edges[1:], strict=True):
         points.append(f"V{up.place(float(share)):.1f}H{axis.place(float(end)):.1f}")

@@ -61,7 +61,11 @@ def decode(
     return pixels
 
 
-def decode_raw(stored: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = None) -> tf.Tensor:
+def decode_raw(
+    stored: tf.Tensor,
+    picture: Picture,
+    drawn: tf.Tensor | None = None,
+) -> tf.Tensor:
     """The pixels of an image that is stored as raw pixels.
 
     Args:
@@ -85,7 +89,11 @@ def decode_raw(stored: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = No
     return pixels
 
 
-def decode_mask(encoded: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = None) -> tf.Tensor:
+def decode_mask(
+    encoded: tf.Tensor,
+    picture: Picture,
+    drawn: tf.Tensor | None = None,
+) -> tf.Tensor:
     """The classes of an image's pixels, uint8 of [height, width, 1], placed as the image is."""
     mask = tf.io.decode_png(encoded, channels=1)
     if picture.size is not None:
@@ -96,7 +104,11 @@ def decode_mask(encoded: tf.Tensor, picture: Picture, drawn: tf.Tensor | None = 
     return mask
 
 
-def _decode_at(ratio: int, encoded: tf.Tensor, picture: Picture) -> tf.Tensor:
+def _decode_at(
+    ratio: int,
+    encoded: tf.Tensor,
+    picture: Picture,
+) -> tf.Tensor:
     if picture.depth == 16:
         return tf.io.decode_png(encoded, picture.channels, tf.uint16)
     # This operation reads PNG too, always in full size, whatever the ratio.
@@ -109,7 +121,9 @@ def _decode_at(ratio: int, encoded: tf.Tensor, picture: Picture) -> tf.Tensor:
 
 
 def _decode_to_size(
-    encoded: tf.Tensor, stored_shape: tf.Tensor | None, picture: Picture
+    encoded: tf.Tensor,
+    stored_shape: tf.Tensor | None,
+    picture: Picture,
 ) -> tf.Tensor:
     assert picture.size is not None
     low, high = picture.scales
@@ -152,7 +166,12 @@ def _at_ratio(scale: tf.Tensor, decode_at: Callable[[int], tf.Tensor]) -> tf.Ten
 def shape_of(encoded: tf.Tensor) -> tf.Tensor:
     """Height and width from the header of a JPEG, PNG or GIF, int32."""
 
-    def numbers(at: int, size: int, kind: tf.DType, little_endian: bool) -> tf.Tensor:
+    def numbers(
+        at: int,
+        size: int,
+        kind: tf.DType,
+        little_endian: bool,
+    ) -> tf.Tensor:
         """(height, width) from a header that has the width first, then the height."""
         sides = tf.io.decode_raw(tf.strings.substr(encoded, at, 2 * size), kind, little_endian)
         return tf.cast(sides, tf.int32)[::-1]
@@ -188,7 +207,11 @@ def _resize(picture: Picture, shrinks: bool | tf.Tensor) -> Resize:
 
     # The raw operations: what tf.image.resize adds around them costs 2 % of a photograph's time.
     def plain(pixels: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        return tf.raw_ops.ResizeBilinear(images=pixels[None], size=size, half_pixel_centers=True)[0]
+        return tf.raw_ops.ResizeBilinear(
+            images=pixels[None],
+            size=size,
+            half_pixel_centers=True,
+        )[0]
 
     def by_area(pixels: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         return tf.raw_ops.ResizeArea(images=pixels[None], size=size)[0]
@@ -202,7 +225,10 @@ def _resize(picture: Picture, shrinks: bool | tf.Tensor) -> Resize:
 
 
 def _random_part(
-    encoded: tf.Tensor, shape: tf.Tensor, picture: Picture, drawn: tf.Tensor
+    encoded: tf.Tensor,
+    shape: tf.Tensor,
+    picture: Picture,
+    drawn: tf.Tensor,
 ) -> tf.Tensor:
     """A random part of an image, mirrored half of the time; only that part of a JPEG is decoded."""
     assert picture.size is not None
@@ -211,7 +237,11 @@ def _random_part(
     def of_jpeg(ratio: int) -> tf.Tensor:
         window = tf.concat([where.start // ratio, where.part // ratio], 0)
         return tf.image.decode_and_crop_jpeg(
-            encoded, window, picture.channels, ratio=ratio, dct_method="INTEGER_ACCURATE"
+            encoded,
+            window,
+            picture.channels,
+            ratio=ratio,
+            dct_method="INTEGER_ACCURATE",
         )
 
     def of_other() -> tf.Tensor:

@@ -14,18 +14,26 @@ if TYPE_CHECKING:
 
 
 @overload
-def load(directory: Datasets, split: str, **options: Unpack[LoadKeywords]) -> tf.data.Dataset: ...
+def load(
+    directory: Datasets,
+    split: str,
+    **options: Unpack[LoadKeywords],
+) -> tf.data.Dataset: ...
 
 
 @overload
 def load(
-    directory: Datasets, split: None = None, **options: Unpack[LoadKeywords]
+    directory: Datasets,
+    split: None = None,
+    **options: Unpack[LoadKeywords],
 ) -> dict[str, tf.data.Dataset]: ...
 
 
 @takes(LoadKeywords, LoadOptions)
 def load(
-    directory: Datasets, split: str | None = None, **options: Unpack[LoadKeywords]
+    directory: Datasets,
+    split: str | None = None,
+    **options: Unpack[LoadKeywords],
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """A dataset directory as tf.data, ready for `model.fit`.
 
@@ -58,7 +66,9 @@ def load(
 
 
 def loaded(
-    directory: Datasets, split: str | None, options: LoadOptions
+    directory: Datasets,
+    split: str | None,
+    options: LoadOptions,
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """`load`, with its options made."""
     with missing_explained():

@@ -66,7 +66,10 @@ class OpenedShards:
         self.by_path = {shard.path: shard for shard in shards}
 
     def checked(
-        self, path: tf.Tensor, open_file: Callable[[tf.Tensor], tf.data.Dataset], note: Any
+        self,
+        path: tf.Tensor,
+        open_file: Callable[[tf.Tensor], tf.data.Dataset],
+        note: Any,
     ) -> tf.data.Dataset:
         """The records of a shard; reading it fails if it is not the one that was opened.
 
@@ -89,7 +92,12 @@ class OpenedShards:
             return records
         return records.concatenate(tf.data.Dataset.from_tensors(path).flat_map(none))
 
-    def _unless_noted(self, note: tf.Tensor | str, path: tf.Tensor, is_ended: bool) -> tf.Tensor:
+    def _unless_noted(
+        self,
+        note: tf.Tensor | str,
+        path: tf.Tensor,
+        is_ended: bool,
+    ) -> tf.Tensor:
         """False; or the graph fails, as the commit has another note and the shard has changed."""
         pattern = tf.strings.join(['(?s).*"', note, '".*'])
 
@@ -151,7 +159,11 @@ def slices(shards: Sequence[ShardFile], part: tuple[int, int] | None) -> list[Sl
     return runs
 
 
-def shuffle_records(element_bytes: float, records: int | None, options: LoadOptions) -> int:
+def shuffle_records(
+    element_bytes: float,
+    records: int | None,
+    options: LoadOptions,
+) -> int:
     """How many records the shuffle buffer holds.
 
     Args:
@@ -167,7 +179,11 @@ def shuffle_records(element_bytes: float, records: int | None, options: LoadOpti
 
 
 def read_records(
-    runs: Sequence[Slice], shuffled: bool, options: LoadOptions, opened: OpenedShards, note: str
+    runs: Sequence[Slice],
+    shuffled: bool,
+    options: LoadOptions,
+    opened: OpenedShards,
+    note: str,
 ) -> tf.data.Dataset:
     """The serialized records of some shards; if `shuffled`, in random shard order, interleaved."""
     columns = []
@@ -218,12 +234,18 @@ def read_slices(
         return files.flat_map(read_slice)
     in_order = options.seed is not None  # which only shuffled records need
     return files.interleave(
-        read_slice, cycle_length=cycle, num_parallel_calls=cycle, deterministic=in_order
+        read_slice,
+        cycle_length=cycle,
+        num_parallel_calls=cycle,
+        deterministic=in_order,
     )
 
 
 def shuffle(
-    dataset: tf.data.Dataset, buffer: int, purpose: str, options: LoadOptions
+    dataset: tf.data.Dataset,
+    buffer: int,
+    purpose: str,
+    options: LoadOptions,
 ) -> tf.data.Dataset:
     """Shuffle differently in each iteration, or always as in `options.epoch` if that is given."""
     return dataset.shuffle(
@@ -262,7 +284,11 @@ def exact_size(share: Share) -> int:
     return sum(len(share.places(start)) for start in share.starts(0))
 
 
-def exact_numbers(records: RecordSet, share: Share, options: LoadOptions) -> tf.data.Dataset:
+def exact_numbers(
+    records: RecordSet,
+    share: Share,
+    options: LoadOptions,
+) -> tf.data.Dataset:
     """The numbers of this host's records, in the order of one epoch, and what goes with each.
 
     With `augment` that is what is "drawn" for it, the same as in `batches`; and where classes of
@@ -321,6 +347,8 @@ def read_exact(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset
         return serialized, extras
 
     calls = numbered.batch(together).map(
-        in_graph, num_parallel_calls=cores_of_rank(), deterministic=True
+        in_graph,
+        num_parallel_calls=cores_of_rank(),
+        deterministic=True,
     )
     return calls.unbatch()

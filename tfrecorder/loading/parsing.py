@@ -39,7 +39,11 @@ _OTHERS = (b"GI", b"BM", b"RI")
 _CODES = ("empty", "not_an_image", "truncated", "damaged")
 
 
-def refused_in_words(encoded: tf.Tensor, stored: StoredDataset, key: str) -> tf.Tensor:
+def refused_in_words(
+    encoded: tf.Tensor,
+    stored: StoredDataset,
+    key: str,
+) -> tf.Tensor:
     """An encoded image; with an error that names its file, if it cannot be decoded.
 
     What `convert` wrote always decodes.  Images of other tools may not, and TensorFlow's own error
@@ -69,7 +73,12 @@ def refused_in_words(encoded: tf.Tensor, stored: StoredDataset, key: str) -> tf.
         return tf.identity(encoded)
 
 
-def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
+def _words(
+    stored: StoredDataset,
+    key: str,
+    image: bytes,
+    fault: Reject,
+) -> str:
     """The error for an image, which is looked for in all files."""
     for shard in itertools.chain.from_iterable(stored.splits.values()):
         offset = 0
@@ -80,7 +89,11 @@ def _words(stored: StoredDataset, key: str, image: bytes, fault: Reject) -> str:
     return f"{stored.directory}: {key}: {fault}"
 
 
-def parser(spec: ElementSpec, stored: StoredDataset, batch: bool) -> Callable[..., Any]:
+def parser(
+    spec: ElementSpec,
+    stored: StoredDataset,
+    batch: bool,
+) -> Callable[..., Any]:
     """The function from a serialized record, and what is known of it beside, to an element.
 
     Beside a record may be known what is "drawn" for it, and of which "member" of several datasets
@@ -143,7 +156,12 @@ def _needs_no_decoder(spec: ElementSpec, field: Field) -> bool:
     return spec.is_raw and isinstance(field.kind, Image) and same and not picture.augment
 
 
-def _decoded(spec: ElementSpec, stored: StoredDataset, field: Field, values: Values) -> tf.Tensor:
+def _decoded(
+    spec: ElementSpec,
+    stored: StoredDataset,
+    field: Field,
+    values: Values,
+) -> tf.Tensor:
     encoded = values[field.encoded_key]
     picture = spec.pictures[field.key]
     drawn = values.get("drawn")
@@ -167,7 +185,12 @@ class GraphEngine(Engine):
             labels = labels.to_tensor(-1)
         return tf.minimum(tf.reduce_sum(tf.one_hot(labels, classes), axis=-2), 1.0)
 
-    def padded(self, values: tf.Tensor, count: int, filler: Any) -> tf.Tensor:
+    def padded(
+        self,
+        values: tf.Tensor,
+        count: int,
+        filler: Any,
+    ) -> tf.Tensor:
         values = values[:count]
         missing = count - tf.shape(values)[0]
         after = [[0, missing]] + [[0, 0]] * (values.shape.rank - 1)
@@ -179,7 +202,11 @@ class GraphEngine(Engine):
         return shape_of(encoded)
 
     def decode_masks(
-        self, encoded: tf.Tensor, shape: tf.Tensor, picture: Picture, drawn: tf.Tensor | None
+        self,
+        encoded: tf.Tensor,
+        shape: tf.Tensor,
+        picture: Picture,
+        drawn: tf.Tensor | None,
     ) -> tf.Tensor:
         height, width = picture.shape[:2]
         pixels = tf.TensorSpec((height, width), tf.uint8)

@@ -55,7 +55,10 @@ _GRAPH_SEED = 87654321
 
 
 def read_followed(
-    growing: GrowingDataset, split: str, shuffled: bool, options: LoadOptions
+    growing: GrowingDataset,
+    split: str,
+    shuffled: bool,
+    options: LoadOptions,
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins.
 
@@ -82,7 +85,11 @@ def read_followed(
         yield paths, stored.note, cycle, _held(shards, options), seed
 
     def read(
-        paths: tf.Tensor, note: tf.Tensor, cycle: tf.Tensor, held: tf.Tensor, seed: tf.Tensor
+        paths: tf.Tensor,
+        note: tf.Tensor,
+        cycle: tf.Tensor,
+        held: tf.Tensor,
+        seed: tf.Tensor,
     ) -> Any:
         files = tf.data.Dataset.from_tensor_slices((paths,))
         records = read_slices(files, cycle if shuffled else None, options, opened, note)
@@ -151,7 +158,11 @@ def record_bytes(stored: StoredDataset, split: str) -> float:
     return stored.bytes(split) / records if records else _USUAL_RECORD_BYTES
 
 
-def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+def image_bytes(
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
+) -> float:
     """The approximate size of a record's images as `load` gives them."""
     if not options.decode:
         return record_bytes(stored, split)
@@ -162,7 +173,11 @@ def image_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> floa
     return height * width * stored.image_shape[2] * tf.as_dtype(dtype).size
 
 
-def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+def decoding_bytes(
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
+) -> float:
     """About how much the largest image takes while it is decoded and resized."""
     if not options.decode or stored.sides is None:
         return image_bytes(stored, split, options)
@@ -170,7 +185,11 @@ def decoding_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> f
     return shorter * longer * stored.image_shape[2] * stored.depth // 8
 
 
-def element_bytes(stored: StoredDataset, split: str, options: LoadOptions) -> float:
+def element_bytes(
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
+) -> float:
     """The approximate size of an element of the dataset: a batch, or one record's images."""
     return image_bytes(stored, split, options) * (options.batch_size or 1)
 
@@ -181,7 +200,9 @@ SMALL_RECORD_BYTES = 16 * 2**10
 
 
 def read_dataset(
-    directory: Datasets, split: str | None, chosen: LoadOptions
+    directory: Datasets,
+    split: str | None,
+    chosen: LoadOptions,
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns."""
     if (rank := chosen.rank).world > 1:
@@ -197,7 +218,9 @@ def read_dataset(
 
 
 def _read_by_number(
-    directory: Datasets, split: str | None, options: LoadOptions
+    directory: Datasets,
+    split: str | None,
+    options: LoadOptions,
 ) -> tf.data.Dataset | dict[str, tf.data.Dataset]:
     """What `load` returns where records are read by number, in the order of `batches`."""
     for name in ("follow", "cache"):
@@ -245,13 +268,21 @@ def _load_split(
     else:
         records = _count(stored, split, options, chosen)
     dataset = _decoded(
-        stored, split, spec, records=records, options=options, chosen=chosen, growing=growing
+        stored,
+        split,
+        spec,
+        records=records,
+        options=options,
+        chosen=chosen,
+        growing=growing,
     )
     if records is not None:
         whole = steps(records, options)
         if options.step > whole:
             raise OptionError.of(
-                "start", options.start, f"an epoch has {whole} steps; give at most that."
+                "start",
+                options.start,
+                f"an epoch has {whole} steps; give at most that.",
             )
         left = tf.data.experimental.assert_cardinality(whole - options.step)
         dataset = dataset.apply(left)
@@ -260,7 +291,10 @@ def _load_split(
 
 
 def _count(
-    stored: StoredDataset, split: str, options: LoadOptions, chosen: RecordSet | None
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
+    chosen: RecordSet | None,
 ) -> int | None:
     """The number of records that this host reads; None if not known."""
     if chosen is not None:
@@ -338,7 +372,10 @@ def _decoded(
 
 
 def _decodes_batches(
-    spec: ElementSpec, stored: StoredDataset, split: str, options: LoadOptions
+    spec: ElementSpec,
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
 ) -> bool:
     if options.batch_size is None or options.map_fn is not None or caches_pixels(options):
         return False
@@ -352,7 +389,11 @@ _OF_PIXELS = ("size", "resize", "antialias", "dtype", "low_high", "decode")
 _OF_CONTENT = (*_OF_PIXELS, "inputs", "targets", "max_boxes", "shard", "augment")
 
 
-def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
+def _cache_path(
+    stored: StoredDataset,
+    split: str,
+    options: LoadOptions,
+) -> str:
     """The path of a split's cache files; "" means memory.
 
     TensorFlow reads any cache it finds under that name, so the name must depend on everything that
@@ -365,7 +406,9 @@ def _cache_path(stored: StoredDataset, split: str, options: LoadOptions) -> str:
         tf.io.gfile.makedirs(folder)
     except tf.errors.OpError as error:
         raise OptionError.of(
-            "cache", folder, f"{error.message}; give a folder that can be written."
+            "cache",
+            folder,
+            f"{error.message}; give a folder that can be written.",
         ) from error
     decides = [getattr(options, name) for name in _OF_CONTENT]
     # A repeated conversion may give files with the same names and sizes, and a copy other times.

@@ -244,7 +244,10 @@ def _used(options: LoadOptions) -> np.ndarray:
 
 
 def _run(
-    batches: Iterator[Any], seconds: float, step_ms: float | None, at_most: int | None = None
+    batches: Iterator[Any],
+    seconds: float,
+    step_ms: float | None,
+    at_most: int | None = None,
 ) -> tuple[int, float, float]:
     """Take batches for some time: (images, seconds, seconds spent waiting for a batch)."""
     import tensorflow as tf

@@ -124,7 +124,11 @@ class StreamOptions(Readmission):
         return parse_size(self.spool_size)
 
 
-def _others(keywords: type, shell: Container[str], remedy: str) -> dict[str, str]:
+def _others(
+    keywords: type,
+    shell: Container[str],
+    remedy: str,
+) -> dict[str, str]:
     """The remedy for every option that a call does not take, nor its command in a shell."""
     taken = typing.get_type_hints(keywords)
     names = (name for name in names_of(ConvertOptions) if name not in taken and name not in shell)
@@ -175,7 +179,9 @@ OF_ORDER = ("num_shards", "shard_size", "shuffle", "seed")
 
 #: Options that do not apply to `compact`.
 NOT_COMPACTED = _others(
-    CompactKeywords, ("wait",), "compact copies records as they are; leave it out"
+    CompactKeywords,
+    ("wait",),
+    "compact copies records as they are; leave it out",
 )
 
 #: Options that do not apply to `remove`.
@@ -184,5 +190,7 @@ NOT_REMOVED = _others(RemoveKeywords, ("wait",), "remove leaves all else as it i
 #: Options that count for images alone, where `validate` looks at them; and that do not apply to it.
 OF_IMAGES = ("check", "max_pixels", "private_hosts", "group_copies")
 NOT_VALIDATED = _others(
-    ValidateKeywords, ("columns", "sep", "encoding"), "validate writes nothing; leave it out"
+    ValidateKeywords,
+    ("columns", "sep", "encoding"),
+    "validate writes nothing; leave it out",
 )

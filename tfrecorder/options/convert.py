@@ -286,7 +286,9 @@ class ConvertOptions(Options):
         "come from a bucket.",
     )
     progress: bool | None = option(
-        None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
+        None,
+        flag_or_none,
+        "Show a progress bar. Default: only in a terminal or a notebook.",
     )
 
     def _conflicts(self) -> Iterator[Fault]:
@@ -335,7 +337,12 @@ class ConvertOptions(Options):
         """How rows without a split get one."""
         shares = {"shares": self.splits} if self.splits else {}
         asked = tuple(name for name in _OF_DIVISION if getattr(self, name))
-        return Division(**shares, stratify=self.stratify, seed=self.seed, asked=asked)
+        return Division(
+            **shares,
+            stratify=self.stratify,
+            seed=self.seed,
+            asked=asked,
+        )
 
     def content_options(self) -> dict[str, Any]:
         """The options that decide what the files hold, as JSON values."""

@@ -146,7 +146,9 @@ class RecordOptions(Options):
     """
 
     at: int | None = option(
-        None, Whole(0), "The last generation of the dataset to read. Default: the newest."
+        None,
+        Whole(0),
+        "The last generation of the dataset to read. Default: the newest.",
     )
     image: str | None = option(
         None,
@@ -364,7 +366,9 @@ class EpochOptions(ReadOptions):
         normal=lambda value: value,
     )
     epoch_size: int | None = option(
-        None, Whole(1), "Records in an epoch. Default: as many as there are, or as are chosen."
+        None,
+        Whole(1),
+        "Records in an epoch. Default: as many as there are, or as are chosen.",
     )
 
     @property
@@ -442,7 +446,9 @@ class PreviewOptions(RecordOptions):
     )
     seed: int = option(0, Whole(0), "Seed of the choice of records.")
     progress: bool | None = option(
-        None, flag_or_none, "Show a progress bar. Default: only in a terminal or a notebook."
+        None,
+        flag_or_none,
+        "Show a progress bar. Default: only in a terminal or a notebook.",
     )
 
 
@@ -464,5 +470,9 @@ def prefetched(element_bytes: float, budget: int) -> int:
     return _within(element_bytes, budget, PREFETCH)
 
 
-def _within(element_bytes: float, budget: int, most: int) -> int:
+def _within(
+    element_bytes: float,
+    budget: int,
+    most: int,
+) -> int:
     return max(1, min(most, int(budget * ELEMENTS_SHARE / max(element_bytes, 1.0))))

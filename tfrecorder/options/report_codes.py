@@ -97,7 +97,11 @@ CODES = {
 }
 
 
-def remedy_of(code: str, column: str, values: Sequence[Any]) -> str:
+def remedy_of(
+    code: str,
+    column: str,
+    values: Sequence[Any],
+) -> str:
     """What to do about the findings of a code in a column, which are the same for each value."""
     names = {str(value): column for value in values[:1]}  # a missing column has one, what it is now
     return CODES[code][1].format(

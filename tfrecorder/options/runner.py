@@ -97,7 +97,11 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (str, bool, float)) or is_whole(value)
 
 
-def refusal(name: str, value: Any, runner: str) -> str | None:
+def refusal(
+    name: str,
+    value: Any,
+    runner: str,
+) -> str | None:
     """Why a conversion refuses an option of Beam, or None if it does not.
 
     >>> refusal("streaming", True, "DaskRunner")

@@ -126,7 +126,11 @@ def refuse_foreign(state: DatasetState) -> None:
         raise _foreign(output_dir, foreign, _ELSEWHERE if state.is_empty else "move it away")
 
 
-def _foreign(output_dir: str, foreign: Iterable[str], remedy: str) -> OutputError:
+def _foreign(
+    output_dir: str,
+    foreign: Iterable[str],
+    remedy: str,
+) -> OutputError:
     return OutputError(
         f"{output_dir} holds {min(foreign)!r}, which does not belong to a dataset that "
         f"tfrecorder wrote; {remedy}."
@@ -168,7 +172,12 @@ def refuse_nested(output_dir: str, options: ConvertOptions) -> None:
         )
 
 
-def is_in_place(output_dir: str, newest: Commit | None, commit: int, digest: str) -> bool:
+def is_in_place(
+    output_dir: str,
+    newest: Commit | None,
+    commit: int,
+    digest: str,
+) -> bool:
     """True if the plan of this digest became this commit of the dataset in a directory."""
     if newest is None or newest.number < commit:
         return False
@@ -187,7 +196,11 @@ def is_whole(plan: Plan, output_dir: str) -> bool:
     return plan.kind is PlanKind.CONVERSION or (plan.kind is PlanKind.COMPACTION and not in_place)
 
 
-def find(state: DatasetState, wanted: Plan, options: ConvertOptions) -> Plan | Commit | None:
+def find(
+    state: DatasetState,
+    wanted: Plan,
+    options: ConvertOptions,
+) -> Plan | Commit | None:
     """What is there already of the plan of a call.  Changes nothing.
 
     Args:
@@ -275,7 +288,11 @@ def _remedies(wanted: Plan, differences: Sequence[str]) -> str:
     )
 
 
-def stage_next(plan: Plan, planned: pa.Table | None, seen: DatasetState) -> DatasetState:
+def stage_next(
+    plan: Plan,
+    planned: pa.Table | None,
+    seen: DatasetState,
+) -> DatasetState:
     """Stage a plan, which claims the next commit, and look whether that is still the next.
 
     Args:
@@ -304,7 +321,12 @@ def stage_next(plan: Plan, planned: pa.Table | None, seen: DatasetState) -> Data
     return state
 
 
-def reopen(output_dir: str, pending: Plan, base: str, shards: Iterable[Shard]) -> Plan:
+def reopen(
+    output_dir: str,
+    pending: Plan,
+    base: str,
+    shards: Iterable[Shard],
+) -> Plan:
     """Make a directory ready for its operation to continue.
 
     Args:
@@ -350,7 +372,11 @@ def clear(state: DatasetState, keep_spool: bool = False) -> None:
     remove_leftovers(output_dir, names, keep_spool)
 
 
-def remove_leftovers(output_dir: str, names: Iterable[str], keep_spool: bool = False) -> None:
+def remove_leftovers(
+    output_dir: str,
+    names: Iterable[str],
+    keep_spool: bool = False,
+) -> None:
     """Remove these files and all that an operation needs only until its commit, its plan last.
 
     The plan marks the directory as ours, and the others as its own, if we are interrupted.

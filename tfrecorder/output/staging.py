@@ -55,7 +55,11 @@ def begun_now(plan: Plan) -> Plan:
     return dataclasses.replace(plan, begun=f"{then:%Y-%m-%dT%H:%M:%SZ}")
 
 
-def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
+def stage_plan(
+    plan: Plan,
+    planned: pa.Table | None,
+    output_dir: str,
+) -> None:
     """Write the plan's two files; `plan.json` last, so that it is never there without its rows.
 
     Args:
@@ -74,7 +78,11 @@ def stage_plan(plan: Plan, planned: pa.Table | None, output_dir: str) -> None:
         )
 
 
-def restage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+def restage_rows(
+    plan: Plan,
+    planned: pa.Table,
+    output_dir: str,
+) -> None:
     """Write the rows of a staged plan again, if they are gone or belong to another plan.
 
     If two plans were staged at once in a bucket, each may leave one file: the plan of one, the rows
@@ -96,7 +104,11 @@ def rows_plan(footer: Footer) -> str:
     )
 
 
-def _stage_rows(plan: Plan, planned: pa.Table, output_dir: str) -> None:
+def _stage_rows(
+    plan: Plan,
+    planned: pa.Table,
+    output_dir: str,
+) -> None:
     first = primary_file(plan.fields)
     about = {PLAN_OF_ROWS: plan.digest, URI_OF_ROWS: "" if first is None else first.uri_key}
     table = planned.replace_schema_metadata(about)
@@ -147,7 +159,11 @@ def staged_plan(output_dir: str, digest: str) -> Plan:
     return required_plan(output_dir, read_plan(output_dir), digest)
 
 
-def required_plan(output_dir: str, plan: Plan | None, digest: str) -> Plan:
+def required_plan(
+    output_dir: str,
+    plan: Plan | None,
+    digest: str,
+) -> Plan:
     """What was read as the plan of this launch; raises as `staged_plan`."""
     if plan is None:
         raise OutputError(f"{output_dir}: the staged plan is gone; run the conversion again.")
@@ -223,7 +239,11 @@ def row_blocks(rows: pa.Table) -> Iterator[list[PlannedRow]]:
         yield list(map(PlannedRow, columns[SOURCE_ID], uris, values))
 
 
-def read_row_group(output_dir: str, group: int, footer: Footer | None = None) -> pa.Table:
+def read_row_group(
+    output_dir: str,
+    group: int,
+    footer: Footer | None = None,
+) -> pa.Table:
     """The rows of one shard; `group` is its row group in the staged plan.
 
     Args:
@@ -244,7 +264,10 @@ def read_row_group(output_dir: str, group: int, footer: Footer | None = None) ->
             source = storage.resolve(path, "") if storage.is_local(path) else opened
             # Each column of a row group is requested once, and whole.
             file = pq.ParquetFile(
-                source, metadata=metadata, pre_buffer=True, page_checksum_verification=True
+                source,
+                metadata=metadata,
+                pre_buffer=True,
+                page_checksum_verification=True,
             )
             # With several threads, each would keep memory for itself.
             return file.read_row_group(group, use_threads=False)
@@ -309,7 +332,11 @@ class Spool:
         self._waiting_bytes = 0
 
 
-def spool_images(contents: Iterable[Contents], output_dir: str, planned: pa.Table) -> None:
+def spool_images(
+    contents: Iterable[Contents],
+    output_dir: str,
+    planned: pa.Table,
+) -> None:
     """Write the images of planned rows that came as bytes, except those that are already there.
 
     Args:
@@ -373,7 +400,11 @@ def list_folders(output_dir: str, folders: Collection[str] = FOLDERS) -> Files:
     return {name: file for files in listed for name, file in files.items()}
 
 
-def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
+def shard_fault(
+    files: Files,
+    shard: Shard,
+    done: DoneRecord,
+) -> str | None:
     """Why a shard in a listed directory is not what its done-record says; None if it is.
 
     It may wait for the commit, or be in its place already.
@@ -396,7 +427,10 @@ def shard_fault(files: Files, shard: Shard, done: DoneRecord) -> str | None:
 
 
 def read_done(
-    output_dir: str, shard: Shard, plan_digest: str, files: Files | None = None
+    output_dir: str,
+    shard: Shard,
+    plan_digest: str,
+    files: Files | None = None,
 ) -> DoneRecord | None:
     """The done-record of a shard whose file is whole, or None if it must be written (again).
 
@@ -419,7 +453,9 @@ def read_done(
 
 
 def read_all_done(
-    output_dir: str, shards: Collection[Shard], plan_digest: str
+    output_dir: str,
+    shards: Collection[Shard],
+    plan_digest: str,
 ) -> dict[Shard, DoneRecord | None]:
     """`read_done` for many shards; those without a done-record are not looked up."""
     files = list_output(output_dir, shards)

@@ -95,7 +95,9 @@ class DatasetState:
 
 
 def output_path(
-    output_dir: str | os.PathLike[str], options: ConvertOptions, argument: str = "output_dir"
+    output_dir: str | os.PathLike[str],
+    options: ConvertOptions,
+    argument: str = "output_dir",
 ) -> str:
     """The dataset directory: the only one that later steps know.
 

@@ -304,7 +304,12 @@ class ShardProgress:
         is_noted: there is a note.
     """
 
-    def __init__(self, output_dir: str, shard: Shard, is_shown: bool) -> None:
+    def __init__(
+        self,
+        output_dir: str,
+        shard: Shard,
+        is_shown: bool,
+    ) -> None:
         self._output_dir = output_dir
         self._shard = shard
         pause = NOTE_SECONDS if storage.is_local(output_dir) else REMOTE_NOTE_SECONDS
@@ -346,7 +351,11 @@ def read_notes(output_dir: str, shards: Iterable[Shard]) -> dict[Shard, tuple[in
     return dict(zip(noted, storage.each(read, noted, output_dir), strict=True))
 
 
-def _look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> tuple[int, str]:
+def _look(
+    output_dir: str,
+    plan: Plan,
+    shards: Collection[Shard],
+) -> tuple[int, str]:
     """How far some shards of a conversion have got, from what workers leave in the directory.
 
     Returns:
@@ -362,7 +371,10 @@ def _look(output_dir: str, plan: Plan, shards: Collection[Shard]) -> tuple[int, 
 
 @contextlib.contextmanager
 def progress_bar(
-    output_dir: str, plan: Plan, shown: bool, shards: Collection[Shard] | None = None
+    output_dir: str,
+    plan: Plan,
+    shown: bool,
+    shards: Collection[Shard] | None = None,
 ) -> Iterator[None]:
     """Show the progress of a conversion while the block runs, and what it waits for.
 

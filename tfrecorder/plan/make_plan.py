@@ -44,14 +44,22 @@ _TOGETHER = 2**16
 SAMPLE_ROWS = 1000
 
 
-def sample_rows(rows: int, size: int, seed: int) -> Ints:
+def sample_rows(
+    rows: int,
+    size: int,
+    seed: int,
+) -> Ints:
     """At most `size` of the row numbers 0 to rows-1, seeded, in ascending order."""
     if rows <= size:
         return np.arange(rows)
     return np.sort(_random(seed, 99).choice(rows, size, replace=False))
 
 
-def shuffled(rows: Ints, split: str, seed: int) -> Ints:
+def shuffled(
+    rows: Ints,
+    split: str,
+    seed: int,
+) -> Ints:
     """The rows of one split in a seeded random order."""
     return rows[_random(seed, SPLITS.index(split)).permutation(len(rows))]
 
@@ -173,7 +181,13 @@ def _buffers(array: pa.Array) -> Iterator[bytes | memoryview]:
         yield array.to_numpy(zero_copy_only=False).tobytes()
 
 
-def as_next_commit(plan: Plan, newest: Manifest | None, next_row: int, *, adds: bool) -> Plan:
+def as_next_commit(
+    plan: Plan,
+    newest: Manifest | None,
+    next_row: int,
+    *,
+    adds: bool,
+) -> Plan:
     """A plan as the commit that follows the newest one.
 
     Args:
@@ -277,14 +291,21 @@ def shard_counts(
     row_bytes = (float(np.mean(sizes)) if len(sizes) else 0.0) + RECORD_OVERHEAD
     return {
         split: shard_count(
-            rows, row_bytes, options.shard_bytes, options.shards_of(split), small_shards
+            rows,
+            row_bytes,
+            options.shard_bytes,
+            options.shards_of(split),
+            small_shards,
         )
         for split, rows in split_rows.items()
     }
 
 
 def refuse_taken_numbers(
-    where: str, planned: pa.Table, next_row: int, retried: Ints | None = None
+    where: str,
+    planned: pa.Table,
+    next_row: int,
+    retried: Ints | None = None,
 ) -> None:
     """Refuse planned rows of which two have one number, or a new one has a number that is given.
 

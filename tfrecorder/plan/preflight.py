@@ -23,7 +23,11 @@ OPENED_ROWS = 100
 MISSING_SHARE = 0.5
 
 
-def open_some(checked: Checked, base: str, options: ConvertOptions) -> None:
+def open_some(
+    checked: Checked,
+    base: str,
+    options: ConvertOptions,
+) -> None:
     """Open the images and masks of some rows, a seeded sample.
 
     Raises:
@@ -103,7 +107,11 @@ def _examples(faults: Sequence[str]) -> str:
 _OF_STORES = frozenset(("read_failed", *storage.OF_THE_READER))
 
 
-def sizes_of_some(checked: Checked, base: str, options: ConvertOptions) -> list[int]:
+def sizes_of_some(
+    checked: Checked,
+    base: str,
+    options: ConvertOptions,
+) -> list[int]:
     """File sizes in bytes of the images of some rows, a seeded sample.
 
     Images that are missing or not permitted have no size, today or tomorrow, and are left out.

@@ -108,7 +108,11 @@ _Task = tuple[Step, int, dict[str, np.ndarray]]
 
 
 @takes(BatchKeywords, BatchOptions)
-def batches(directory: Datasets, split: str, **options: Unpack[BatchKeywords]) -> Batches:
+def batches(
+    directory: Datasets,
+    split: str,
+    **options: Unpack[BatchKeywords],
+) -> Batches:
     """A split as an iterable of NumPy batches, without TensorFlow; each `for` is one epoch.
 
     The arrays are new for each batch and may be written to: `torch.from_numpy` and
@@ -186,7 +190,12 @@ class Batches(Progress):
         epoch: the epoch of the next batch, from 0; after an epoch's last batch, the next epoch.
     """
 
-    def __init__(self, directory: Datasets, split: str, options: BatchOptions) -> None:
+    def __init__(
+        self,
+        directory: Datasets,
+        split: str,
+        options: BatchOptions,
+    ) -> None:
         self._options = options
         self._growing = None
         self._shares = None
@@ -233,7 +242,9 @@ class Batches(Progress):
     def _position_in(self, records: RecordSet) -> Position:
         """The position, but in these records."""
         return replace(
-            self._position, fingerprint=records.fingerprint, generation=records.generation
+            self._position,
+            fingerprint=records.fingerprint,
+            generation=records.generation,
         )
 
     @property
@@ -373,7 +384,12 @@ class Batches(Progress):
                     made = []
 
     @contextlib.contextmanager
-    def _prefetched(self, position: Position, share: Share, block: int) -> Iterator[PrefetchReader]:
+    def _prefetched(
+        self,
+        position: Position,
+        share: Share,
+        block: int,
+    ) -> Iterator[PrefetchReader]:
         """A reader that an epoch leaves to the next one, if it is read to its end."""
         ahead, *is_for = self._ahead or (None,)
         self._ahead = None

@@ -19,7 +19,9 @@ Where = Mapping[str, Any] | Callable[[pd.DataFrame], Any]
 
 
 def choose(
-    frame: pd.DataFrame, where: Where, removed: Container[object] = ()
+    frame: pd.DataFrame,
+    where: Where,
+    removed: Container[object] = (),
 ) -> tuple[np.ndarray, OptionError | None, list[str]]:
     """The rows of a frame for which a condition holds.
 
@@ -78,7 +80,11 @@ def _by_function(frame: pd.DataFrame, where: Callable[[pd.DataFrame], Any]) -> n
     return mask
 
 
-def _in_column(frame: pd.DataFrame, name: str, value: Any) -> tuple[np.ndarray, list[Any], str]:
+def _in_column(
+    frame: pd.DataFrame,
+    name: str,
+    value: Any,
+) -> tuple[np.ndarray, list[Any], str]:
     """The rows with a value; the values that are in no row, and what to say of these."""
     if name not in frame:
         hint = did_you_mean(str(name), list(frame.columns))

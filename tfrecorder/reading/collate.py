@@ -12,7 +12,11 @@ import numpy as np
 from tfrecorder.errors import OptionError
 
 
-def collate(elements: Sequence[Any], pixels: Mapping[str, np.ndarray], is_empty: bool) -> Any:
+def collate(
+    elements: Sequence[Any],
+    pixels: Mapping[str, np.ndarray],
+    is_empty: bool,
+) -> Any:
     """One batch with the same form as each of its elements.
 
     Args:

@@ -69,7 +69,11 @@ class Commit:
         return layout.shards_of(self.manifest.commit.own)
 
 
-def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> Commit | None:
+def newest_commit(
+    directory: str,
+    name: str = layout.COMMIT,
+    plan: str = "",
+) -> Commit | None:
     """The newest commit of a dataset; None if there is none, or if another tool wrote it.
 
     Args:
@@ -84,7 +88,10 @@ def newest_commit(directory: str, name: str = layout.COMMIT, plan: str = "") -> 
 
 
 def newest_versioned(
-    directory: str, name: str = layout.COMMIT, plan: str = "", known: Commit | None = None
+    directory: str,
+    name: str = layout.COMMIT,
+    plan: str = "",
+    known: Commit | None = None,
 ) -> tuple[Commit | None, str]:
     """The newest commit as `newest_commit` gives it, and the version of the file that names it.
 
@@ -138,7 +145,11 @@ def read_commit(directory: str, number: int) -> Commit:
     return Commit(number, manifest)
 
 
-def commit_of(directory: str, number: int, digest: str) -> Commit | None:
+def commit_of(
+    directory: str,
+    number: int,
+    digest: str,
+) -> Commit | None:
     """The commit with this number of the plan with this digest; None if it cannot be read."""
     try:
         commit = read_commit(directory, number)
@@ -147,7 +158,11 @@ def commit_of(directory: str, number: int, digest: str) -> Commit | None:
     return commit if commit.digest == digest else None
 
 
-def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | str) -> DatasetError:
+def _no_manifest(
+    directory: str,
+    number: int,
+    fault: storage.UnreadableError | str,
+) -> DatasetError:
     access = ""
     if isinstance(fault, storage.UnreadableError) and fault.code == "not_found":
         fault = "is missing"
@@ -160,7 +175,11 @@ def _no_manifest(directory: str, number: int, fault: storage.UnreadableError | s
     )
 
 
-def commit_at(directory: str, newest: Commit, at: int | None) -> Commit:
+def commit_at(
+    directory: str,
+    newest: Commit,
+    at: int | None,
+) -> Commit:
     """The commit that `at` asks for: the newest one if it is None.
 
     Raises:
@@ -213,7 +232,11 @@ def _readable(directory: str, newest: Commit) -> list[int]:
     return sorted(read_commit(directory, chain).dataset.earlier) + numbers
 
 
-def _earlier(directory: str, chain: int, number: int) -> Commit:
+def _earlier(
+    directory: str,
+    chain: int,
+    number: int,
+) -> Commit:
     """A generation before a correction, with the values as they are corrected.
 
     Args:
@@ -227,7 +250,12 @@ def _earlier(directory: str, chain: int, number: int) -> Commit:
     }
     own = {split: ShardRange(revision, 0, count) for split, (revision, count) in splits.items()}
     done = [whole.done[shard].values() for shard in layout.shards_of(own)]
-    dataset = replace(whole.dataset, splits=splits, contents=then.contents, chain=number)
+    dataset = replace(
+        whole.dataset,
+        splits=splits,
+        contents=then.contents,
+        chain=number,
+    )
     commit = replace(whole.manifest.commit, own=own, done_values=done)
     return Commit(number, replace(whole.manifest, commit=commit, dataset=dataset))
 

@@ -220,7 +220,11 @@ def check_shards(
         raise DatasetError(f"{directory} is not whole: {'; '.join(faults[:5])}{more}. {remedy}")
 
 
-def parse_json(data: bytes, directory: str, name: str) -> Any:
+def parse_json(
+    data: bytes,
+    directory: str,
+    name: str,
+) -> Any:
     """The content of a metadata file.
 
     Raises:
@@ -232,7 +236,11 @@ def parse_json(data: bytes, directory: str, name: str) -> Any:
         raise damaged(directory, name, error) from error
 
 
-def damaged(directory: str, name: str, fault: object) -> DatasetError:
+def damaged(
+    directory: str,
+    name: str,
+    fault: object,
+) -> DatasetError:
     """The error for a file that is not as it was written."""
     path = os.path.join(directory, name)
     return DatasetError(f"{path} is damaged: {fault}. Copy it again, or convert again.")

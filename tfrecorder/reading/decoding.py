@@ -44,7 +44,11 @@ Shape = tuple[int, int]
 Encoded = bytes | memoryview
 
 
-def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
+def decode(
+    data: Encoded,
+    picture: Picture,
+    drawn: np.ndarray | None,
+) -> np.ndarray:
     """The pixels of one JPEG or PNG, uint8 or uint16 of [height, width, channels].
 
     The thread reuses their memory for the next image: copy what you want to keep.
@@ -75,7 +79,12 @@ def decode(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndar
 
 
 def _fit(
-    pixels: np.ndarray, ratio: int, picture: Picture, shape: Shape, drawn: Any, part: Any = None
+    pixels: np.ndarray,
+    ratio: int,
+    picture: Picture,
+    shape: Shape,
+    drawn: Any,
+    part: Any = None,
 ) -> np.ndarray:
     """Pixels decoded at 1/ratio, in the wanted size.
 
@@ -106,7 +115,11 @@ def _ratio(picture: Picture, shape: Shape) -> int:
 
 
 @functools.lru_cache(maxsize=1024)
-def _placement(picture: Picture, shape: Shape, ratio: int) -> tuple[Shape, Any]:
+def _placement(
+    picture: Picture,
+    shape: Shape,
+    ratio: int,
+) -> tuple[Shape, Any]:
     """For an image decoded at 1/ratio: its size without what is beyond it, and where it goes."""
     assert picture.size is not None
     decoded = np.array([-(-side // ratio) for side in shape])
@@ -122,7 +135,11 @@ def _mirrored(pixels: np.ndarray, drawn: np.ndarray | None) -> np.ndarray:
     return pixels[:, ::-1] if drawn is not None and geometry.is_mirrored(drawn) else pixels
 
 
-def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
+def decode_raw(
+    data: Encoded,
+    picture: Picture,
+    drawn: np.ndarray | None,
+) -> np.ndarray:
     """The pixels of an image that is stored as raw pixels."""
     height, width = picture.stored_size
     assert height is not None
@@ -131,7 +148,11 @@ def decode_raw(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.
     return _fit(pixels, 1, picture, (height, width), drawn)
 
 
-def write_pixels(pixels: np.ndarray, picture: Picture, out: np.ndarray) -> None:
+def write_pixels(
+    pixels: np.ndarray,
+    picture: Picture,
+    out: np.ndarray,
+) -> None:
     """Decoded pixels into an array of `dtype_of(picture.dtype)`."""
     if picture.keeps_values:
         out[...] = pixels
@@ -161,7 +182,11 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-def decode_mask(data: Encoded, picture: Picture, drawn: np.ndarray | None) -> np.ndarray:
+def decode_mask(
+    data: Encoded,
+    picture: Picture,
+    drawn: np.ndarray | None,
+) -> np.ndarray:
     """The classes of an image's pixels, uint8 of [height, width, 1], placed as the image is."""
     mask = _by_pillow(data, 1)
     if picture.size is None:
@@ -197,7 +222,12 @@ def _jpeg_shape(data: Encoded) -> Shape | None:
     return None if colours in ("CMYK", "YCCK") else (height, width)
 
 
-def _jpeg_pixels(data: Encoded, picture: Picture, ratio: int, shape: Shape) -> np.ndarray:
+def _jpeg_pixels(
+    data: Encoded,
+    picture: Picture,
+    ratio: int,
+    shape: Shape,
+) -> np.ndarray:
     """All pixels at 1/ratio, valid until the thread decodes the next image."""
     height, width = (-(-side // ratio) for side in shape)
 
@@ -262,7 +292,11 @@ _U16 = 4
 _RESIZER = threading.local()
 
 
-def resize(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+def resize(
+    pixels: np.ndarray,
+    size: tuple[int, int],
+    antialias: bool,
+) -> np.ndarray:
     """Pixels in another size.
 
     Args:
@@ -288,7 +322,11 @@ def nearest(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return mask[rows[:, None], columns]
 
 
-def _by_rust(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+def _by_rust(
+    pixels: np.ndarray,
+    size: tuple[int, int],
+    antialias: bool,
+) -> np.ndarray:
     height, width, channels = pixels.shape
     form = rust.PixelType(channels if pixels.dtype == np.uint8 else _U16 + channels)
     source = rust.ImageData(width, height, form, bytes_of(pixels))
@@ -313,12 +351,18 @@ def _rust_options(antialias: bool) -> Any:
     options = rust.ResizeOptions(convolution, use_alpha=False)
     if not antialias:  # the binding has no shorter way
         options.rust_options = options.rust_options.set_resize_alg(
-            rust.Algorithm.interpolation.value, triangle.value, 2
+            rust.Algorithm.interpolation.value,
+            triangle.value,
+            2,
         )
     return options
 
 
-def _resized_by_pillow(pixels: np.ndarray, size: tuple[int, int], antialias: bool) -> np.ndarray:
+def _resized_by_pillow(
+    pixels: np.ndarray,
+    size: tuple[int, int],
+    antialias: bool,
+) -> np.ndarray:
     height, width, channels = pixels.shape
     wanted = (size[1], size[0])
     way = Image.Resampling.BILINEAR

@@ -57,7 +57,12 @@ class Engine(ABC):
         """1 for each of so many classes that is present, float32."""
 
     @abstractmethod
-    def padded(self, values: Any, count: int, filler: Any) -> Any:
+    def padded(
+        self,
+        values: Any,
+        count: int,
+        filler: Any,
+    ) -> Any:
         """This many values; the filler where there are fewer."""
 
     @abstractmethod
@@ -65,7 +70,13 @@ class Engine(ABC):
         """The height and width of an encoded image."""
 
     @abstractmethod
-    def decode_masks(self, encoded: Any, shape: Any, picture: Picture, drawn: Any) -> Any:
+    def decode_masks(
+        self,
+        encoded: Any,
+        shape: Any,
+        picture: Picture,
+        drawn: Any,
+    ) -> Any:
         """The masks of an image's objects, uint8 of [n, height, width], placed as the image is.
 
         Args:
@@ -138,7 +149,12 @@ class ElementSpec:
         return picture.shape, picture.dtype
 
     def element(
-        self, values: Values, pixels: Values, drawn: Any, member: Any, engine: Engine
+        self,
+        values: Values,
+        pixels: Values,
+        drawn: Any,
+        member: Any,
+        engine: Engine,
     ) -> Any:
         """The element of one record; or of a batch, if it has no boxes.
 
@@ -170,7 +186,13 @@ class ElementSpec:
 
         return (half(self.inputs), half(self.targets)) if self.targets else half(self.inputs)
 
-    def _value(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Any:
+    def _value(
+        self,
+        field: Field,
+        values: Values,
+        drawn: Any,
+        engine: Engine,
+    ) -> Any:
         kind = field.kind
         if isinstance(kind, Boxes):
             return self._boxes(field, values, drawn, engine)
@@ -192,7 +214,13 @@ class ElementSpec:
             return labels
         return engine.multi_hot(labels, field.num_classes or 0)
 
-    def _boxes(self, field: Field, values: Values, drawn: Any, engine: Engine) -> Values:
+    def _boxes(
+        self,
+        field: Field,
+        values: Values,
+        drawn: Any,
+        engine: Engine,
+    ) -> Values:
         picture = self.pictures[field.key]
         most = self.options.max_boxes
         boxes, stays, shape = self._boxes_on_picture(field, values, drawn, engine)
@@ -209,7 +237,13 @@ class ElementSpec:
             return made
         return {name: engine.padded(rows, most, fillers[name]) for name, rows in made.items()}
 
-    def _boxes_on_picture(self, boxes: Field, values: Values, drawn: Any, engine: Engine) -> Any:
+    def _boxes_on_picture(
+        self,
+        boxes: Field,
+        values: Values,
+        drawn: Any,
+        engine: Engine,
+    ) -> Any:
         """The boxes on the picture, which of the stored ones these are, and the stored shape."""
         assert self.image is not None
         picture = self.pictures[boxes.key]
@@ -283,7 +317,11 @@ def _stacked(maps: Sequence[np.ndarray]) -> np.ndarray:
     return stacked
 
 
-def _picture_for(stored: StoredDataset, field: Field, options: ReadOptions) -> Picture:
+def _picture_for(
+    stored: StoredDataset,
+    field: Field,
+    options: ReadOptions,
+) -> Picture:
     """How to prepare an image, or a mask or boxes on it."""
     image: Field | None = field
     if isinstance(field.kind, Mask):
@@ -336,7 +374,11 @@ def refuse_sizes(stored: StoredDataset, options: EpochOptions) -> ElementSpec:
     return spec
 
 
-def needed_keys(field: Field, picture: Picture, image: Field | None) -> tuple[str, ...]:
+def needed_keys(
+    field: Field,
+    picture: Picture,
+    image: Field | None,
+) -> tuple[str, ...]:
     """The keys that a column's value is made from.
 
     Args:
@@ -363,7 +405,11 @@ def needs_size(boxes: Field, picture: Picture) -> bool:
     return picture.size is not None or boxes.in_pixels or boxes.masks_key is not None
 
 
-def stated_shape(image: Field, values: Values, xp: Any) -> Any:
+def stated_shape(
+    image: Field,
+    values: Values,
+    xp: Any,
+) -> Any:
     """The height and width of an image as its record states them; None if they are not parsed."""
     sides = [values[key] for key in image.size_keys[:2] if key in values]
     return as_whole(xp.stack(sides), xp) if sides else None
@@ -422,17 +468,27 @@ def unread_words(stored: StoredDataset) -> str:
     )
 
 
-def _chosen(stored: StoredDataset, option: str, names: Sequence[str]) -> list[Field]:
+def _chosen(
+    stored: StoredDataset,
+    option: str,
+    names: Sequence[str],
+) -> list[Field]:
     fields = {field.column: field for field in stored.fields}
     for name in names:
         if name not in fields:
             raise OptionError.of(
-                option, list(names), f"there is no column {name!r}; {did_you_mean(name, fields)}"
+                option,
+                list(names),
+                f"there is no column {name!r}; {did_you_mean(name, fields)}",
             )
     return [fields[name] for name in names]
 
 
-def stored_corners(field: Field, values: Mapping[str, Any], xp: Any = np) -> Any:
+def stored_corners(
+    field: Field,
+    values: Mapping[str, Any],
+    xp: Any = np,
+) -> Any:
     """Boxes in the unit of the record: float32 of [n, 4], ymin, xmin, ymax, xmax.
 
     Args:
@@ -452,7 +508,12 @@ def stored_corners(field: Field, values: Mapping[str, Any], xp: Any = np) -> Any
         raise ValueError("its boxes do not have four sides each") from error
 
 
-def corners_of(field: Field, values: Mapping[str, Any], shape: Any, xp: Any = np) -> Any:
+def corners_of(
+    field: Field,
+    values: Mapping[str, Any],
+    shape: Any,
+    xp: Any = np,
+) -> Any:
     """Boxes as fractions of the stored image: float32 of [n, 4], ymin, xmin, ymax, xmax.
 
     Args:

@@ -144,7 +144,11 @@ def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
     return ""
 
 
-def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tuple[str, str]:
+def box_unit(
+    samples: Sequence[Sample],
+    edges: Sequence[str],
+    image: str,
+) -> tuple[str, str]:
     """The unit of boxes, "fraction" or "pixel", and what is wrong with it, or "".
 
     Args:
@@ -163,7 +167,11 @@ def box_unit(samples: Sequence[Sample], edges: Sequence[str], image: str) -> tup
     return "pixel", next(filter(None, faults), "")
 
 
-def _pixel_fault(sample: Sample, edges: Sequence[str], image: str) -> str:
+def _pixel_fault(
+    sample: Sample,
+    edges: Sequence[str],
+    image: str,
+) -> str:
     """Why boxes in pixels do not fit their image, or "": without its size they mean nothing."""
     data = sample.get(image)
     if not isinstance(data, list) or not data:

@@ -66,7 +66,11 @@ def is_record_file(name: str) -> bool:
     return not hidden_or_other and (".tfrecord" in name or bool(_RECORDS.search(name)))
 
 
-def open_uncommitted(directory: str, files: Collection[str], named: NamedKeys) -> StoredDataset:
+def open_uncommitted(
+    directory: str,
+    files: Collection[str],
+    named: NamedKeys,
+) -> StoredDataset:
     """A directory without `dataset_info.json`: files of records, or an error that says why."""
     if has_private_folder(directory):
         if words := nothing_begun(directory):
@@ -87,7 +91,11 @@ def open_uncommitted(directory: str, files: Collection[str], named: NamedKeys) -
     )
 
 
-def open_files(pattern: str, paths: list[str], named: NamedKeys) -> StoredDataset:
+def open_files(
+    pattern: str,
+    paths: list[str],
+    named: NamedKeys,
+) -> StoredDataset:
     """Record files without metadata; the file's name gives its split, or else it is TRAIN.
 
     If none of them has a record, there are no columns.
@@ -115,7 +123,11 @@ def open_files(pattern: str, paths: list[str], named: NamedKeys) -> StoredDatase
     return StoredDataset(pattern, "files", in_order, *meaning)
 
 
-def _shard(path: str, file: storage.Description, before: Sequence[ShardFile]) -> ShardFile:
+def _shard(
+    path: str,
+    file: storage.Description,
+    before: Sequence[ShardFile],
+) -> ShardFile:
     """One record file.
 
     In a bucket each check is a request, so the compression is taken from the files before it.
@@ -165,7 +177,9 @@ def in_tfds_form(directory: str) -> Iterator[None]:
 
 
 def open_tfds(
-    directory: str, files: Mapping[str, storage.Description], named: NamedKeys
+    directory: str,
+    files: Mapping[str, storage.Description],
+    named: NamedKeys,
 ) -> StoredDataset:
     """A TFDS directory.
 
@@ -260,7 +274,11 @@ def _tfds_shards(
     return tuple(shards)
 
 
-def _names(directory: str, files: Collection[str], key: str) -> tuple[str, ...] | None:
+def _names(
+    directory: str,
+    files: Collection[str],
+    key: str,
+) -> tuple[str, ...] | None:
     """The class names of a key from the file that TFDS keeps for them; None if there is none.
 
     TFDS writes a dot for a slash in a feature's name, and a hyphen between nested features.

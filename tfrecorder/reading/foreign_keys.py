@@ -118,7 +118,12 @@ class RecordKeys:
     named: NamedKeys = NO_KEYS
     names: Callable[[str], tuple[str, ...] | None] = lambda key: None
 
-    def is_a(self, key: str, kinds: tuple[str, ...], shape: tuple[int | None, ...]) -> bool:
+    def is_a(
+        self,
+        key: str,
+        kinds: tuple[str, ...],
+        shape: tuple[int | None, ...],
+    ) -> bool:
         """Whether a key is there, with one of these kinds and this shape."""
         feature = self.features.get(key)
         return feature is not None and feature.kind in kinds and feature.shape == shape
@@ -270,7 +275,12 @@ def _masks(keys: RecordKeys, unread: Unread) -> Iterator[Field]:
             yield Field(_COLUMNS.get(key, key), Mask(), key, held=(Feature(key, "mask"),))
 
 
-def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> Iterator[Field]:
+def _boxes(
+    keys: RecordKeys,
+    image: str,
+    columns: set[str],
+    unread: Unread,
+) -> Iterator[Field]:
     """The only column of boxes, or none.
 
     Args:
@@ -296,7 +306,12 @@ def _boxes(keys: RecordKeys, image: str, columns: set[str], unread: Unread) -> I
         unread[key] = f"holds boxes next to those of {(edges or arrays)[0]}"
 
 
-def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> Iterator[Field]:
+def _boxes_by_edge(
+    keys: RecordKeys,
+    image: str,
+    label: str,
+    unread: Unread,
+) -> Iterator[Field]:
     edges = _OBJECT.edges
     unit = ""
     fault = unequal(keys.samples, edges)
@@ -326,7 +341,12 @@ def _boxes_by_edge(keys: RecordKeys, image: str, label: str, unread: Unread) -> 
     yield Field(_OBJECT.column, kind, _OBJECT.key, *vocabulary, held=held)
 
 
-def _of_objects(keys: RecordKeys, key: str, edge: str, unread: Unread) -> bool:
+def _of_objects(
+    keys: RecordKeys,
+    key: str,
+    edge: str,
+    unread: Unread,
+) -> bool:
     """Whether a key is there, with one value for each box."""
     if key not in keys.features:
         return False
@@ -343,7 +363,12 @@ def _of_objects(keys: RecordKeys, key: str, edge: str, unread: Unread) -> bool:
     return not fault
 
 
-def _boxes_in_array(keys: RecordKeys, key: str, label: str, unread: Unread) -> Iterator[Field]:
+def _boxes_in_array(
+    keys: RecordKeys,
+    key: str,
+    label: str,
+    unread: Unread,
+) -> Iterator[Field]:
     feature = keys.features[key]
     if feature.shape == (None,):  # as seen in files without metadata
         feature = replace(feature, shape=(None, 4))
@@ -365,7 +390,11 @@ def _boxes_in_array(keys: RecordKeys, key: str, label: str, unread: Unread) -> I
     yield Field(prefix or key, kind, prefix or key, *vocabulary, held=tuple(held))
 
 
-def _value_column(feature: Feature, keys: RecordKeys, unread: Unread) -> Field:
+def _value_column(
+    feature: Feature,
+    keys: RecordKeys,
+    unread: Unread,
+) -> Field:
     """A column of one key, as stored."""
     if feature.kind == "mask" and feature.key not in unread:
         unread[feature.key] = "holds masks of objects that have no boxes"
@@ -377,7 +406,11 @@ def _value_column(feature: Feature, keys: RecordKeys, unread: Unread) -> Field:
         kind = Text(shape=shape)
     elif held.kind in ("float", "int64", "bool"):
         dtype = {"float": "float32"}.get(held.kind, held.kind)
-        kind = Number(dtype=dtype, shape=shape, target=keys.target == feature.key)
+        kind = Number(
+            dtype=dtype,
+            shape=shape,
+            target=keys.target == feature.key,
+        )
     return Field(feature.key, kind, feature.key, held=(held,))
 
 
@@ -421,12 +454,20 @@ def tfds_keys(document: Mapping[str, Any]) -> list[TfdsKey]:
     return list(_keys_of_dict(document.get("featuresDict", {}).get("features", {}), "", 0))
 
 
-def _keys_of_dict(forms: Mapping[str, Any], prefix: str, depth: int) -> Iterator[TfdsKey]:
+def _keys_of_dict(
+    forms: Mapping[str, Any],
+    prefix: str,
+    depth: int,
+) -> Iterator[TfdsKey]:
     for key, form in forms.items():
         yield from _keys_of(form, f"{prefix}{key}", depth)
 
 
-def _keys_of(form: Mapping[str, Any], key: str, depth: int) -> Iterator[TfdsKey]:
+def _keys_of(
+    form: Mapping[str, Any],
+    key: str,
+    depth: int,
+) -> Iterator[TfdsKey]:
     """The keys of a feature.
 
     Args:
@@ -477,7 +518,11 @@ def _single_key(form: Mapping[str, Any], key: str) -> TfdsKey:
     return TfdsKey(Feature(key, ""), fault=f"is a TFDS feature of the kind {name}")
 
 
-def _tfds_image(form: Mapping[str, Any], key: str, labeled: bool) -> TfdsKey:
+def _tfds_image(
+    form: Mapping[str, Any],
+    key: str,
+    labeled: bool,
+) -> TfdsKey:
     dtype = form.get("dtype", "uint8")
     sides = _shape_of(form) or (None, None, 3)
     height, width, channels = sides

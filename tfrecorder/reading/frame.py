@@ -120,7 +120,9 @@ def to_frame(
 
 
 def read_rows(
-    stored: StoredDataset, splits: Sequence[str], images: str = "uri"
+    stored: StoredDataset,
+    splits: Sequence[str],
+    images: str = "uri",
 ) -> Iterator[tuple[str, Row]]:
     """The split and the values of each record, without the pixels where only uris are wanted."""
     wanted = set(stored.features)
@@ -138,7 +140,10 @@ def read_rows(
 
 
 def gather(
-    stored: StoredDataset, fields: Sequence[Field], chosen: Sequence[str], images: str = "uri"
+    stored: StoredDataset,
+    fields: Sequence[Field],
+    chosen: Sequence[str],
+    images: str = "uri",
 ) -> tuple[list[str], dict[str, Cells]]:
     """The split of each record, and the cells of some columns, by the column of the field.
 
@@ -175,7 +180,9 @@ def one_row_a_box(frame: pd.DataFrame, fields: Sequence[Field]) -> pd.DataFrame:
 
 
 def table_of(
-    stored: StoredDataset, split: str, names: Collection[str] | None = None
+    stored: StoredDataset,
+    split: str,
+    names: Collection[str] | None = None,
 ) -> pd.DataFrame:
     """All columns of a split's records but the pictures, in the order of the records.
 
@@ -206,7 +213,11 @@ def table_of(
     return frame_of(stored, of_one, cells, pd.RangeIndex(len(records)))
 
 
-def labels_of(stored: StoredDataset, split: str, column: str | None = None) -> np.ndarray:
+def labels_of(
+    stored: StoredDataset,
+    split: str,
+    column: str | None = None,
+) -> np.ndarray:
     """The class of each record of a split, as an integer, in the order of the records.
 
     Args:
@@ -245,13 +256,18 @@ def class_column(stored: StoredDataset, column: str | None) -> Field:
     if column not in fields:
         names = ", ".join(map(repr, fields)) or "none"
         raise OptionError.of(
-            "column", column, f"give a column with classes; {stored.directory} has {names}."
+            "column",
+            column,
+            f"give a column with classes; {stored.directory} has {names}.",
         )
     return fields[column]
 
 
 def record_rows(
-    stored: StoredDataset, split: str, fields: Iterable[Field], names: list[str]
+    stored: StoredDataset,
+    split: str,
+    fields: Iterable[Field],
+    names: list[str],
 ) -> pa.Table | None:
     """Values of a split's records from the tables; None if these do not have them all.
 
@@ -279,7 +295,10 @@ def record_rows(
 
 
 def frame_of(
-    stored: StoredDataset, splits: Any, cells: Mapping[str, Cells], index: pd.Index
+    stored: StoredDataset,
+    splits: Any,
+    cells: Mapping[str, Cells],
+    index: pd.Index,
 ) -> pd.DataFrame:
     """The frame of some records, with its columns in the order of the schema.
 
@@ -320,7 +339,10 @@ def name_key(stored: StoredDataset, field: Field) -> str | None:
 
 
 def cells_of(
-    stored: StoredDataset, images: str, field: Field, rows: Sequence[Row]
+    stored: StoredDataset,
+    images: str,
+    field: Field,
+    rows: Sequence[Row],
 ) -> Iterator[tuple[str, list[Any]]]:
     """The columns that a field makes, each with its cells.
 
@@ -400,7 +422,9 @@ def _classes(field: Field, row: Row) -> list[Any]:
 
 
 def _several(
-    field: Field, kind: Labels, cells: Sequence[list[Any]]
+    field: Field,
+    kind: Labels,
+    cells: Sequence[list[Any]],
 ) -> Iterator[tuple[str, list[Any]]]:
     if kind.columns is not None:
         for place, column in enumerate(kind.columns):
@@ -411,7 +435,11 @@ def _several(
         yield field.column, list(cells)
 
 
-def _boxes(field: Field, kind: Boxes, rows: Sequence[Row]) -> Iterator[tuple[str, list[Any]]]:
+def _boxes(
+    field: Field,
+    kind: Boxes,
+    rows: Sequence[Row],
+) -> Iterator[tuple[str, list[Any]]]:
     """Lists of edges and classes; of other tools, in the unit of the record and with masks."""
     corners = [stored_corners(field, row) for row in rows]
     if kind.unit == "pixel" and not field.in_pixels:
@@ -452,7 +480,11 @@ def _value(kind: Any, values: Any) -> Any:
     return cells.tolist() if None in kind.shape else cells.reshape(kind.shape)
 
 
-def _series(field: Field, values: Any, index: pd.Index) -> pd.Series:
+def _series(
+    field: Field,
+    values: Any,
+    index: pd.Index,
+) -> pd.Series:
     """Numbers as their type, texts as texts, anything else as objects: a list is one cell."""
     kind: Any = field.kind
     if isinstance(values, pa.ChunkedArray):

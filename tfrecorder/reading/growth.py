@@ -67,7 +67,9 @@ class GrowingDataset:
         self._last = stored.commit
         before, now = (spec_of(dataset, self._options) for dataset in (self._first, stored))
         _refuse_other_form(
-            before, now, f"generation {stored.commit}: since {stored.directory} was opened"
+            before,
+            now,
+            f"generation {stored.commit}: since {stored.directory} was opened",
         )
         if at is not None and stored.since <= at < stored.commit:
             earlier = open_dataset(self.directory, at)
@@ -84,7 +86,11 @@ def of_any_size(stored: StoredDataset, options: ReadOptions) -> StoredDataset:
     return replace(stored, shapes=shapes, sides=None)
 
 
-def _refuse_other_form(before: ElementSpec, now: ElementSpec, since: str) -> None:
+def _refuse_other_form(
+    before: ElementSpec,
+    now: ElementSpec,
+    since: str,
+) -> None:
     """Refuse a dataset whose elements no longer have the form they had.
 
     Args:

@@ -478,7 +478,9 @@ def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _class_counts(
-    labels: Field, splits: Iterable[str], every: Sequence[Commit]
+    labels: Field,
+    splits: Iterable[str],
+    every: Sequence[Commit],
 ) -> dict[str, dict[str, int]]:
     """For each split, the number of records of each class by name.
 

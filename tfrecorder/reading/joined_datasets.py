@@ -34,7 +34,9 @@ _NONE = -1
 
 
 def joined_classes(
-    fields: Sequence[Field], directories: Sequence[str], classes: Any
+    fields: Sequence[Field],
+    directories: Sequence[str],
+    classes: Any,
 ) -> tuple[Field, list[np.ndarray]]:
     """One column with the classes of all datasets.
 
@@ -90,7 +92,10 @@ def joined_classes(
 
 
 def renamed(
-    cells: pd.Series, fields: Sequence[Field], label: Field, becomes: np.ndarray
+    cells: pd.Series,
+    fields: Sequence[Field],
+    label: Field,
+    becomes: np.ndarray,
 ) -> pd.Series:
     """A column of one class each, with the names of the joined classes; missing if left out.
 
@@ -117,7 +122,9 @@ def _mapped(fields: Sequence[Field], classes: Mapping[Any, Any]) -> tuple[Field,
         for source in [sources] if alone else sources:
             if becomes.setdefault(str(source), number) != number:
                 raise OptionError.of(
-                    "classes", dict(classes), f"{source!r} becomes two classes; name it once."
+                    "classes",
+                    dict(classes),
+                    f"{source!r} becomes two classes; name it once.",
                 )
     names = {name for field in fields for name in field.class_names or ()}
     for source in becomes:
@@ -147,7 +154,11 @@ def _told(field: Field) -> str:
     return f"{count} ({', '.join(map(repr, names[:5]))}{more})"
 
 
-def joined(stored: Sequence[StoredDataset], split: str, options: ReadOptions) -> StoredDataset:
+def joined(
+    stored: Sequence[StoredDataset],
+    split: str,
+    options: ReadOptions,
+) -> StoredDataset:
     """A dataset that has the records of all of these in one split.
 
     Args:
@@ -211,7 +222,10 @@ def _field(stored: StoredDataset, column: str) -> Field:
 
 
 def _refuse_others(
-    first: StoredDataset, of_first: Columns, other: StoredDataset, of_other: Columns
+    first: StoredDataset,
+    of_first: Columns,
+    other: StoredDataset,
+    of_other: Columns,
 ) -> None:
     """Refuse a dataset whose columns differ from those of the first."""
     both = f"{first.directory} and {other.directory}"

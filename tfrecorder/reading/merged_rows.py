@@ -63,7 +63,11 @@ _UPTO = b"tfrecorder.rows/upto"
 _SCHEMA = b"tfrecorder.rows/schema"
 
 
-def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
+def known_rows(
+    directory: str,
+    newest: Commit,
+    columns: Sequence[str],
+) -> Iterator[pa.Table]:
     """Some columns of all rows of a dataset, rejects included, some rows at a time.
 
     A row may come twice.  Columns of texts that some shards do not have are "" there, and
@@ -85,7 +89,11 @@ def known_rows(directory: str, newest: Commit, columns: Sequence[str]) -> Iterat
         yield joined(waiting)
 
 
-def _tables_of(directory: str, newest: Commit, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _tables_of(
+    directory: str,
+    newest: Commit,
+    columns: Sequence[str],
+) -> Iterator[pa.Table]:
     merged: frozenset[Shard] = frozenset()
     with contextlib.suppress(DatasetError), opened_rows(directory, layout.ROWS) as file:
         shards = _shards_in(file, directory, newest)
@@ -169,7 +177,11 @@ def _with_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
     return table.select(names)
 
 
-def _shards_in(file: pq.ParquetFile, directory: str, newest: Commit) -> frozenset[Shard]:
+def _shards_in(
+    file: pq.ParquetFile,
+    directory: str,
+    newest: Commit,
+) -> frozenset[Shard]:
     """The shards whose rows were merged; none if the dataset is not an addition to these.
 
     Raises:
@@ -257,7 +269,11 @@ def position_after(source: str, positions: Sequence[str]) -> Any:
         return len(positions)
 
 
-def taken_positions(directory: str, newest: Commit | None, source: str) -> set[str]:
+def taken_positions(
+    directory: str,
+    newest: Commit | None,
+    source: str,
+) -> set[str]:
     """The positions of all rows that came from a source, as JSON.
 
     Raises:
@@ -305,7 +321,12 @@ class LikelyCopies(NamedTuple):
     records: int | None
 
 
-def likely_copies(directory: str, newest: Commit, image: Field, since: int) -> LikelyCopies:
+def likely_copies(
+    directory: str,
+    newest: Commit,
+    image: Field,
+    since: int,
+) -> LikelyCopies:
     """How many images have copies, by what the tables know of their bytes and their looks.
 
     Args:

@@ -96,7 +96,11 @@ def _is_pattern(where: str) -> bool:
     return named or _is_file(where) or any(mark in where for mark in "*?[")
 
 
-def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDataset:
+def open_own(
+    directory: str,
+    newest: Commit,
+    at: int | None = None,
+) -> StoredDataset:
     """A dataset of this package, whose newest commit was read just before; as `open_dataset`."""
     with storage.failing_as(DatasetError, directory):
         files = files_in(directory)
@@ -143,7 +147,9 @@ def open_own(directory: str, newest: Commit, at: int | None = None) -> StoredDat
 
 
 def _refuse_damaged(
-    directory: str, newest: Commit, files: Mapping[str, storage.Description]
+    directory: str,
+    newest: Commit,
+    files: Mapping[str, storage.Description],
 ) -> None:
     """Name the shards that are missing or have the wrong size: only the manifests know which."""
     done = all_done(commits(directory, newest))

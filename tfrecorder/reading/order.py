@@ -123,13 +123,21 @@ def block_of(records: int, size: int) -> int:
     return max(1, min(records, int(BLOCK_BYTES * records / max(1, size))))
 
 
-def derive_seed(seed: int, epoch: int, purpose: str) -> int:
+def derive_seed(
+    seed: int,
+    epoch: int,
+    purpose: str,
+) -> int:
     """A seed for one purpose of one epoch, the same on every machine and Python."""
     digest = hashlib.blake2b(f"{seed}/{epoch}/{purpose}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1  # int64 without its sign
 
 
-def draws(seed: int, epochs: Any, numbers: Any) -> np.ndarray:
+def draws(
+    seed: int,
+    epochs: Any,
+    numbers: Any,
+) -> np.ndarray:
     """What `augment` draws for records.
 
     Ask for many at once: a call for one record costs nearly as much as for a hundred.
@@ -145,12 +153,22 @@ def draws(seed: int, epochs: Any, numbers: Any) -> np.ndarray:
     return crop_draws(_uniform(seed, epochs, numbers, "augment", DRAWS), np)
 
 
-def choices(seed: int, epochs: Any, numbers: Any) -> np.ndarray:
+def choices(
+    seed: int,
+    epochs: Any,
+    numbers: Any,
+) -> np.ndarray:
     """What `choose` draws for records: float32 of [n], from 0 to 1, excluding 1; as `draws`."""
     return _uniform(seed, epochs, numbers, "choose", 1)[:, 0]
 
 
-def _uniform(seed: int, epochs: Any, numbers: Any, purpose: str, count: int) -> np.ndarray:
+def _uniform(
+    seed: int,
+    epochs: Any,
+    numbers: Any,
+    purpose: str,
+    count: int,
+) -> np.ndarray:
     """Random numbers from 0 to 1, excluding 1: float32 of [n, count]."""
     keys = [derive_seed(seed, epoch, purpose) for epoch in np.ravel(epochs).tolist()]
     counters = np.asarray(numbers, np.uint64)[:, None] * np.uint64(count)
@@ -159,7 +177,11 @@ def _uniform(seed: int, epochs: Any, numbers: Any, purpose: str, count: int) -> 
     return (mixed >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
 
 
-def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
+def permute(
+    numbers: np.ndarray,
+    size: int,
+    key: np.ndarray,
+) -> np.ndarray:
     """A permutation of 0 to `size` - 1.
 
     Args:
@@ -177,7 +199,9 @@ def permute(numbers: np.ndarray, size: int, key: np.ndarray) -> np.ndarray:
 
 
 def _walk(
-    numbers: np.ndarray, size: int, step: Callable[[np.ndarray, np.ndarray | slice], np.ndarray]
+    numbers: np.ndarray,
+    size: int,
+    step: Callable[[np.ndarray, np.ndarray | slice], np.ndarray],
 ) -> np.ndarray:
     """Turn `step`, a permutation of more numbers, into a permutation of 0 to `size` - 1.
 
@@ -191,7 +215,11 @@ def _walk(
     return result
 
 
-def _feistel(numbers: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
+def _feistel(
+    numbers: np.ndarray,
+    bits: int,
+    keys: np.ndarray,
+) -> np.ndarray:
     """A permutation of 0 to 2**bits - 1."""
     low = np.uint64(bits // 2)
     high = np.uint64(bits) - low
@@ -246,7 +274,12 @@ class Sampling:
         digest.update(self.ends.data)
         return digest.hexdigest()
 
-    def numbers_of(self, draws: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    def numbers_of(
+        self,
+        draws: np.ndarray,
+        seed: int,
+        epoch: int,
+    ) -> np.ndarray:
         """The number of the record that each draw takes, int64; draws count from 0."""
         start = (derive_seed(seed, 0, "sampling") / 2**63 + epoch * _GOLDEN_RATIO) % 1
         return self.numbers[np.searchsorted(self.ends, draws + start, side="right")]
@@ -269,7 +302,11 @@ class SampledOrder(Order):
         return self.sampling.numbers_of(draws, self.seed, self.epoch)
 
 
-def sampling_of(weights: np.ndarray, groups: np.ndarray, size: int) -> Sampling:
+def sampling_of(
+    weights: np.ndarray,
+    groups: np.ndarray,
+    size: int,
+) -> Sampling:
     """A sampling in proportion to weights.
 
     Args:
@@ -288,7 +325,10 @@ def sampling_of(weights: np.ndarray, groups: np.ndarray, size: int) -> Sampling:
 
 
 def weights_of(
-    balance: str | Mapping[Any, Any], frame: pd.DataFrame, field: Field | None, parts: np.ndarray
+    balance: str | Mapping[Any, Any],
+    frame: pd.DataFrame,
+    field: Field | None,
+    parts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weight of each record by its columns, and the group it is in.
 
@@ -310,7 +350,9 @@ def weights_of(
         if balance not in frame:
             names = list(map(str, frame.columns))
             raise OptionError.of(
-                "balance", balance, f"there is no such column; {did_you_mean(balance, names)}"
+                "balance",
+                balance,
+                f"there is no such column; {did_you_mean(balance, names)}",
             )
         if balance != label and pd.api.types.is_numeric_dtype(frame[balance]):
             groups = parts if label is None else _group_codes(frame[label], parts)[0]
@@ -362,5 +404,7 @@ def _group_codes(column: pd.Series, parts: np.ndarray) -> tuple[np.ndarray, pd.I
         return codes, values
     except TypeError:
         raise OptionError.of(
-            "balance", column.name, "its cells are lists or arrays; give a weight for each record."
+            "balance",
+            column.name,
+            "its cells are lists or arrays; give a weight for each record.",
         ) from None

@@ -169,7 +169,13 @@ class Elements:
             values[key] = self._typed(feature, parsed.get(key, []))
         return values
 
-    def _only(self, feature: Feature, framed: bytes, at: int, end: int) -> Any:
+    def _only(
+        self,
+        feature: Feature,
+        framed: bytes,
+        at: int,
+        end: int,
+    ) -> Any:
         """What `_typed` makes of a feature with one value, quicker; None if it is none of these."""
         value = find_only(framed, at, end) if feature.shape == () else None
         if isinstance(value, slice) and feature.kind not in NUMBERS:
@@ -205,7 +211,11 @@ class Elements:
         return values[0] if feature.shape == () else values.reshape(feature.shape)
 
     def _pixels(
-        self, field: Field, values: Values, drawn: np.ndarray | None, slot: np.ndarray | None
+        self,
+        field: Field,
+        values: Values,
+        drawn: np.ndarray | None,
+        slot: np.ndarray | None,
     ) -> np.ndarray:
         picture = self.spec.pictures[field.key]
         data = values[field.encoded_key]
@@ -234,7 +244,12 @@ class NumPyEngine(Engine):
         hot[labels[(labels >= 0) & (labels < classes)]] = 1
         return hot
 
-    def padded(self, values: np.ndarray, count: int, filler: Any) -> np.ndarray:
+    def padded(
+        self,
+        values: np.ndarray,
+        count: int,
+        filler: Any,
+    ) -> np.ndarray:
         padded = np.full((count, *values.shape[1:]), filler, values.dtype)
         padded[: len(values)] = values[:count]
         return padded
@@ -243,7 +258,11 @@ class NumPyEngine(Engine):
         return shape_of(encoded)
 
     def decode_masks(
-        self, encoded: np.ndarray, shape: np.ndarray, picture: Picture, drawn: np.ndarray | None
+        self,
+        encoded: np.ndarray,
+        shape: np.ndarray,
+        picture: Picture,
+        drawn: np.ndarray | None,
     ) -> np.ndarray:
         if not len(encoded):
             return np.zeros((0, *(picture.size or map(int, shape))), np.uint8)

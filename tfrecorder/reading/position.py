@@ -55,7 +55,12 @@ class Position:
         return replace(self, epoch=self.epoch + 1, next=0)
 
     def with_saved(
-        self, state: Mapping[str, Any], records: int, *, since: int, takes_seed: bool
+        self,
+        state: Mapping[str, Any],
+        records: int,
+        *,
+        since: int,
+        takes_seed: bool,
     ) -> Position:
         """This position, moved to the one that `to_json` saved in an earlier run.
 
@@ -102,7 +107,12 @@ class Position:
                 )
         if state["next"] > records:
             raise OptionError(f"{words}next={state['next']} is beyond the {records:,} records.")
-        return replace(self, seed=state["seed"], epoch=state["epoch"], next=state["next"])
+        return replace(
+            self,
+            seed=state["seed"],
+            epoch=state["epoch"],
+            next=state["next"],
+        )
 
 
 #: The largest value of each number of a position.
@@ -211,7 +221,11 @@ class Step(NamedTuple):
     is_empty: bool
 
 
-def steps_of(order: Order, share: Share, start: int) -> Iterator[Step]:
+def steps_of(
+    order: Order,
+    share: Share,
+    start: int,
+) -> Iterator[Step]:
     """The batches of this host, from a place to the end of the epoch."""
     starts = share.starts(start)
     for first in range(0, len(starts), _AT_ONCE):

@@ -138,7 +138,13 @@ class RecordReader:
         kept = (self._files.has(shard, 0, shard.bytes) for shard in self._shards)
         return self.is_local or all(kept)
 
-    def _used(self, number: int, framed: bytes, use: Callable[[bytes, int], T], at: int) -> T:
+    def _used(
+        self,
+        number: int,
+        framed: bytes,
+        use: Callable[[bytes, int], T],
+        at: int,
+    ) -> T:
         """What `use` makes of one record, once its checksums are compared."""
         try:
             try:
@@ -218,7 +224,12 @@ class OpenFiles:
         self._numbers: dict[str, int] = {}
         self._of_thread = threading.local()
 
-    def read(self, shard: ShardFile, offset: int, size: int) -> bytes:
+    def read(
+        self,
+        shard: ShardFile,
+        offset: int,
+        size: int,
+    ) -> bytes:
         number = self._numbers.get(shard.path)
         if number is not None:
             return os.pread(number, size, offset)
@@ -235,7 +246,12 @@ class OpenFiles:
                     os.close(number)
             return os.pread(file.fileno(), size, offset)
 
-    def has(self, shard: ShardFile, start: int, end: int) -> bool:
+    def has(
+        self,
+        shard: ShardFile,
+        start: int,
+        end: int,
+    ) -> bool:
         """Whether the cache has this range of a shard."""
         return self.cache is not None and self.cache.has(shard.path, start, end)
 
@@ -246,14 +262,24 @@ class OpenFiles:
             return read()
         return self.cache.index(shard.path, read, partial(fits, shard))
 
-    def read_again(self, shard: ShardFile, offset: int, data: bytes) -> bytes:
+    def read_again(
+        self,
+        shard: ShardFile,
+        offset: int,
+        data: bytes,
+    ) -> bytes:
         """The same bytes once more, if they may be damaged here and whole in the bucket."""
         if self.cache is None:
             return data
         self.cache.forget(shard.path, offset, offset + len(data))
         return self.read(shard, offset, len(data))
 
-    def _fetch(self, shard: ShardFile, start: int, end: int) -> bytes:
+    def _fetch(
+        self,
+        shard: ShardFile,
+        start: int,
+        end: int,
+    ) -> bytes:
         return read_at(self._remote(shard), start, end - start)
 
     def _remote(self, shard: ShardFile) -> BinaryIO:
@@ -307,7 +333,11 @@ def fits(shard: ShardFile, places: np.ndarray) -> bool:
     return len(places) == shard.records and np.array_equal(places[:, 0], starts) and is_whole
 
 
-def _damaged(path: str, fault: str, directory: str) -> str:
+def _damaged(
+    path: str,
+    fault: str,
+    directory: str,
+) -> str:
     return (
         f"{path} is damaged: {fault}. `{command('verify', directory)}` checks every byte, and "
         f"`{command('repair', directory)}` writes it again."
@@ -315,7 +345,10 @@ def _damaged(path: str, fault: str, directory: str) -> str:
 
 
 def damaged_record(
-    shard: ShardFile, offset: int, fault: object, form: str = "tfrecorder"
+    shard: ShardFile,
+    offset: int,
+    fault: object,
+    form: str = "tfrecorder",
 ) -> DatasetError:
     """The error for a record that cannot be read, in a dataset of this form."""
     words = f"of the record at byte {offset}, {fault}"
@@ -327,7 +360,11 @@ def damaged_record(
     return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
 
 
-def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+def read_at(
+    file: BinaryIO,
+    offset: int,
+    size: int,
+) -> bytes:
     """`size` bytes of a file from an offset on; fewer only at its end."""
     file.seek(offset)
     data = file.read(size)
@@ -362,7 +399,13 @@ class PrefetchReader:
         held: the most blocks that are being fetched or wait in memory.
     """
 
-    def __init__(self, reader: RecordReader, coming: Iterator[int], block: int, held: int) -> None:
+    def __init__(
+        self,
+        reader: RecordReader,
+        coming: Iterator[int],
+        block: int,
+        held: int,
+    ) -> None:
         self._reader = reader
         self._coming = coming
         self._block = block

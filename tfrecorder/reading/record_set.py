@@ -111,7 +111,12 @@ class RecordSet:
         """Reads the records by these numbers."""
         return RecordReader(self.stored, self.split, self.chosen, self.folder)
 
-    def order(self, mode: str, seed: int, epoch: int) -> Order:
+    def order(
+        self,
+        mode: str,
+        seed: int,
+        epoch: int,
+    ) -> Order:
         """The order of an epoch."""
         return SampledOrder(self.size, mode, seed, epoch, block=self.block, sampling=self.sampling)
 
@@ -148,7 +153,10 @@ class RecordSet:
         return labels if self.chosen is None else labels[self.chosen]
 
     def sampled(
-        self, balance: Any, epoch_size: int | None, frame: pd.DataFrame | None = None
+        self,
+        balance: Any,
+        epoch_size: int | None,
+        frame: pd.DataFrame | None = None,
     ) -> RecordSet:
         """The same records, with how often an epoch has each.
 
@@ -244,7 +252,12 @@ def record_set(
     if texts[1:]:
         fingerprint = _digest("".join(texts).encode())
     records = RecordSet(
-        tuple(members), name, stored, shares, fingerprint, folder=options.cache_folder
+        tuple(members),
+        name,
+        stored,
+        shares,
+        fingerprint,
+        folder=options.cache_folder,
     )
     frame = None
     all_maps = itertools.chain.from_iterable(stored.class_maps.values())
@@ -264,7 +277,9 @@ def record_set(
         if not len(numbers):
             raise OptionError("`where` and `classes` together leave no record; change one of them.")
         records = replace(
-            records, chosen=numbers, fingerprint=f"{fingerprint} where:{_digest(numbers.data)}"
+            records,
+            chosen=numbers,
+            fingerprint=f"{fingerprint} where:{_digest(numbers.data)}",
         )
         # Texts of a million records are tens of megabytes: only what is weighed by goes on.
         needed = _needed(None, balance) or set()
@@ -295,7 +310,9 @@ def open_members(
         are_weights = all(is_number(share) and 0 <= share < np.inf for share in shares)
         if not are_weights or not any(shares):
             raise OptionError.of(
-                "directory", dict(datasets), "give each dataset a finite weight from 0, not all 0."
+                "directory",
+                dict(datasets),
+                "give each dataset a finite weight from 0, not all 0.",
             )
     every: Sequence[Any] = [datasets]
     if not isinstance(datasets, (str, os.PathLike)):
@@ -315,7 +332,11 @@ def open_members(
     return [open_stored(path, options.at, options.keys) for path in every], shares
 
 
-def open_stored(directory: Path, at: int | None, named: NamedKeys = NO_KEYS) -> StoredDataset:
+def open_stored(
+    directory: Path,
+    at: int | None,
+    named: NamedKeys = NO_KEYS,
+) -> StoredDataset:
     """The dataset in a directory, for reading single records.
 
     Args:
@@ -331,7 +352,11 @@ def open_stored(directory: Path, at: int | None, named: NamedKeys = NO_KEYS) -> 
     return stored
 
 
-def read_numbered(stored: StoredDataset, split: str, numbers: Iterable[int]) -> Iterator[Record]:
+def read_numbered(
+    stored: StoredDataset,
+    split: str,
+    numbers: Iterable[int],
+) -> Iterator[Record]:
     """The records of a split with these numbers, in ascending order.
 
     Raises:

@@ -91,7 +91,12 @@ class Records(Sequence[Any]):
         >>> image, label = records[7]  # doctest: +SKIP
     """
 
-    def __init__(self, directory: Datasets, split: str, **options: Unpack[ReadKeywords]) -> None:
+    def __init__(
+        self,
+        directory: Datasets,
+        split: str,
+        **options: Unpack[ReadKeywords],
+    ) -> None:
         self._options = ReadOptions.of(options, _OF_EPOCHS)
         members, shares = open_members(directory, self._options)
         self.record_set = records = record_set(members, split, self._options, shares)

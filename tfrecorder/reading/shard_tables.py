@@ -28,7 +28,9 @@ _TOGETHER = 256
 
 
 def each_table(
-    directory: str, shards: Sequence[Shard], chosen: Chosen
+    directory: str,
+    shards: Sequence[Shard],
+    chosen: Chosen,
 ) -> Iterator[tuple[Shard, pa.Table]]:
     """Some columns of the tables of some shards, in their order; see `read_columns`.
 
@@ -45,7 +47,11 @@ def each_table(
         yield from zip(some, storage.each(read, some, directory), strict=True)
 
 
-def read_tables(directory: str, shards: Sequence[Shard], chosen: Chosen) -> pa.Table | None:
+def read_tables(
+    directory: str,
+    shards: Sequence[Shard],
+    chosen: Chosen,
+) -> pa.Table | None:
     """The same as one table; None without shards.
 
     Raises:
@@ -100,7 +106,11 @@ def columns_of(rows: pa.Table) -> dict[str, pa.Array]:
     return {name: c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for name, c in named}
 
 
-def read_columns(directory: str, name: str, chosen: Chosen) -> pa.Table:
+def read_columns(
+    directory: str,
+    name: str,
+    chosen: Chosen,
+) -> pa.Table:
     """Some columns of a table of rows in a dataset, in the order in which they were chosen.
 
     The folder of relative uris can be chosen like a column, wherever it is noted.

@@ -52,7 +52,9 @@ def load_runner(name: str) -> type:
 
     if not (isinstance(runner, type) and issubclass(runner, PipelineRunner)):
         raise OptionError.of(
-            "runner", name, "it is not a runner of Beam; name a subclass of its class."
+            "runner",
+            name,
+            "it is not a runner of Beam; name a subclass of its class.",
         )
     return runner
 
@@ -149,7 +151,11 @@ def _raise_fault(message: str) -> None:
     raise ValueError(message.partition(": ")[2] or message)
 
 
-def _written(parser: Any, name: str, value: Any) -> list[str]:
+def _written(
+    parser: Any,
+    name: str,
+    value: Any,
+) -> list[str]:
     """The arguments for one option; on a command line True and False are texts."""
     match {"true": True, "false": False}.get(str(value).lower(), value):
         case None:

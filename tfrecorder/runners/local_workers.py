@@ -36,7 +36,12 @@ CORES = 5
 ROWS = 50_000
 
 
-def run(plan: Plan, task: Task, max_reject_fraction: float, workers: int) -> None:
+def run(
+    plan: Plan,
+    task: Task,
+    max_reject_fraction: float,
+    workers: int,
+) -> None:
     """Run a staged plan to its commit.
 
     Args:
@@ -90,7 +95,11 @@ def worker_count(cores: int, rows: int) -> int:
     return max(1, round(cores / CORES)) if rows >= ROWS else 1
 
 
-def workers_of(plan: Plan, output_dir: str, options: ConvertOptions) -> int:
+def workers_of(
+    plan: Plan,
+    output_dir: str,
+    options: ConvertOptions,
+) -> int:
     """How many processes write a plan here: as asked for, else by the cores and the rows.
 
     One where files are elsewhere, whose stores limit it sooner than the lock does; where records
@@ -117,7 +126,11 @@ def _travels(check: object) -> bool:
         return False
 
 
-def _write_by(task: Task, numbers: Sequence[int], workers: int) -> list[DoneRecord]:
+def _write_by(
+    task: Task,
+    numbers: Sequence[int],
+    workers: int,
+) -> list[DoneRecord]:
     """Write the shards of the staged plan that are not done, by this many processes.
 
     Raises:

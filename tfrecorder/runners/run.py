@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 MOST_PARTITIONS = 128
 
 
-def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | None:
+def run(
+    plan: Plan,
+    output_dir: str,
+    options: ConvertOptions,
+) -> DataflowJob | None:
     """Run a staged plan to its commit, unless a Dataflow job does that without us.
 
     Args:
@@ -51,7 +55,13 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
     shown = is_shown(options.progress) and stays
     threads = options.num_threads or 0
     launch = uuid.uuid4().hex
-    task = Task.of(plan, output_dir, threads=threads, progress=shown, launch=launch)
+    task = Task.of(
+        plan,
+        output_dir,
+        threads=threads,
+        progress=shown,
+        launch=launch,
+    )
     with progress_bar(output_dir, plan, shown):
         without_beam = options.runner is None and not is_installed("apache_beam")
         is_direct = (options.runner or DIRECT) == DIRECT
@@ -63,7 +73,11 @@ def run(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | N
         return _run_on_beam(plan, task, options)
 
 
-def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob | None:
+def _run_on_beam(
+    plan: Plan,
+    task: Task,
+    options: ConvertOptions,
+) -> DataflowJob | None:
     output_dir = task.output_dir
     runner = options.runner or DIRECT
     try:
@@ -89,7 +103,10 @@ def _run_on_beam(plan: Plan, task: Task, options: ConvertOptions) -> DataflowJob
             "the same conversion again to continue."
         ) from error
     if runner != DIRECT and not is_in_place(
-        output_dir, newest_commit(output_dir), plan.commit, plan.digest
+        output_dir,
+        newest_commit(output_dir),
+        plan.commit,
+        plan.digest,
     ):
         raise RunnerError(
             f"the {runner} ended without the commit and gave no reason; its log may say "
@@ -120,7 +137,11 @@ def _as_raised(error: BaseException) -> TfrecorderError | None:
     return Failure(name, message).as_error() if step and "\nTraceback" not in message else None
 
 
-def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
+def _run_and_wait(
+    plan: Plan,
+    task: Task,
+    options: ConvertOptions,
+) -> None:
     """Run on this machine or a cluster, and wait for the end."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -140,7 +161,11 @@ def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
     runner = FnApiRunner if is_direct else beam_options.load_runner(name)
     pipe = beam.Pipeline(runner(), PipelineOptions(flags))
     pipeline.build(
-        pipe, len(plan.layout.shards), task, options.max_reject_fraction, together=is_direct
+        pipe,
+        len(plan.layout.shards),
+        task,
+        options.max_reject_fraction,
+        together=is_direct,
     )
     result = pipe.run()
     try:
@@ -154,7 +179,11 @@ def _run_and_wait(plan: Plan, task: Task, options: ConvertOptions) -> None:
             client.close()  # Dask's, which Beam leaves open, with the local cluster it may own
 
 
-def _run_on_dataflow(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob | None:
+def _run_on_dataflow(
+    plan: Plan,
+    output_dir: str,
+    options: ConvertOptions,
+) -> DataflowJob | None:
     from tfrecorder.runners.dataflow import launcher
 
     job = launcher.launch(plan, output_dir, options)

@@ -123,7 +123,11 @@ class Kind:
         return f"{type(self).__name__}({given})"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Split(Kind):
     """The split of each row, in any usual spelling; rows without one are assigned 80/10/10.
 
@@ -135,7 +139,11 @@ class Split(Kind):
     word = "split"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Image(Kind):
     """The uri of an image.
 
@@ -148,7 +156,11 @@ class Image(Kind):
     word = "image"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Mask(Kind):
     """The uri of a PNG of the image's size, whose pixels are the classes of the image's pixels.
 
@@ -163,7 +175,11 @@ class Mask(Kind):
     word = "mask"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Label(Kind):
     """One class per row, text or integer.
 
@@ -179,7 +195,11 @@ class Label(Kind):
     word = "label"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Labels(Kind):
     """Any number of classes per row, from one vocabulary.
 
@@ -203,7 +223,11 @@ class Labels(Kind):
             )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Boxes(Kind):
     """Boxes around the objects of an image: one row per box, or one row per image with lists.
 
@@ -235,7 +259,11 @@ class Boxes(Kind):
             _reserve_background(self)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class ValueKind(Kind):
     """A value, or an array of them, as in the column.
 
@@ -256,7 +284,11 @@ class ValueKind(Kind):
             object.__setattr__(self, "shape", (None,))
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Number(ValueKind):
     """A number, or an array of numbers.
 
@@ -274,21 +306,33 @@ class Number(ValueKind):
     word = "number"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Text(ValueKind):
     """A text, or an array of texts; `shape`, `default` and `of` are as of `Number`."""
 
     word = "text"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Bytes(ValueKind):
     """Bytes, or an array of bytes, which only a frame can hold; otherwise like `Text`."""
 
     word = "bytes"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class File(Kind):
     """The uri of a file of any kind, such as a sound or a PDF: its bytes are the value.
 
@@ -304,7 +348,9 @@ class File(Kind):
 
     max_bytes: int | str = option(2**28, _check_max_bytes, normal=parse_size)
     validator: Callable[[bytes], Any] | str | None = option(
-        None, _check_validator, normal=lambda value: value
+        None,
+        _check_validator,
+        normal=lambda value: value,
     )
     word = "file"
 
@@ -313,7 +359,11 @@ class File(Kind):
 FILES = (Image, Mask, File)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+    repr=False,
+)
 class Ignore(Kind):
     """A column that is left out without being reported."""
 
@@ -326,7 +376,11 @@ KINDS: dict[str, type[Kind]] = {
 }
 
 
-@dataclass(frozen=True, init=False, repr=False)
+@dataclass(
+    frozen=True,
+    init=False,
+    repr=False,
+)
 class Schema:
     """What each column of a source holds; columns that are not named are left out and reported.
 
@@ -343,7 +397,12 @@ class Schema:
 
     fields: tuple[tuple[str, Kind], ...]
 
-    def __init__(self, columns: Mapping[str, Kind] | None = None, /, **more: Kind) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Kind] | None = None,
+        /,
+        **more: Kind,
+    ) -> None:
         """Kinds by column, as keywords, or as a dict if names are not Python identifiers."""
         named = {**(columns or {}), **more}
         object.__setattr__(self, "fields", tuple(named.items()))
@@ -444,4 +503,8 @@ def settings(kind: Kind) -> dict[str, Any]:
 
 
 #: For sources whose columns do not call for another schema.
-DEFAULT_SCHEMA = Schema(split=Split(required=False), image_uri=Image(), label=Label(required=False))
+DEFAULT_SCHEMA = Schema(
+    split=Split(required=False),
+    image_uri=Image(),
+    label=Label(required=False),
+)

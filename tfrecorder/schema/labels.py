@@ -24,7 +24,9 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def number_labels(
-    column: pd.Series, given: tuple[str, ...] | None, existing: tuple[str, ...] = ()
+    column: pd.Series,
+    given: tuple[str, ...] | None,
+    existing: tuple[str, ...] = (),
 ) -> tuple[np.ndarray, np.ndarray | pd.Series, tuple[str, ...] | None]:
     """Integers and texts of checked labels, and the class names if there are any.
 

@@ -104,7 +104,9 @@ def split_meant(word: Any, splits: Collection[str]) -> Any:
 
 
 def assign_splits(
-    keys: Sequence[str] | pa.Array, division: Division, labels: Sequence[Any] | None = None
+    keys: Sequence[str] | pa.Array,
+    division: Division,
+    labels: Sequence[Any] | None = None,
 ) -> pd.Categorical:
     """The split of each row without one, by a seeded hash of its key.
 

@@ -48,7 +48,10 @@ def wide_fields() -> Iterator[None]:
 
 
 def read_headerless(
-    path: str, copy: str, is_image: Callable[[str], bool], form: TextForm
+    path: str,
+    copy: str,
+    is_image: Callable[[str], bool],
+    form: TextForm,
 ) -> tuple[pd.DataFrame, Schema | None]:
     """A CSV in the order `[split,]uri[,label,…]` or `[split,]uri,label,x,y,x,y,x,y,x,y`.
 
@@ -105,7 +108,11 @@ def _is_number_or_empty(cell: str) -> bool:
         return False
 
 
-def _with_boxes(path: str, table: pd.DataFrame, given: list[list[str]]) -> pd.DataFrame:
+def _with_boxes(
+    path: str,
+    table: pd.DataFrame,
+    given: list[list[str]],
+) -> pd.DataFrame:
     rows = []
     for number, values in enumerate(given):
         label = values[0] if values else ""
@@ -184,7 +191,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return line
 
 
-def _boxes(path: str, number: int, line: dict[str, Any]) -> list[dict[str, Any]]:
+def _boxes(
+    path: str,
+    number: int,
+    line: dict[str, Any],
+) -> list[dict[str, Any]]:
     boxes = line.get("boundingBoxAnnotations", [])
     if not isinstance(boxes, list) or not all(isinstance(box, dict) for box in boxes):
         raise SourceError(f"{path}: line {number}: boundingBoxAnnotations is not a list of boxes.")

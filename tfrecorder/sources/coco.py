@@ -163,7 +163,11 @@ def _segments(path: str) -> np.ndarray:
     return red + 256 * green + 65536 * blue
 
 
-def start_of(file: File, root: str, base: str) -> str:
+def start_of(
+    file: File,
+    root: str,
+    base: str,
+) -> str:
     """What the uris of a file's images start with, below the folder of all."""
     below = root.removeprefix(base).strip("/")
     stem = file.path.rpartition("/")[2].removesuffix(".json").rpartition("_")[2]
@@ -227,7 +231,13 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
     frame = pd.DataFrame(columns)
-    return RawTable(frame, base, findings=findings, schema=schema, classes=classes)
+    return RawTable(
+        frame,
+        base,
+        findings=findings,
+        schema=schema,
+        classes=classes,
+    )
 
 
 def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, ...]:
@@ -247,7 +257,12 @@ def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, .
     return tuple(names)
 
 
-def _add_images(images: _Images, file: File, start: str, findings: list[Finding]) -> dict[Any, int]:
+def _add_images(
+    images: _Images,
+    file: File,
+    start: str,
+    findings: list[Finding],
+) -> dict[Any, int]:
     """Add the images of a file that are not there yet; the row of each of its ids."""
     folder, _, stem = file.path.rpartition("/")
     split = split_in(folder.rpartition("/")[2] if stem == BESIDE else stem)
@@ -266,7 +281,12 @@ def _add_images(images: _Images, file: File, start: str, findings: list[Finding]
     return of_ids
 
 
-def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) -> pd.DataFrame:
+def _objects(
+    file: File,
+    rows: np.ndarray,
+    names: Sequence[str],
+    masks: bool,
+) -> pd.DataFrame:
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
     of_file = {entry["id"]: str(entry.get("name", entry["id"])) for entry in file.categories}
@@ -290,7 +310,11 @@ def _objects(file: File, rows: np.ndarray, names: Sequence[str], masks: bool) ->
     )
 
 
-def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[Finding]:
+def _of_no_use(
+    file: File,
+    rows: np.ndarray,
+    unclassed: np.ndarray,
+) -> Iterator[Finding]:
     """Annotations without an image or a category that the file has."""
     for place in np.flatnonzero((rows < 0) | unclassed).tolist():
         row = int(rows[place]) if rows[place] >= 0 else None
@@ -301,7 +325,10 @@ def _of_no_use(file: File, rows: np.ndarray, unclassed: np.ndarray) -> Iterator[
 
 
 def _columns(
-    images: _Images, objects: pd.DataFrame, captions: list[tuple[int, Any]], findings: list[Finding]
+    images: _Images,
+    objects: pd.DataFrame,
+    captions: list[tuple[int, Any]],
+    findings: list[Finding],
 ) -> tuple[dict[str, Any], dict[str, Kind]]:
     """The columns of all images, and the kinds of these."""
     splits = [split for split, _ in images.rows]

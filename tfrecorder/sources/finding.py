@@ -60,11 +60,21 @@ def _short(value: Any) -> Any:
     return escaped(cut(value, 200)) if isinstance(value, str) else value
 
 
-def bad_annotation(row: int | None, column: str, value: Any, message: str) -> Finding:
+def bad_annotation(
+    row: int | None,
+    column: str,
+    value: Any,
+    message: str,
+) -> Finding:
     return Finding("bad_annotation", [row], column, [value], message)
 
 
-def flag(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Finding:
+def flag(
+    code: str,
+    mask: np.ndarray,
+    column: pd.Series,
+    message: str,
+) -> Finding:
     """A finding for each row under a mask; the message may use {value} and {type}."""
     flagged = column[mask]
     values = flagged.tolist()
@@ -76,7 +86,11 @@ def flag(code: str, mask: np.ndarray, column: pd.Series, message: str) -> Findin
     return Finding(code, list(flagged.index), str(column.name), values, messages)
 
 
-def conflicts(column: pd.Series, codes: np.ndarray, group: str) -> Finding:
+def conflicts(
+    column: pd.Series,
+    codes: np.ndarray,
+    group: str,
+) -> Finding:
     """The rows that say something else than the first row of their group.
 
     Args:

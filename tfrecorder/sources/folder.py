@@ -83,7 +83,9 @@ def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
 
 
 def with_sidecar_files(
-    frame: pd.DataFrame, folder: str, schema: Schema
+    frame: pd.DataFrame,
+    folder: str,
+    schema: Schema,
 ) -> tuple[pd.DataFrame, int, list[Finding]]:
     """A folder's images with the columns of the schema that its paths do not give.
 
@@ -170,7 +172,9 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
 
 
 def _images_in(
-    folder: str, files: Sequence[tuple[str, ...]], passed_over: Mapping[str, int]
+    folder: str,
+    files: Sequence[tuple[str, ...]],
+    passed_over: Mapping[str, int],
 ) -> pd.DataFrame:
     """A folder `split/label/file`, `label/file` or `file`, in the order of the relative paths.
 

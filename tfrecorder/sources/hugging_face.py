@@ -144,7 +144,9 @@ def _parts(source: Any) -> list[tuple[str, Any]]:
 
 
 def columns_by_type(
-    kinds: Mapping[str, str], schema: Schema | None, given: Mapping[str, str] | None = None
+    kinds: Mapping[str, str],
+    schema: Schema | None,
+    given: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The columns that stand for ours: those that are given, and the only one of a type.
 

@@ -117,7 +117,11 @@ def _guess(column: pd.Series) -> kinds.Kind:
     return kinds.Ignore()
 
 
-def _numbers(values: Any, dtype: str, shape: Any = ()) -> kinds.Kind:
+def _numbers(
+    values: Any,
+    dtype: str,
+    shape: Any = (),
+) -> kinds.Kind:
     try:
         sizes = np.abs(np.asarray(values, np.float64))
     except OverflowError:  # an integer of more than 308 digits

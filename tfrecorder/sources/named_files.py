@@ -65,7 +65,12 @@ def with_contents(source: Source) -> Source:
         frame = frame.assign(**{name: column})
         if of_column is not None:
             contents[name] = of_column
-    return replace(source, frame=frame, contents=contents, cells={})
+    return replace(
+        source,
+        frame=frame,
+        contents=contents,
+        cells={},
+    )
 
 
 def without_signatures(source: Source) -> Source:
@@ -117,7 +122,11 @@ def _look(cells: Cells, column: pd.Series) -> tuple[pd.Series, Contents | None]:
     by_hash = pa.concat_arrays(files)
     same = all(map(operator.is_, files, names))
     return whole, Contents(
-        by_hash, by_hash if same else pa.concat_arrays(names), sizes, crcs, cells
+        by_hash,
+        by_hash if same else pa.concat_arrays(names),
+        sizes,
+        crcs,
+        cells,
     )
 
 
@@ -178,7 +187,9 @@ class FileSums:
 
 
 def file_sums(
-    places: pa.LargeStringArray, came: np.ndarray | None = None, web: bool = True
+    places: pa.LargeStringArray,
+    came: np.ndarray | None = None,
+    web: bool = True,
 ) -> FileSums:
     """The files in some places, whose stores are asked for their sizes.
 
@@ -210,7 +221,11 @@ def file_sums(
     return FileSums(places, sizes[of_rows], files, of_rows, crcs)
 
 
-def file_sums_of(table: Source, column: str, web: bool = True) -> FileSums:
+def file_sums_of(
+    table: Source,
+    column: str,
+    web: bool = True,
+) -> FileSums:
     """`file_sums` of a column of a table."""
     rows = table.frame.index.to_numpy()
     contents = table.contents.get(column)
@@ -241,7 +256,9 @@ def describing(paths: Iterable[str]) -> Callable[[str], storage.Description | No
 
 
 def in_threads(
-    work: Callable[[T], R], files: Sequence[T], path: Callable[[T], str] = str
+    work: Callable[[T], R],
+    files: Sequence[T],
+    path: Callable[[T], str] = str,
 ) -> Iterator[R]:
     """The results of `work` for some files, in order, each as soon as it can be had.
 

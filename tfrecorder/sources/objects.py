@@ -28,7 +28,10 @@ ROW = "row"
 
 
 def objects_of(
-    rows: np.ndarray, labels: np.ndarray, edges: np.ndarray, beside: Mapping[str, np.ndarray]
+    rows: np.ndarray,
+    labels: np.ndarray,
+    edges: np.ndarray,
+    beside: Mapping[str, np.ndarray],
 ) -> pd.DataFrame:
     """Objects one after the other, as a frame.
 
@@ -45,7 +48,10 @@ def objects_of(
 
 
 def object_columns(
-    objects: pd.DataFrame, uris: Sequence[str], sizes: np.ndarray, slack: float
+    objects: pd.DataFrame,
+    uris: Sequence[str],
+    sizes: np.ndarray,
+    slack: float,
 ) -> tuple[dict[str, pd.Series], list[Finding]]:
     """Columns with a list for each image, and what is wrong.
 
@@ -77,7 +83,9 @@ def object_columns(
 
 
 def grouped(
-    table: pd.DataFrame, schema: Schema, by: str
+    table: pd.DataFrame,
+    schema: Schema,
+    by: str,
 ) -> tuple[pd.DataFrame, np.ndarray, list[Finding]]:
     """One row for each value of a column, in the order in which they first come.
 
@@ -113,7 +121,10 @@ def grouped(
 
 
 def _beyond_or_empty(
-    code: str, wrong: pd.DataFrame, uris: Sequence[str], sizes: np.ndarray
+    code: str,
+    wrong: pd.DataFrame,
+    uris: Sequence[str],
+    sizes: np.ndarray,
 ) -> Iterator[Finding]:
     values = wrong[[ROW, LABEL_COLUMN, *BOX_COLUMNS]]
     for row, label, *edges in values.itertuples(index=False, name=None):

@@ -142,7 +142,10 @@ class ParquetCells:
             wanted = {row - self._starts[number] for _, row in of_group}
             with _opened(group.path) as file:
                 batches = file.iter_batches(
-                    PIECE, row_groups=[group.number], columns=[self._column], use_threads=False
+                    PIECE,
+                    row_groups=[group.number],
+                    columns=[self._column],
+                    use_threads=False,
                 )
                 every = itertools.chain.from_iterable(batch.column(0) for batch in batches)
                 for row, cell in enumerate(itertools.islice(every, max(wanted) + 1)):

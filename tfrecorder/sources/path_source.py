@@ -120,7 +120,11 @@ def split_in(name: str) -> str:
     return next((word for word in words if word in SPLITS), None) or ""
 
 
-def with_named_splits(frame: pd.DataFrame, paths: Sequence[str], counts: list[int]) -> pd.DataFrame:
+def with_named_splits(
+    frame: pd.DataFrame,
+    paths: Sequence[str],
+    counts: list[int],
+) -> pd.DataFrame:
     """A table without splits gets those that the names of its files state, if these differ.
 
     Args:

@@ -22,7 +22,9 @@ _TOGETHER = 2**14
 
 
 def places(
-    uris: pa.Array, base: str | pa.Array, files: pa.Array | None = None
+    uris: pa.Array,
+    base: str | pa.Array,
+    files: pa.Array | None = None,
 ) -> pa.LargeStringArray:
     """The place of each uri: an absolute path without "." and "..", or a uri on a store.
 
@@ -47,7 +49,11 @@ def places(
     return whole if files is None else pc.if_else(pc.equal(files, ""), whole, files)
 
 
-def known_places(uris: pa.Array, bases: pa.Array, files: pa.Array | None = None) -> pa.Array:
+def known_places(
+    uris: pa.Array,
+    bases: pa.Array,
+    files: pa.Array | None = None,
+) -> pa.Array:
     """`places` of rows of a dataset; null where a repair could not tell it.
 
     Args:

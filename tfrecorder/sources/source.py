@@ -194,7 +194,9 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     for theirs, our in columns.items():
         if theirs not in have:
             raise OptionError.of(
-                "columns", dict(columns), f"the source has no column {theirs!r}; it has: {have}."
+                "columns",
+                dict(columns),
+                f"the source has no column {theirs!r}; it has: {have}.",
             )
         if our in have and theirs != our and our not in columns:
             raise OptionError.of(
@@ -222,7 +224,9 @@ def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:
     names = list(map(str, frame.columns))
     if split_by not in names:
         raise OptionError.of(
-            "split_by", split_by, f"the source has no such column; it has: {names}."
+            "split_by",
+            split_by,
+            f"the source has no such column; it has: {names}.",
         )
     return frame.iloc[:, names.index(split_by)].set_axis(pd.RangeIndex(len(frame)))
 

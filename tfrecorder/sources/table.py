@@ -165,7 +165,9 @@ def schema_of(table: pd.DataFrame) -> kinds.Schema:
 
 
 def schema_beside(
-    suggested: kinds.Schema, names: Sequence[str], known: Sequence[Field]
+    suggested: kinds.Schema,
+    names: Sequence[str],
+    known: Sequence[Field],
 ) -> kinds.Schema:
     """The schema of a dataset, for a table that has all its columns; otherwise the suggested one.
 

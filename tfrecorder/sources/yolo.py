@@ -110,7 +110,11 @@ def _class_names(path: str, names: Any) -> list[str]:
     )
 
 
-def _images_at(path: str, root: str, entry: str) -> Iterator[str]:
+def _images_at(
+    path: str,
+    root: str,
+    entry: str,
+) -> Iterator[str]:
     """The images of a folder, or of a text file that lists them."""
     # Roboflow writes ../train/images for the folder train/images beside the file.
     where = storage.resolve(entry, root)
@@ -136,7 +140,10 @@ def _labels_of(image: str) -> str:
 
 
 def _objects(
-    images: Sequence[str], names: Sequence[str], keypoints: bool, masks: bool
+    images: Sequence[str],
+    names: Sequence[str],
+    keypoints: bool,
+    masks: bool,
 ) -> tuple[pd.DataFrame, list[Finding]]:
     """The objects of all images, with their polygons as `masks` says, and lines that say none."""
     rows = []
@@ -161,7 +168,11 @@ def _objects(
     return objects_of(np.array(rows, np.int64), labels, sides, beside), findings
 
 
-def _object(words: Sequence[str], classes: int, keypoints: bool) -> Any:
+def _object(
+    words: Sequence[str],
+    classes: int,
+    keypoints: bool,
+) -> Any:
     """The class, edges and polygon of a line's object, the last as JSON; or what is wrong."""
     try:
         label, *numbers = map(float, words)

@@ -106,7 +106,12 @@ class CachedFile:
         """Of each block, whether it is there."""
         return self.states() == _THERE
 
-    def mark(self, first: int, end: int, state: int = _ENDED) -> None:
+    def mark(
+        self,
+        first: int,
+        end: int,
+        state: int = _ENDED,
+    ) -> None:
         """Note of the blocks from `first` up to, not including, `end` that they have this state."""
         data = np.full(end - first, state, _STATE).tobytes()
         _write_part(f"{self.path}.map", first * _STATE.itemsize, data)
@@ -202,7 +207,13 @@ class CacheFolder:
         os.pwrite(descriptor, uri.encode(), 0)
         return descriptor
 
-    def claim(self, file: CachedFile, start: int, end: int, most: int) -> tuple[int, int]:
+    def claim(
+        self,
+        file: CachedFile,
+        start: int,
+        end: int,
+        most: int,
+    ) -> tuple[int, int]:
         """Whose the blocks of a range are, from its beginning as far as they are the same's.
 
         Returns:
@@ -233,7 +244,12 @@ class CacheFolder:
                 _put(descriptor, counters._replace(passed=passed))
         return int(whose[0]), after
 
-    def keep_index(self, file: CachedFile, data: bytes, most: int) -> None:
+    def keep_index(
+        self,
+        file: CachedFile,
+        data: bytes,
+        most: int,
+    ) -> None:
         """Keep where the records of a file are, if there is room."""
         path = f"{file.path}.index"
         with self._locked() as descriptor:
@@ -280,7 +296,11 @@ class CacheFolder:
             _put(descriptor, self.counters()._replace(used=used))
 
 
-def read_part(path: str, offset: int, size: int) -> bytes:
+def read_part(
+    path: str,
+    offset: int,
+    size: int,
+) -> bytes:
     """Bytes of a local file; fewer where it ends, none if it is not there."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
         return os.pread(file.fileno(), size, offset)
@@ -292,7 +312,11 @@ def read_whole(path: str) -> bytes:
     return read_part(path, 0, _size(path))
 
 
-def _write_part(path: str, offset: int, data: bytes) -> None:
+def _write_part(
+    path: str,
+    offset: int,
+    data: bytes,
+) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         written = 0

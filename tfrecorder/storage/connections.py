@@ -63,7 +63,11 @@ class Access:
     account: str | None = None
     user_project: str | None = None
     private_hosts: bool = False
-    signed: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    signed: dict[str, str] = field(
+        default_factory=dict,
+        compare=False,
+        repr=False,
+    )
 
 
 _ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
@@ -161,7 +165,11 @@ def sender(endpoint: str, timeout: tuple[float, float]) -> Send:
         return opened
 
     @contextlib.contextmanager
-    def send(method: str, path: str, headers: dict[str, str]) -> Iterator[http.client.HTTPResponse]:
+    def send(
+        method: str,
+        path: str,
+        headers: dict[str, str],
+    ) -> Iterator[http.client.HTTPResponse]:
         used = connection()
         try:
             used.request(method, path, headers=headers)

@@ -107,7 +107,9 @@ def read_versioned(path: str) -> tuple[bytes, str]:
 
 
 def read_source(
-    path: str, folders: FoldersRead, note_retry: Callable[[], None] = lambda: None
+    path: str,
+    folders: FoldersRead,
+    note_retry: Callable[[], None] = lambda: None,
 ) -> tuple[bytes, int | None]:
     """`read_bytes` for a file named by a source; and when it had last been written before that.
 
@@ -295,7 +297,11 @@ def failing_as(kind: type[Exception], path: str) -> Iterator[None]:
         raise kind(f"{words}." if path in words else f"{path} cannot be read: {words}.") from error
 
 
-def each(work: Callable[[T], R], things: Collection[T], path: str) -> list[R]:
+def each(
+    work: Callable[[T], R],
+    things: Collection[T],
+    path: str,
+) -> list[R]:
     """The results of `work` for each thing, in order; concurrent if `path` is on a remote store."""
     if is_local(path) or len(things) < 2:
         with held_open():

@@ -47,7 +47,11 @@ _held = ContextVar[dict[str, int] | None]("_held", default=None)
 
 
 @contextlib.contextmanager
-def inside(folder: str, name: str, make: bool = False) -> Iterator[tuple[int, str]]:
+def inside(
+    folder: str,
+    name: str,
+    make: bool = False,
+) -> Iterator[tuple[int, str]]:
     """The opened folder that holds a file, and the file's name in it.
 
     Args:
@@ -93,7 +97,11 @@ def held_open() -> Iterator[None]:
             os.close(opened)
 
 
-def _walked(folder: str, name: str, make: bool) -> int:
+def _walked(
+    folder: str,
+    name: str,
+    make: bool,
+) -> int:
     """The opened folder that holds a file; see `inside`."""
     top, names = _divided(folder, name)
     opened = _opened_top(top, make)
@@ -127,7 +135,12 @@ def _opened_top(path: str, make: bool) -> int:
         return os.open(path, _FOLDER)
 
 
-def _opened(above: int, name: str, path: str, make: bool) -> int:
+def _opened(
+    above: int,
+    name: str,
+    path: str,
+    make: bool,
+) -> int:
     try:
         return os.open(name, _NOT_THROUGH_LINKS, dir_fd=above)
     except FileNotFoundError:
@@ -142,7 +155,11 @@ def _opened(above: int, name: str, path: str, make: bool) -> int:
         raise UnwritableError(_refusal(above, name, path)) from error
 
 
-def _refusal(above: int, name: str, path: str) -> str:
+def _refusal(
+    above: int,
+    name: str,
+    path: str,
+) -> str:
     mode = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
     if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a folder by now; a moment ago it was a link
         return (
@@ -159,7 +176,11 @@ def refuse_links(folder: str, names: Iterable[str]) -> None:
             continue
 
 
-def move(folder: str, old: str, new: str) -> None:
+def move(
+    folder: str,
+    old: str,
+    new: str,
+) -> None:
     """Rename a file below a directory, replacing any file with the new name.
 
     Raises:
@@ -279,7 +300,11 @@ def locked(folder: str, name: str) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _opened_lock(above: int, name: str, path: str) -> int:
+def _opened_lock(
+    above: int,
+    name: str,
+    path: str,
+) -> int:
     try:
         return os.open(name, _LOCK, 0o666, dir_fd=above)
     except PermissionError as error:

@@ -194,7 +194,12 @@ class FsspecStore(Store):
         system, name = _system(path)
         return bool(system.isdir(name))
 
-    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
+    def publish(
+        self,
+        folder: str,
+        name: str,
+        claim: Claim | None = None,
+    ) -> Writing:
         whole = f"{folder}/{name}"
         system, final = _system(whole)
 
@@ -230,7 +235,13 @@ class FsspecStore(Store):
             system.rm_file(path)  # `rm` would take the name for a pattern
 
     @translated(_meaning)
-    def move(self, folder: str, name: str, new: str, version: str = "") -> None:
+    def move(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+        version: str = "",
+    ) -> None:
         system, source = _system(f"{folder}/{name}")
         _, target = _system(f"{folder}/{new}")
         system.invalidate_cache()

@@ -109,7 +109,12 @@ class BucketStore(Store):
     def is_folder(self, path: str) -> bool:
         return bool(self._at(_below(path)).below(most=1)[0])
 
-    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
+    def publish(
+        self,
+        folder: str,
+        name: str,
+        claim: Claim | None = None,
+    ) -> Writing:
         path = f"{folder}/{name}"
 
         def upload(file: Reader, size: int | None) -> None:
@@ -128,7 +133,12 @@ class BucketStore(Store):
     def keeps_removed(self, folder: str) -> str | None:
         return self._at(folder).keeps_removed()
 
-    def put_at(self, path: str, data: bytes, version: str) -> str | None:
+    def put_at(
+        self,
+        path: str,
+        data: bytes,
+        version: str,
+    ) -> str | None:
         return self._upload(path, io.BytesIO(data), len(data), version)
 
     def remove(self, folder: str, name: str) -> None:
@@ -139,13 +149,30 @@ class BucketStore(Store):
     def remove_file(self, folder: str, name: str) -> None:
         self._at(f"{folder}/{name}").delete()
 
-    def link(self, folder: str, name: str, new: str) -> None:
+    def link(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+    ) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}")
 
-    def move_at(self, folder: str, name: str, new: str, version: str = "") -> None:
+    def move_at(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+        version: str = "",
+    ) -> None:
         self._copy(f"{folder}/{name}", f"{folder}/{new}", version, is_moved=True)
 
-    def _copy(self, path: str, new: str, listed: str = "", is_moved: bool = False) -> None:
+    def _copy(
+        self,
+        path: str,
+        new: str,
+        listed: str = "",
+        is_moved: bool = False,
+    ) -> None:
         source = self._at(path)
         try:
             version = listed or source.describe().version
@@ -260,7 +287,10 @@ def _in_our_terms(error: Exception) -> Exception | None:
         case GoogleAPICallError():
             answer: Any = error.response
             return gcs_requests.refused(
-                answer.status_code, answer.text, answer.reason, answer.headers
+                answer.status_code,
+                answer.text,
+                answer.reason,
+                answer.headers,
             )
         case GoogleAuthError():
             return gcs_requests.token_failure(error)

@@ -72,7 +72,10 @@ _NOT_ZIPPED = "its Content-Encoding is gzip, but it is not zipped; correct it in
 
 
 def asker(
-    endpoint: str, credentials: Any, timeout: tuple[float, float], user_project: str | None = None
+    endpoint: str,
+    credentials: Any,
+    timeout: tuple[float, float],
+    user_project: str | None = None,
 ) -> Ask:
     """A function that makes requests over kept-alive connections; threads may share it.
 
@@ -94,7 +97,9 @@ def asker(
 
     @contextlib.contextmanager
     def ask(
-        path: str, method: str = "GET", headers: Mapping[str, str] = {}
+        path: str,
+        method: str = "GET",
+        headers: Mapping[str, str] = {},
     ) -> Iterator[HTTPResponse]:
         if credentials is None and method != "GET":
             raise UnreadableError("no_credentials", NO_CREDENTIALS)
@@ -199,7 +204,12 @@ class BucketObject:
                 raise TransientError(_NOT_WHOLE)
             self._check_whole(response, size, crc)
 
-    def read_range(self, version: str, start: int, end: int) -> bytes:
+    def read_range(
+        self,
+        version: str,
+        start: int,
+        end: int,
+    ) -> bytes:
         """The bytes from `start` up to, not including, `end` of one version."""
         wanted = {"Range": f"bytes={start}-{end - 1}"}
         with self.ask(f"{self._media}&generation={version}", headers=wanted) as response:
@@ -270,7 +280,12 @@ class BucketObject:
             words.append("as older versions until these are removed too (versioning)")
         return ", and ".join(words)
 
-    def _check_whole(self, response: HTTPResponse, size: int, crc: int) -> None:
+    def _check_whole(
+        self,
+        response: HTTPResponse,
+        size: int,
+        crc: int,
+    ) -> None:
         """Compare the size and CRC32C of a whole answer with those of the stored object.
 
         Nothing is compared if the service unpacked the object on the way.
@@ -295,7 +310,11 @@ class BucketObject:
             raise TransientError(_NOT_WHOLE)
 
 
-def _json(ask: Ask, path: str, method: str = "GET") -> dict[str, Any]:
+def _json(
+    ask: Ask,
+    path: str,
+    method: str = "GET",
+) -> dict[str, Any]:
     with ask(path, method) as response:
         text = response.read()
     with contextlib.suppress(ValueError):
@@ -326,7 +345,10 @@ def _granted(response: HTTPResponse, unsigned: bool = False) -> HTTPResponse:
 
 
 def refused(
-    status: int, text: str, reason: str | None, headers: Mapping[str, str] | HTTPMessage
+    status: int,
+    text: str,
+    reason: str | None,
+    headers: Mapping[str, str] | HTTPMessage,
 ) -> UnreadableError | TransientError | OtherStandsError:
     """The error that an unsuccessful response means, with the service's words."""
     words = answer_words(status, text, reason)
@@ -353,7 +375,11 @@ def decode_crc32c(encoded: str | None) -> int | None:
     return None if encoded is None else int.from_bytes(base64.b64decode(encoded), "big")
 
 
-def answer_words(status: int, text: str, reason: str | None) -> str:
+def answer_words(
+    status: int,
+    text: str,
+    reason: str | None,
+) -> str:
     """The service's words for a refusal, in one line.
 
     Args:

@@ -147,7 +147,12 @@ class LocalStore(Store):
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     @contextlib.contextmanager
-    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
+    def publish(
+        self,
+        folder: str,
+        name: str,
+        claim: Claim | None = None,
+    ) -> Iterator[BinaryIO]:
         with _made_aside(folder, name) as (aside, temporary):
             descriptor = os.open(temporary, _NEW, 0o666, dir_fd=aside)
             with open(descriptor, "wb", buffering=0) as file:
@@ -162,7 +167,12 @@ class LocalStore(Store):
     def sync(self, folder: str, names: Collection[str]) -> None:
         folders.sync(folder, names)
 
-    def link(self, folder: str, name: str, new: str) -> None:
+    def link(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+    ) -> None:
         """A hard link, else a copy: on a disk without links, or for a file with too many."""
         with (
             _made_aside(folder, new) as (aside, temporary),
@@ -177,7 +187,13 @@ class LocalStore(Store):
                 with open(descriptor, "wb") as file:
                     self.fetch(f"{folder}/{name}", file)
 
-    def move(self, folder: str, name: str, new: str, version: str = "") -> None:
+    def move(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+        version: str = "",
+    ) -> None:
         try:
             folders.move(folder, name, new)
         except FileNotFoundError:
@@ -293,7 +309,11 @@ def _read_regular(descriptor: int) -> tuple[bytes, int]:
 TEMPORARY = ".tfrecorder-"
 
 
-def write_whole(path: str, data: bytes, how: str = "") -> None:
+def write_whole(
+    path: str,
+    data: bytes,
+    how: str = "",
+) -> None:
     """Write a file that appears whole or not at all, replacing any existing one.
 
     Args:

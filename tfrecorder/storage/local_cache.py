@@ -67,7 +67,13 @@ class LocalCache:
         self._failed = False
         self._next_look = 0.0
 
-    def read(self, path: str, start: int, end: int, fetch: Fetch) -> bytes:
+    def read(
+        self,
+        path: str,
+        start: int,
+        end: int,
+        fetch: Fetch,
+    ) -> bytes:
         """The bytes of a file from `start` up to, not including, `end`; what is missing is kept."""
         file = self._file(path)
         if file is None:
@@ -94,7 +100,12 @@ class LocalCache:
             at = until
         return b"".join(parts)
 
-    def has(self, path: str, start: int, end: int) -> bool:
+    def has(
+        self,
+        path: str,
+        start: int,
+        end: int,
+    ) -> bool:
         """Whether this range is there, as far as this process has seen."""
         file = self._file(path)
         if file is None:
@@ -103,14 +114,24 @@ class LocalCache:
         here = self._look(file) if here is None else here
         return bool(here[start // BLOCK : blocks_of(end)].all())
 
-    def forget(self, path: str, start: int, end: int) -> None:
+    def forget(
+        self,
+        path: str,
+        start: int,
+        end: int,
+    ) -> None:
         """Fetch the blocks of this range anew when they are next read: they are damaged."""
         if (file := self._file(path)) is not None:
             self._here.pop(file.path, None)
             with self._said_once():
                 file.mark(start // BLOCK, blocks_of(end))
 
-    def index(self, path: str, read: Callable[[], np.ndarray], fits: Fits) -> np.ndarray:
+    def index(
+        self,
+        path: str,
+        read: Callable[[], np.ndarray],
+        fits: Fits,
+    ) -> np.ndarray:
         """Where the records of a file are, int64 of two columns: kept, or else read and kept."""
         file = self._file(path)
         if file is None:
@@ -145,7 +166,12 @@ class LocalCache:
             return here
         return np.zeros(blocks_of(file.size), bool)
 
-    def _whose(self, file: CachedFile, start: int, end: int) -> tuple[int, int]:
+    def _whose(
+        self,
+        file: CachedFile,
+        start: int,
+        end: int,
+    ) -> tuple[int, int]:
         """As `CacheFolder.claim`; without its lock, if the first block is there."""
         first = start // BLOCK
         last = blocks_of(end)
@@ -166,7 +192,12 @@ class LocalCache:
                 return self._whose(file, start, end)
         return FULL, last
 
-    def _kept(self, path: str, start: int, end: int) -> bytes:
+    def _kept(
+        self,
+        path: str,
+        start: int,
+        end: int,
+    ) -> bytes:
         """What is there of a range, which should be all of it."""
         data = b""
         with self._said_once():
@@ -175,7 +206,13 @@ class LocalCache:
             self.forget(path, start, end)
         return data
 
-    def _fill(self, file: CachedFile, first: int, after: int, fetch: Fetch) -> bytes:
+    def _fill(
+        self,
+        file: CachedFile,
+        first: int,
+        after: int,
+        fetch: Fetch,
+    ) -> bytes:
         """Fetch blocks that are ours, from `first` up to, not including, `after`, and keep them."""
         is_kept = False
         try:

@@ -115,7 +115,12 @@ def connect(place: str) -> Client:
     named = next(filter(None, map(os.environ.get, _ENDPOINTS[is_s3])), "")
     http = {"allow_http": True} if named.lower().startswith("http://") else {}
     short, uploads = (
-        store.from_url(place, client_options=limits | http, retry_config=_NO_RETRIES, **settings)
+        store.from_url(
+            place,
+            client_options=limits | http,
+            retry_config=_NO_RETRIES,
+            **settings,
+        )
         for limits in (_SHORT, _UPLOAD)
     )
     _process = os.getpid()
@@ -234,7 +239,12 @@ def meaning(error: Exception, client: Client) -> Exception | None:
     return UnreadableError(meant or "read_failed", words)
 
 
-def _meaning(error: Exception, text: str, status: int, code: str) -> str:
+def _meaning(
+    error: Exception,
+    text: str,
+    status: int,
+    code: str,
+) -> str:
     """A meaning of `_MEANINGS` or `_SAID`; empty if nothing says what it is."""
     kind = type(error).__name__
     meant = next((_MEANINGS[key] for key in (code, kind, status) if key in _MEANINGS), "")

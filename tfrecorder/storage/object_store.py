@@ -132,7 +132,12 @@ class ObjectStore(Store):
     def is_folder(self, path: str) -> bool:
         return next(self._pages(path), None) is not None
 
-    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
+    def publish(
+        self,
+        folder: str,
+        name: str,
+        claim: Claim | None = None,
+    ) -> Writing:
         path = f"{folder}/{name}"
 
         def upload(local: str) -> None:
@@ -148,7 +153,10 @@ class ObjectStore(Store):
                     return sums_of(there.read) == sums_of(here.read)
 
             self.put_claimed(
-                path, claim, lambda version: self._put(path, data, _mode(version)), is_ours
+                path,
+                claim,
+                lambda version: self._put(path, data, _mode(version)),
+                is_ours,
             )
 
         return spooled(path, upload)
@@ -156,7 +164,12 @@ class ObjectStore(Store):
     def replaces_conditionally(self) -> bool:
         return _is_conditional()
 
-    def put_at(self, path: str, data: bytes, version: str) -> str | None:
+    def put_at(
+        self,
+        path: str,
+        data: bytes,
+        version: str,
+    ) -> str | None:
         return self._put(path, data, _mode(version), is_fresh=True) if _is_conditional() else None
 
     def remove(self, folder: str, name: str) -> None:
@@ -169,7 +182,12 @@ class ObjectStore(Store):
     def remove_file(self, folder: str, name: str) -> None:
         self._delete(f"{folder}/{name}")
 
-    def link(self, folder: str, name: str, new: str) -> None:
+    def link(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+    ) -> None:
         source = f"{folder}/{name}"
         target = f"{folder}/{new}"
         to = split_path(target)[1]
@@ -180,7 +198,13 @@ class ObjectStore(Store):
         if old is not None and (copy is None or copy.size != old.size):
             raise TransientError("the copy is not there")  # a gateway answered
 
-    def _put(self, path: str, data: Any, mode: Any, is_fresh: bool = False) -> str:
+    def _put(
+        self,
+        path: str,
+        data: Any,
+        mode: Any,
+        is_fresh: bool = False,
+    ) -> str:
         """Upload to the final name and return its tag: the object appears whole or not at all."""
 
         def put(client: Client, name: str) -> str:
@@ -224,7 +248,9 @@ class ObjectStore(Store):
         pages = self._request(
             folder,
             lambda client, name: obstore.list(
-                client.short, name.strip("/") or None, chunk_size=_PAGE
+                client.short,
+                name.strip("/") or None,
+                chunk_size=_PAGE,
             ),
         )
         while page := self._request(folder, lambda client, name: next(pages, None)):

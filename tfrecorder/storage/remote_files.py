@@ -44,7 +44,9 @@ def spooled(final: str, upload: Callable[[str], None]) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def followed(
-    final: str, upload: Callable[[Reader, int | None], None], piece: int
+    final: str,
+    upload: Callable[[Reader, int | None], None],
+    piece: int,
 ) -> Iterator[BinaryIO]:
     """A temporary file to write from start to end, uploaded as it is written.
 
@@ -81,7 +83,12 @@ def followed(
 
         # A daemon: nobody waits for an upload that Ctrl-C has made pointless.
         run = copy_context().run  # with this thread's context, which says who waits for it
-        thread = threading.Thread(target=run, args=(follow,), name="tfrecorder-upload", daemon=True)
+        thread = threading.Thread(
+            target=run,
+            args=(follow,),
+            name="tfrecorder-upload",
+            daemon=True,
+        )
         thread.start()
         try:
             with _room_missed():
@@ -179,7 +186,11 @@ class Reader:
 PART_BYTES = 2**18
 
 
-def in_parts(path: str, size: int, read_range: Callable[[int, int], bytes]) -> BinaryIO:
+def in_parts(
+    path: str,
+    size: int,
+    read_range: Callable[[int, int], bytes],
+) -> BinaryIO:
     """A file of which only the requested parts are read.
 
     Args:
@@ -197,7 +208,12 @@ def in_parts(path: str, size: int, read_range: Callable[[int, int], bytes]) -> B
 
 
 class _Parts(io.RawIOBase):
-    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
+    def __init__(
+        self,
+        path: str,
+        size: int,
+        read_range: Callable[[int, int], bytes],
+    ) -> None:
         self._path = path
         self._size = size
         self._read_range = read_range

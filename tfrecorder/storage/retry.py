@@ -137,7 +137,11 @@ def impatient() -> Iterator[None]:
         _PATIENT.reset(before)
 
 
-def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lambda: None) -> T:
+def retried(
+    attempt: Callable[[], T],
+    path: str,
+    note: Callable[[], None] = lambda: None,
+) -> T:
     """The result of `attempt`, which is retried while its failures may pass.
 
     Args:
@@ -172,7 +176,9 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
             left = since + patience().seconds - now
             if left <= 0 and (failures >= ATTEMPTS or left <= -patience().seconds):
                 raise _unreachable(
-                    path, f"could not be reached for {now - since:,.0f} s: {words}.", words
+                    path,
+                    f"could not be reached for {now - since:,.0f} s: {words}.",
+                    words,
                 ) from error
             pause_now = patience().first_pause * 2 ** min(failures - 1, 20)
             seconds = min(pause_now, patience().longest_pause) * random.uniform(0.5, 1)
@@ -182,7 +188,11 @@ def retried(attempt: Callable[[], T], path: str, note: Callable[[], None] = lamb
         pause(Wait(service_of(path), since, words), seconds)
 
 
-def _unreachable(path: str, said: str, words: str) -> UnreachableError | UnreadableError:
+def _unreachable(
+    path: str,
+    said: str,
+    words: str,
+) -> UnreachableError | UnreadableError:
     if is_web(path):
         return UnreadableError("unreachable", words)
     return UnreachableError(f"{path} {said}")

@@ -270,7 +270,12 @@ class Store(Protocol):
     def is_folder(self, path: str) -> bool:
         """True if there is anything below this path."""
 
-    def publish(self, folder: str, name: str, claim: Claim | None = None) -> Writing:
+    def publish(
+        self,
+        folder: str,
+        name: str,
+        claim: Claim | None = None,
+    ) -> Writing:
         """A file that appears as `name` below a folder only if the block succeeds.
 
         It is written from start to end, without seeking.  In a store with versions, a claim
@@ -317,7 +322,13 @@ class Store(Protocol):
         """
         return None
 
-    def put_over(self, folder: str, name: str, data: bytes, version: str) -> str | None:
+    def put_over(
+        self,
+        folder: str,
+        name: str,
+        data: bytes,
+        version: str,
+    ) -> str | None:
         """Write a short file below a folder over this version, empty for no file.
 
         Returns the new version.  A store without versions returns None and writes nothing.
@@ -335,7 +346,12 @@ class Store(Protocol):
                 raise
             return standing[1]
 
-    def put_at(self, path: str, data: bytes, version: str) -> str | None:
+    def put_at(
+        self,
+        path: str,
+        data: bytes,
+        version: str,
+    ) -> str | None:
         """The request of `put_over`; raises an OtherStandsError whatever the other bytes are."""
         return None
 
@@ -350,7 +366,12 @@ class Store(Protocol):
         """See `storage.sync`; nothing where what the service has answered for is kept."""
         return
 
-    def link(self, folder: str, name: str, new: str) -> None:
+    def link(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+    ) -> None:
         """Give a file below a folder a second name, replacing any file with that name."""
         # Through a buffer: a write to the file itself may take only part of a piece.
         with (
@@ -359,7 +380,13 @@ class Store(Protocol):
         ):
             self.fetch(f"{folder}/{name}", whole)
 
-    def move(self, folder: str, name: str, new: str, version: str = "") -> None:
+    def move(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+        version: str = "",
+    ) -> None:
         """Rename a file below a folder, replacing any file with the new name.
 
         Does nothing if it has been renamed already: the old name is gone, the new one is there.
@@ -373,7 +400,13 @@ class Store(Protocol):
             if error.code != "not_found" or self.describe(f"{folder}/{new}") is None:
                 raise
 
-    def move_at(self, folder: str, name: str, new: str, version: str = "") -> None:
+    def move_at(
+        self,
+        folder: str,
+        name: str,
+        new: str,
+        version: str = "",
+    ) -> None:
         """The requests of `move`; an UnreadableError if there is no such file."""
         self.link(folder, name, new)
         self.remove(folder, name)

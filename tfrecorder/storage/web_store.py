@@ -100,7 +100,12 @@ class WebStore:
 
     read_versioned = open = fetch = version = names = files = is_folder = listing
 
-    def _asked(self, parts: SplitResult, host: str, is_signed: bool) -> bytes | str:
+    def _asked(
+        self,
+        parts: SplitResult,
+        host: str,
+        is_signed: bool,
+    ) -> bytes | str:
         """The file that a server sends, or where it says that it is."""
         slots = self._slots.setdefault(host, _slots())
         kept = None
@@ -133,7 +138,12 @@ class WebStore:
                 used.close()
             slots.put(kept)
 
-    def _failed(self, path: str, host: str, error: TransientError) -> Exception:
+    def _failed(
+        self,
+        path: str,
+        host: str,
+        error: TransientError,
+    ) -> Exception:
         """The error, final for a path or a host that has failed for as long as any is retried.
 
         Otherwise each row of a dead host would wait as long, and those of a slow one without end.
@@ -161,7 +171,9 @@ class WebStore:
         opened.sock.settimeout(min(TIMEOUT[1], patience().seconds))
         if is_tls:
             opened.sock = self._context.wrap_socket(
-                opened.sock, server_hostname=host, do_handshake_on_connect=False
+                opened.sock,
+                server_hostname=host,
+                do_handshake_on_connect=False,
             )
         return opened
 

@@ -34,14 +34,22 @@ def _writing() -> Iterator[None]:
         raise UnwritableError(error.detail) from error
 
 
-def _asked(folder: str, name: str, request: Callable[[Store], T]) -> T:
+def _asked(
+    folder: str,
+    name: str,
+    request: Callable[[Store], T],
+) -> T:
     """The answer to a request to write a file below a folder, which is retried."""
     with _writing():
         return retried(lambda: request(store_of(folder)), os.path.join(folder, name))
 
 
 @contextlib.contextmanager
-def publish(output_dir: str, name: str, claim: Claim | None = None) -> Iterator[BinaryIO]:
+def publish(
+    output_dir: str,
+    name: str,
+    claim: Claim | None = None,
+) -> Iterator[BinaryIO]:
     """A file to write that appears under its final name only if the block succeeds.
 
     Args:
@@ -76,7 +84,11 @@ def publish_by(
 
 
 def publish_bytes(
-    output_dir: str, name: str, data: bytes, claim: Claim | None = None, lasting: bool = False
+    output_dir: str,
+    name: str,
+    data: bytes,
+    claim: Claim | None = None,
+    lasting: bool = False,
 ) -> None:
     """`publish` these bytes.
 
@@ -93,7 +105,10 @@ def publish_bytes(
 
 
 def publish_all(
-    output_dir: str, files: Mapping[str, bytes], claim: Claim | None = None, lasting: bool = False
+    output_dir: str,
+    files: Mapping[str, bytes],
+    claim: Claim | None = None,
+    lasting: bool = False,
 ) -> None:
     """`publish_bytes` of files by name; at once on a remote store, for which one mostly waits."""
 
@@ -130,7 +145,11 @@ def replaces_conditionally(path: str) -> bool:
 
 
 def publish_over(
-    output_dir: str, name: str, data: bytes, version: str, lasting: bool = True
+    output_dir: str,
+    name: str,
+    data: bytes,
+    version: str,
+    lasting: bool = True,
 ) -> str:
     """`publish_bytes` over one version (empty: no file yet); returns the new version.
 
@@ -146,7 +165,11 @@ def publish_over(
     return made or ""
 
 
-def publish_new(output_dir: str, name: str, data: bytes) -> bool:
+def publish_new(
+    output_dir: str,
+    name: str,
+    data: bytes,
+) -> bool:
     """`publish_bytes` unless another file already has that name: then False, and it is kept.
 
     If two writers race on gs://, s3:// or az://, the loser finds out; elsewhere both may win.
@@ -168,7 +191,11 @@ def publish_new(output_dir: str, name: str, data: bytes) -> bool:
     return True
 
 
-def overwrite(folder: str, name: str, text: str) -> None:
+def overwrite(
+    folder: str,
+    name: str,
+    text: str,
+) -> None:
     """`publish` a short note; losing it does no harm, so nothing is retried or raised."""
     with impatient(), contextlib.suppress(OSError, UnreachableError):
         publish_bytes(folder, name, text.encode())
@@ -196,7 +223,11 @@ def sync(folder: str, names: Collection[str]) -> None:
         store_of(folder).sync(folder, names)
 
 
-def link(folder: str, name: str, new: str) -> None:
+def link(
+    folder: str,
+    name: str,
+    new: str,
+) -> None:
     """Give a file below a folder a second name, replacing any file with that name.
 
     Locally a hard link if possible, else a copy; on a bucket a copy made by the service.
@@ -207,7 +238,11 @@ def link(folder: str, name: str, new: str) -> None:
     _asked(folder, name, lambda store: store.link(folder, name, new))
 
 
-def move(folder: str, name: str, new: str) -> None:
+def move(
+    folder: str,
+    name: str,
+    new: str,
+) -> None:
     """Rename a file below a folder, replacing any file with the new name.
 
     Does nothing if the file has been renamed already.  On a bucket this is a copy made by the
@@ -219,7 +254,11 @@ def move(folder: str, name: str, new: str) -> None:
     move_all(folder, {name: new}, {})
 
 
-def move_all(folder: str, names: Mapping[str, str], listed: Mapping[str, Description]) -> None:
+def move_all(
+    folder: str,
+    names: Mapping[str, str],
+    listed: Mapping[str, Description],
+) -> None:
     """`move` files below a folder, each to its new name.
 
     Args:

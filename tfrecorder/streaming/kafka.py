@@ -72,7 +72,12 @@ class KafkaOptions(Options):
             yield "image_bytes", "`image` is the same field; give another."
 
 
-def open_kafka(url: str, *, config: Mapping[str, Any] | None = None, **options: Any) -> KafkaSource:
+def open_kafka(
+    url: str,
+    *,
+    config: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> KafkaSource:
     """A Kafka topic, to be read by `tfrecorder.stream`; no broker is contacted yet.
 
     Args:
@@ -316,7 +321,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def _place_image(row: dict[str, Any], name: str, options: KafkaOptions) -> None:
+def _place_image(
+    row: dict[str, Any],
+    name: str,
+    options: KafkaOptions,
+) -> None:
     """Put the image into its column if it came as base64."""
     encoded = row.pop(options.image_bytes, None)
     if encoded is not None:

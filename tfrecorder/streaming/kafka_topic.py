@@ -83,7 +83,12 @@ class Topic:
         settings: further settings of librdkafka; secrets among them appear in no message.
     """
 
-    def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        servers: str,
+        name: str,
+        settings: Mapping[str, Any],
+    ) -> None:
         self.name = name
         self._servers = servers
         self._settings = settings
@@ -289,5 +294,10 @@ class _NoTopicError(Exception):
 class _Log:
     """Receives librdkafka's own log, which would repeat each failure of an outage."""
 
-    def log(self, level: int, words: str, *values: Any) -> None:
+    def log(
+        self,
+        level: int,
+        words: str,
+        *values: Any,
+    ) -> None:
         logging.getLogger("tfrecorder.librdkafka").debug(words, *values)

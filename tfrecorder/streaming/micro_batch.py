@@ -234,7 +234,13 @@ class MicroBatch(Operation):
             signed=bool(storage.access().signed),
         )
         marks = batch.marks.without(batch.came) if batch.came else None
-        return PlannedBatch(plan=plan, rows=table, options=self.options, marks=marks, batch=batch)
+        return PlannedBatch(
+            plan=plan,
+            rows=table,
+            options=self.options,
+            marks=marks,
+            batch=batch,
+        )
 
     def _checked(self) -> Checked | None:
         """The rows in which validation finds no fault; notes what is wrong with the others."""

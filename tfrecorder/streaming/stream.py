@@ -162,7 +162,11 @@ def stream(
     )
 
 
-def _follow(dataset: StreamedDataset, limits: StreamOptions, say: Say) -> None:
+def _follow(
+    dataset: StreamedDataset,
+    limits: StreamOptions,
+    say: Say,
+) -> None:
     """Read rows and write batches until no row has come for long enough."""
     source = dataset.source
     batch: Batch | None = None
@@ -196,14 +200,23 @@ def _is_old(batch: Batch, limits: StreamOptions) -> bool:
     return time.monotonic() - batch.began >= limits.every_seconds
 
 
-def _idle_left(source: OpenedSource, limits: StreamOptions, idle: float) -> float:
+def _idle_left(
+    source: OpenedSource,
+    limits: StreamOptions,
+    idle: float,
+) -> float:
     """Seconds until the stream ends, unless a row comes; infinite if it does not."""
     if limits.until_idle is None or source.pending():
         return math.inf
     return limits.until_idle - idle
 
 
-def _written(batch: Batch, dataset: StreamedDataset, say: Say, last: bool = False) -> Batch | None:
+def _written(
+    batch: Batch,
+    dataset: StreamedDataset,
+    say: Say,
+    last: bool = False,
+) -> Batch | None:
     """Make a batch into a generation, however long a service is away; return what is left of it.
 
     Args:
@@ -248,7 +261,11 @@ def _through_outages(step: Callable[[], T]) -> T:
             warn(f"{error} The stream waits for it ({waited:,.0f} s so far).")
 
 
-def _say(say: Say, dataset: StreamedDataset, batch: Batch | None) -> None:
+def _say(
+    say: Say,
+    dataset: StreamedDataset,
+    batch: Batch | None,
+) -> None:
     waiting = len(batch.rows) if batch else 0
     words = f"{dataset.counts}; {waiting:,} waiting"
     behind = dataset.source.behind(dataset.reached.position())
@@ -257,7 +274,11 @@ def _say(say: Say, dataset: StreamedDataset, batch: Batch | None) -> None:
     say(words)
 
 
-def open_source(source: Any, where: str, options: Mapping[str, Any]) -> OpenedSource:
+def open_source(
+    source: Any,
+    where: str,
+    options: Mapping[str, Any],
+) -> OpenedSource:
     """The source that a user names.
 
     Args:
@@ -297,7 +318,11 @@ def _topic(url: str, options: Mapping[str, Any]) -> StreamSource:
     return open_kafka(url, config=settings, **others)
 
 
-def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
+def _folder(
+    path: str,
+    where: str,
+    options: Mapping[str, Any],
+) -> WatchedFolder:
     _refuse_unknown(options, "a folder", ("settle",))
     settle = options.get("settle", SETTLE)
     with contextlib.suppress(TypeError, ValueError):
@@ -311,7 +336,11 @@ def _folder(path: str, where: str, options: Mapping[str, Any]) -> WatchedFolder:
     return folder
 
 
-def _refuse_unknown(options: Mapping[str, Any], kind: str, names: Sequence[str]) -> None:
+def _refuse_unknown(
+    options: Mapping[str, Any],
+    kind: str,
+    names: Sequence[str],
+) -> None:
     if unknown := sorted(set(options).difference(names)):
         words = f"{kind} has no option {unknown[0]!r}; it has {', '.join(names)}."
         raise OptionError.of("source_options", ..., words)  # some values are passwords

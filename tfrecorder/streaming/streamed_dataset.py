@@ -70,7 +70,11 @@ class Reached:
             self.at.difference_update(positions)
 
 
-def reached(source: OpenedSource, where: str, newest: Commit | None) -> Reached:
+def reached(
+    source: OpenedSource,
+    where: str,
+    newest: Commit | None,
+) -> Reached:
     """How far a source was read by the commits of a dataset."""
     if source.ordered:
         return Reached(True, position_of(newest, source.name))
@@ -172,7 +176,12 @@ class StreamedDataset:
             readmit=self.readmit,
         )
 
-    def add(self, batch: Batch, cells: Cells, position: Any) -> None:
+    def add(
+        self,
+        batch: Batch,
+        cells: Cells,
+        position: Any,
+    ) -> None:
         """Add a row to a batch; from here on the source is read behind this row.
 
         Called again with the same row after an outage, it continues where it stopped.
@@ -286,7 +295,10 @@ class StreamedDataset:
 
 
 def open_streamed(
-    state: DatasetState, source: OpenedSource, given: dict[str, Any], readmit: bool
+    state: DatasetState,
+    source: OpenedSource,
+    given: dict[str, Any],
+    readmit: bool,
 ) -> StreamedDataset:
     """The dataset of a stream, as an earlier call left it: a batch that was staged is committed.
 

@@ -196,7 +196,12 @@ def shown_edges(kind: Boxes, boxes: pd.DataFrame) -> pd.Series:
     """The edges of each box as a report shows them, under its column."""
     rows = boxes[list(kind.columns)].to_numpy(dtype=object)
     shown = [", ".join(map(str, row)) for row in rows]
-    return pd.Series(shown, index=boxes.index, dtype=object, name=kind.columns[0])
+    return pd.Series(
+        shown,
+        index=boxes.index,
+        dtype=object,
+        name=kind.columns[0],
+    )
 
 
 def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -210,7 +215,11 @@ def _faulty(kind: Boxes, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return wrong, outside, empty
 
 
-def _check_edges(kind: Boxes, boxes: pd.DataFrame, edges: np.ndarray) -> list[Finding]:
+def _check_edges(
+    kind: Boxes,
+    boxes: pd.DataFrame,
+    edges: np.ndarray,
+) -> list[Finding]:
     faults = np.stack(_faulty(kind, edges))
     places = np.flatnonzero(faults.any(axis=0))
     shown = shown_edges(kind, boxes.iloc[places])

@@ -159,7 +159,11 @@ def check_label(field: Field, column: pd.Series) -> Outcome:
     return made._replace(missing=missing)
 
 
-def _check_gaps(column: str, numbers: np.ndarray, field: Field) -> Finding:
+def _check_gaps(
+    column: str,
+    numbers: np.ndarray,
+    field: Field,
+) -> Finding:
     """Integers with gaps, such as 0, 10, 20: each missing number would be a class."""
     classes = field.num_classes or 0
     used = len(np.unique(numbers))
@@ -204,10 +208,19 @@ def flatten(column: pd.Series, sizes: np.ndarray) -> pd.Series:
     else:
         flat = [value for values in cells for value in values]
     index = np.repeat(column.index.to_numpy(), sizes)
-    return pd.Series(flat, index=index, dtype=object, name=column.name)
+    return pd.Series(
+        flat,
+        index=index,
+        dtype=object,
+        name=column.name,
+    )
 
 
-def numbered_classes(field: Field, labels: pd.Series, sizes: np.ndarray | None = None) -> Outcome:
+def numbered_classes(
+    field: Field,
+    labels: pd.Series,
+    sizes: np.ndarray | None = None,
+) -> Outcome:
     """Labels as integers and as texts: one per row, or one after the other for lists of sizes."""
     kind: Any = field.kind
     checked, findings = check_labels(labels, kind.names)
@@ -248,14 +261,22 @@ def as_lists(sizes: np.ndarray, values: pa.Array) -> pa.Array:
 
 
 def _with_classes(
-    field: Field, checked: pd.Series, numbers: np.ndarray, names: tuple[str, ...] | None
+    field: Field,
+    checked: pd.Series,
+    numbers: np.ndarray,
+    names: tuple[str, ...] | None,
 ) -> Field:
     if field.num_classes and not len(checked):
         return field
     integer = checked.dtype == np.int64
     count = max(int(numbers.max(initial=-1)) + 1, field.num_classes or 0)
     count = len(names) if names is not None else count
-    return dataclasses.replace(field, names=names, num_classes=count, integer=integer)
+    return dataclasses.replace(
+        field,
+        names=names,
+        num_classes=count,
+        integer=integer,
+    )
 
 
 def _as_lists(kind: Labels, columns: Sequence[pd.Series]) -> tuple[pd.Series, list[Finding]]:
@@ -340,7 +361,12 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
         return _check_integers(column, null, names, findings)
     findings.append(_check_types(column, given))
     # Labels of a type that the other rules do not know would only make them fail.
-    return pd.Series(None, index=column.index, dtype=object, name=column.name), findings
+    return pd.Series(
+        None,
+        index=column.index,
+        dtype=object,
+        name=column.name,
+    ), findings
 
 
 def _check_types(column: pd.Series, given: pd.Series) -> Finding:
@@ -373,7 +399,10 @@ def _is_text_or_whole(label: Any) -> bool:
 
 
 def _check_integers(
-    column: pd.Series, null: np.ndarray, names: Sequence[str] | None, findings: list[Finding]
+    column: pd.Series,
+    null: np.ndarray,
+    names: Sequence[str] | None,
+    findings: list[Finding],
 ) -> tuple[pd.Series, list[Finding]]:
     filled = column.where(~null, 0)
     too_large = ((filled >= 2**63) | (filled <= -(2**63))).to_numpy(dtype=bool)

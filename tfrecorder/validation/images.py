@@ -79,7 +79,11 @@ def look_at_files(
     if uris.empty:
         return checked
 
-    def read(name: str, number: int, uri: str) -> bytes:
+    def read(
+        name: str,
+        number: int,
+        uri: str,
+    ) -> bytes:
         contents = table.contents.get(name)
         if contents is not None and contents.holds(number):
             return contents.file(number)
@@ -134,7 +138,9 @@ def _sound_uris(checked: Checked) -> pd.DataFrame:
 
 
 def _outside(
-    table: Source, uris: pd.DataFrame, sizes: Sequence[tuple[int, int] | None]
+    table: Source,
+    uris: pd.DataFrame,
+    sizes: Sequence[tuple[int, int] | None],
 ) -> Iterator[Finding]:
     """The boxes in pixels that reach outside their images, and masks of another size, by row.
 
@@ -172,7 +178,10 @@ def _outside(
 
 
 def _pairs(
-    uris: pd.Series, looks: pd.DataFrame, read_file: _ReadFile, dataset: KnownImages | None
+    uris: pd.Series,
+    looks: pd.DataFrame,
+    read_file: _ReadFile,
+    dataset: KnownImages | None,
 ) -> np.ndarray | None:
     """The near copies among the first images of rows, and of known images, as `near_pairs` has it.
 
@@ -195,7 +204,11 @@ def _pairs(
     return near_pairs(looks.drop(uris.index[uris.duplicated()]), read, since=0)
 
 
-def _one_split(looks: pd.DataFrame, pairs: np.ndarray, keys: Iterable[pd.Series]) -> pd.Series:
+def _one_split(
+    looks: pd.DataFrame,
+    pairs: np.ndarray,
+    keys: Iterable[pd.Series],
+) -> pd.Series:
     """The splits of images, of which near copies that came without one have one together.
 
     It is that of the first of them that came with one, or else that of the first.
@@ -276,7 +289,10 @@ def _near_copies(
 
 
 def _row_check(
-    table: Source, columns: Sequence[str], options: ConvertOptions, read_file: _ReadFile
+    table: Source,
+    columns: Sequence[str],
+    options: ConvertOptions,
+    read_file: _ReadFile,
 ) -> Callable[[Any], _Outcome]:
     """The function that opens the files of a row, its number and their uris, and judges them."""
     images = table.schema.of(Image)
@@ -306,7 +322,12 @@ def _row_check(
                 is_first = name == images[0]
                 depth = fields[name].depth
                 file = check_image(
-                    data, options.check, options.max_pixels, budget.room, is_first, depth
+                    data,
+                    options.check,
+                    options.max_pixels,
+                    budget.room,
+                    is_first,
+                    depth,
                 )
                 if (of := read.get(image_by_mask.get(name, ""))) is not None:
                     stored_mask(fields[name], file, Placed(of, of, None), budget.room)

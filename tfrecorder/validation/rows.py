@@ -69,7 +69,10 @@ def check_rows(
 
 
 def _with_all(
-    rows: pd.DataFrame, source: Source, fields: Sequence[Field], values: Mapping[str, pa.Array]
+    rows: pd.DataFrame,
+    source: Source,
+    fields: Sequence[Field],
+    values: Mapping[str, pa.Array],
 ) -> pd.DataFrame:
     """Rows with the places of all their files, and all their values."""
     places = {}
@@ -87,7 +90,11 @@ def _with_all(
 def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     """Check the rows whose first image appears more than once."""
     yield _check_agreement(
-        "leakage", rows, _IMAGE, SPLIT_COLUMN, "is in {value} and also in {other}"
+        "leakage",
+        rows,
+        _IMAGE,
+        SPLIT_COLUMN,
+        "is in {value} and also in {other}",
     )
     yield _check_duplicates(rows)
     if LABEL_COLUMN in rows:
@@ -104,7 +111,13 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
             yield _check_agreement("image_again", rows, _FILES, name, words)
 
 
-def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, message: str) -> Finding:
+def _check_agreement(
+    code: str,
+    rows: pd.DataFrame,
+    by: str,
+    column: str,
+    message: str,
+) -> Finding:
     """Each row with the same `by` as another with a different value, with the first of these."""
     rows = rows[rows[column].notna()]
     images = rows[by]
@@ -119,7 +132,10 @@ def _check_agreement(code: str, rows: pd.DataFrame, by: str, column: str, messag
     messages = [
         f"{cut(uri)!r} {message.format(value=cut(value), other=cut(other))}"
         for uri, value, other in zip(
-            rows[URI_COLUMN], rows[column], rows.loc[others, column], strict=True
+            rows[URI_COLUMN],
+            rows[column],
+            rows.loc[others, column],
+            strict=True,
         )
     ]
     uris = rows[URI_COLUMN].tolist()
@@ -173,7 +189,10 @@ def _about_labels(code: str, messages: Mapping[Any, str]) -> Finding:
 
 
 def describe_assigned(
-    splits: pd.Series, was_open: np.ndarray, division: Division, groups: pd.Series | None
+    splits: pd.Series,
+    was_open: np.ndarray,
+    division: Division,
+    groups: pd.Series | None,
 ) -> str:
     """How the rows that came without a split got one, in words; "" if none did.
 
@@ -200,7 +219,11 @@ def describe_assigned(
     return f"{words}: {shares}; asked for {division}"
 
 
-def check_divided(splits: pd.Series, was_open: np.ndarray, division: Division) -> Iterator[Finding]:
+def check_divided(
+    splits: pd.Series,
+    was_open: np.ndarray,
+    division: Division,
+) -> Iterator[Finding]:
     """Options about splits that had nothing to do, and splits that they left without a row."""
     if not division.asked:
         return

@@ -113,7 +113,10 @@ class Checked:
         return dataclasses.replace(self, findings=(*self.findings, *findings))
 
     def report(
-        self, table: Source, warnings: str | Sequence[str], notes: Sequence[str] = ()
+        self,
+        table: Source,
+        warnings: str | Sequence[str],
+        notes: Sequence[str] = (),
     ) -> ValidationReport:
         """The findings as people see them, with line numbers.
 
@@ -140,7 +143,9 @@ class Checked:
 
 
 def check_source(
-    source: Source, division: Division = DEFAULT_DIVISION, existing: Sequence[Field] = ()
+    source: Source,
+    division: Division = DEFAULT_DIVISION,
+    existing: Sequence[Field] = (),
 ) -> Checked:
     """Apply every rule to a source's table, based on the kinds of its columns.
 
@@ -229,7 +234,10 @@ def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -
     by_column = {field.column: field for field in existing}
     return [
         dataclasses.replace(
-            field, names=old.names, num_classes=old.num_classes, integer=old.integer
+            field,
+            names=old.names,
+            num_classes=old.num_classes,
+            integer=old.integer,
         )
         if (old := by_column.get(field.column))
         else field
@@ -286,7 +294,10 @@ def nearest_name(wanted: str, names: list[str]) -> str | None:
 
 
 def _check_field(
-    field: Field, table: pd.DataFrame, boxes: BoxRows | None, source: Source
+    field: Field,
+    table: pd.DataFrame,
+    boxes: BoxRows | None,
+    source: Source,
 ) -> Outcome:
     if isinstance(field.kind, kinds.Boxes):
         assert boxes is not None
@@ -304,7 +315,11 @@ def _check_field(
     return check_values(field, columns[0])
 
 
-def _check_files(field: Field, column: pd.Series, contents: Contents | None) -> Outcome:
+def _check_files(
+    field: Field,
+    column: pd.Series,
+    contents: Contents | None,
+) -> Outcome:
     """A column of uris, or of images that came as bytes, which wait elsewhere."""
     uris = sound_uris(column)
     findings = list[Finding]()
@@ -337,7 +352,11 @@ def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> Iterator[Finding]:
+def _check_division(
+    frame: pd.DataFrame,
+    source: Source,
+    division: Division,
+) -> Iterator[Finding]:
     if source.groups is not None:
         missing = source.groups.isna().to_numpy(dtype=bool)
         yield flag("missing_value", missing, source.groups, "the group is missing")
@@ -352,7 +371,10 @@ def _check_division(frame: pd.DataFrame, source: Source, division: Division) -> 
 
 
 def _assign(
-    frame: pd.DataFrame, values: Mapping[str, pa.Array], division: Division, source: Source
+    frame: pd.DataFrame,
+    values: Mapping[str, pa.Array],
+    division: Division,
+    source: Source,
 ) -> None:
     """Assign rows without a split by the hash of their group, their image, or all they hold."""
     open_rows = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)

@@ -131,7 +131,11 @@ def _single(value: Any, kind: Any) -> Any:
     return value if isinstance(value, bytes if isinstance(kind, Bytes) else str) else None
 
 
-def _wrong(field: Field, column: pd.Series, wrong: np.ndarray) -> Finding:
+def _wrong(
+    field: Field,
+    column: pd.Series,
+    wrong: np.ndarray,
+) -> Finding:
     kind: Any = field.kind
     wanted = kind.dtype if isinstance(kind, Number) else kind.word
     if kind.shape == (None,):
@@ -185,7 +189,11 @@ def _number_of_text(text: str, dtype: str) -> float | int | None:
     return None
 
 
-def _rounded(column: pd.Series, stored: np.ndarray, sizes: np.ndarray) -> Finding:
+def _rounded(
+    column: pd.Series,
+    stored: np.ndarray,
+    sizes: np.ndarray,
+) -> Finding:
     """Numbers that float32 changes by more than their fraction: those beyond `_WHOLE`.
 
     Args:
@@ -313,7 +321,11 @@ def _missing_figures(rows: np.ndarray) -> Figures:
     return {"missing": int(rows.sum())} if rows.any() else {}
 
 
-def _described(field: Field, values: Mapping[str, pa.Array], size: int) -> Iterator[Described]:
+def _described(
+    field: Field,
+    values: Mapping[str, pa.Array],
+    size: int,
+) -> Iterator[Described]:
     """What is described of a column; of boxes their classes, number, edges and area."""
     name = field.column
     if not isinstance(field.kind, Boxes):

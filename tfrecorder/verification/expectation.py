@@ -98,7 +98,9 @@ class Expectation:
             return None
         major = int(commit.dataset.stated.partition(".")[0])
         return DatasetRecord(
-            splits=commit.manifest.commit.replaced, stated=f"{major - 1}.0.0", commit=number - 1
+            splits=commit.manifest.commit.replaced,
+            stated=f"{major - 1}.0.0",
+            commit=number - 1,
         )
 
     def number_before(self, number: int) -> int:
@@ -148,7 +150,9 @@ def read_expectation(directory: str) -> Expectation:
     if newest is not None and note[1] not in ("", newest.digest):
         faults.append(
             Fault(
-                layout.manifest(note[0]), "differs", f"it is not the one that {layout.COMMIT} names"
+                layout.manifest(note[0]),
+                "differs",
+                f"it is not the one that {layout.COMMIT} names",
             )
         )
         newest = None
@@ -199,7 +203,10 @@ def read_expectation(directory: str) -> Expectation:
 
 
 def read_or_fault(
-    directory: str, file: str, parsed: Callable[[bytes], T], faults: list[Fault]
+    directory: str,
+    file: str,
+    parsed: Callable[[bytes], T],
+    faults: list[Fault],
 ) -> T | None:
     """A file; None, with a fault that is added to the others, if it is not as it was written.
 
@@ -244,7 +251,11 @@ def _shards_there(directory: str, info: TfdsInfo) -> list[Shard]:
     return [*listed, *(shard for shard in empty if shard and shard.split not in splits)]
 
 
-def _is_rewrite(before: Commit, info: TfdsInfo, shards: Collection[Shard]) -> bool:
+def _is_rewrite(
+    before: Commit,
+    info: TfdsInfo,
+    shards: Collection[Shard],
+) -> bool:
     """True if a lost commit cannot have added to one before it, as the dataset's version proves.
 
     An addition raises the minor number.  What takes one back raises the major number as a rewrite
@@ -255,7 +266,11 @@ def _is_rewrite(before: Commit, info: TfdsInfo, shards: Collection[Shard]) -> bo
     return raises_major and not minor and not {*shards} <= {*before.shards}
 
 
-def read_commit_or_fault(directory: str, number: int, faults: list[Fault]) -> Commit | None:
+def read_commit_or_fault(
+    directory: str,
+    number: int,
+    faults: list[Fault],
+) -> Commit | None:
     """A commit; None, with a fault that is added to the others, if its manifest is damaged."""
     file = layout.manifest(number)
 
@@ -303,7 +318,9 @@ def _differing(expected: Expectation) -> Iterator[Fault]:
         made = with_said_of(made.as_read(), commit.manifest)
         for key in commit.manifest.differing(made):
             yield Fault(
-                file, "differs", f"its {key!r} is not what follows from its plan and done-records"
+                file,
+                "differs",
+                f"its {key!r} is not what follows from its plan and done-records",
             )
 
 
@@ -376,7 +393,11 @@ def refuse(directory: str) -> None:
         )
 
 
-def other_sums(file: str, sums: tuple[int, int], written: tuple[int, int]) -> Fault | None:
+def other_sums(
+    file: str,
+    sums: tuple[int, int],
+    written: tuple[int, int],
+) -> Fault | None:
     """The fault of a file whose size and CRC32C are not those written; None if they are."""
     if sums[0] != written[0]:
         return Fault(file, "size", f"it has {sums[0]:,} bytes; {written[0]:,} were written")

@@ -61,7 +61,11 @@ def known_fields(expected: Expectation, known: Commit | None) -> Fields:
     )
 
 
-def _fields(forms: Mapping[str, Form], every: Iterable[TfdsKey], background: bool) -> Fields:
+def _fields(
+    forms: Mapping[str, Form],
+    every: Iterable[TfdsKey],
+    background: bool,
+) -> Fields:
     """The columns that make these features, without the names of their classes."""
     features = {key.feature.key: key for key in every}
     boxes = f"{_BOXES.key}/bbox"
@@ -88,7 +92,11 @@ def _fields(forms: Mapping[str, Form], every: Iterable[TfdsKey], background: boo
             column = _BOXES.column
             label = "box_label" if f"{stem}/class/label" in features else None
             tfds = boxes in features
-            kind = kinds.Boxes(label=label, background_class=background, tfds_features=tfds)
+            kind = kinds.Boxes(
+                label=label,
+                background_class=background,
+                tfds_features=tfds,
+            )
         else:
             column = key
             stem = key
@@ -142,7 +150,11 @@ def empty_value(feature: Feature) -> object:
     return [] if feature.shape else {"text": "", "bytes": b""}.get(feature.kind, 0)
 
 
-def with_names(expected: Expectation, field: Field, rows: Iterable[PlannedRow]) -> Field:
+def with_names(
+    expected: Expectation,
+    field: Field,
+    rows: Iterable[PlannedRow],
+) -> Field:
     """A column with the names of its classes: those that it has or records have, else TFDS's.
 
     Args:

@@ -136,7 +136,12 @@ def _newest_known(expected: Expectation) -> Commit | None:
     return None
 
 
-def _made_again(expected: Expectation, tables: Tables, commit: Commit, made: Remade) -> Manifest:
+def _made_again(
+    expected: Expectation,
+    tables: Tables,
+    commit: Commit,
+    made: Remade,
+) -> Manifest:
     """A sound manifest, with the sums of tables that were made again, and without lost marks."""
     manifest = commit.manifest
     done = dict(commit.done)
@@ -161,7 +166,10 @@ def _made_again(expected: Expectation, tables: Tables, commit: Commit, made: Rem
 
 
 def _write_down(
-    expected: Expectation, tables: Tables, again: Mapping[int, Manifest], made: Remade
+    expected: Expectation,
+    tables: Tables,
+    again: Mapping[int, Manifest],
+    made: Remade,
 ) -> None:
     """Put what was made again into files, and what is lost into words."""
     manifests = {}
@@ -461,7 +469,11 @@ class _WholeDataset:
         if self._last is not None:
             return self._last.commit.entry
         number = self._number
-        entry = LogEntry(commit=number, first=number, kind="")
+        entry = LogEntry(
+            commit=number,
+            first=number,
+            kind="",
+        )
         if number and not self._is_next_addition():
             return entry
         kind = PlanKind.APPEND if number else PlanKind.CONVERSION

@@ -128,7 +128,12 @@ class Tables:
             numbers += [int(row[0]) for row in listed]
         self.next_row = max(numbers) + 1
 
-    def tallied(self, shard: Shard, rejects: int, plan: Plan | None = None) -> Tallied:
+    def tallied(
+        self,
+        shard: Shard,
+        rejects: int,
+        plan: Plan | None = None,
+    ) -> Tallied:
         """The rows of a shard, records first, and what became of them.
 
         Args:
@@ -185,7 +190,12 @@ class Tables:
         return [*rows, *rejected], tally
 
     def bound(
-        self, plan: Plan, shard: Shard, rows: Sequence[PlannedRow], tally: Tally, done: DoneRecord
+        self,
+        plan: Plan,
+        shard: Shard,
+        rows: Sequence[PlannedRow],
+        tally: Tally,
+        done: DoneRecord,
     ) -> DoneRecord:
         """A done-record with the sums of the index and table, which are made again if they must be.
 
@@ -213,7 +223,12 @@ class Tables:
         table = read_columns(self.directory, shard.table, lambda schema: schema.names)
         return [PlannedRow(row[SOURCE_ID], "", row) for row in table.to_pylist()]
 
-    def _places(self, plan: Plan | None, row: PlannedRow, record: Parsed) -> dict[str, str]:
+    def _places(
+        self,
+        plan: Plan | None,
+        row: PlannedRow,
+        record: Parsed,
+    ) -> dict[str, str]:
         """Where the files of a row were, as far as anything says."""
         is_of_source = plan is not None and plan.kind in OF_A_SOURCE
         values = {BASE: plan.rows.base if plan is not None and is_of_source else ""}
@@ -237,7 +252,12 @@ class Tables:
         values.update(self._places(plan, row, {}))
         return row
 
-    def _columns(self, plan: Plan, rows: Sequence[PlannedRow], shard: Shard) -> pa.Table:
+    def _columns(
+        self,
+        plan: Plan,
+        rows: Sequence[PlannedRow],
+        shard: Shard,
+    ) -> pa.Table:
         """The columns of a table that do not follow from its records' bytes."""
         types = {SOURCE_ID: pa.int64()}
         types |= {key.key: arrow_type(key) for key in planned_features(self.fields)}
@@ -255,7 +275,13 @@ class Tables:
             }
         )
 
-    def _note_lost(self, plan: Plan, shard: Shard, columns: pa.Table, rejects: bool) -> None:
+    def _note_lost(
+        self,
+        plan: Plan,
+        shard: Shard,
+        columns: pa.Table,
+        rejects: bool,
+    ) -> None:
         """Note what a table that was made again lost.
 
         Args:

@@ -140,7 +140,12 @@ def repair(
     return RepairResult(where, tuple(files), size, time.perf_counter() - started, tuple(lost))
 
 
-def _repair(directory: str, base: str | None, shown: bool, lost: list[str]) -> list[str]:
+def _repair(
+    directory: str,
+    base: str | None,
+    shown: bool,
+    lost: list[str],
+) -> list[str]:
     """Repair a dataset that is claimed; return the names of the files."""
     expected = read_expectation(directory)
     for fault in expected.faults:
@@ -219,7 +224,9 @@ def _refuse_foreign(directory: str) -> None:
 
 
 def _remade(
-    expected: Expectation, findings: Iterable[ShardFindings], faults: Iterable[Fault]
+    expected: Expectation,
+    findings: Iterable[ShardFindings],
+    faults: Iterable[Fault],
 ) -> Remade:
     """Lost manifests and damaged tables, made again from sound shards."""
     damaged = {fault.file for fault in faults if fault.code != "differs"}
@@ -285,7 +292,10 @@ def _index(directory: str, shard: Shard) -> bytes:
 
 
 def _write_shards(
-    expected: Expectation, damaged: Collection[Shard], faulty: Collection[str], base: str | None
+    expected: Expectation,
+    damaged: Collection[Shard],
+    faulty: Collection[str],
+    base: str | None,
 ) -> tuple[list[str], list[str]]:
     """Write damaged shards again from the rows of their tables.
 
@@ -327,7 +337,10 @@ def _write_shards(
 
 
 def _plan_aside(
-    expected: Expectation, owner: Plan, shard: Shard, base: str | None
+    expected: Expectation,
+    owner: Plan,
+    shard: Shard,
+    base: str | None,
 ) -> tuple[Plan, pa.Table]:
     """A plan of one shard, and its rows as they were planned; what was a reject stays one.
 
@@ -365,7 +378,12 @@ def _plan_aside(
     return plan.with_rows(base=bases[0]), rows
 
 
-def _difference(folder: str, plan: Plan, shard: Shard, before: pa.Table) -> str:
+def _difference(
+    folder: str,
+    plan: Plan,
+    shard: Shard,
+    before: pa.Table,
+) -> str:
     """Why a shard comes out different: the first row that became a reject, if one did."""
     now = read_columns(folder, shard.table, lambda schema: schema.names)
     image = primary_file(plan.fields)

@@ -152,7 +152,12 @@ class ShardCheck:
             faults += _elsewhere(shard.index_file, places, true)
         return ShardFindings(shard, len(true), size, is_sound, (*of_table, *faults))
 
-    def _beside(self, name: str, parsed: Callable[[bytes], T], faults: list[Fault]) -> T | None:
+    def _beside(
+        self,
+        name: str,
+        parsed: Callable[[bytes], T],
+        faults: list[Fault],
+    ) -> T | None:
         """One of the files next to the shard; None, with a fault, if it is not as written."""
         file, done = self.shard.beside[name], self.done
 
@@ -167,7 +172,11 @@ class ShardCheck:
         return read_or_fault(self.expected.directory, file, compared, faults)
 
     def _walk(
-        self, file: BinaryIO, size: int, places: Sequence[Place], frames: TableFrames | None
+        self,
+        file: BinaryIO,
+        size: int,
+        places: Sequence[Place],
+        frames: TableFrames | None,
     ) -> tuple[list[Place], list[Fault]]:
         """Where the records of the shard are, and which of them are damaged."""
         true, faults = [], []
@@ -319,7 +328,11 @@ def _is_same(value: object, other: object) -> bool:
 
 
 def _of_table(
-    shard: Shard, frames: TableFrames | None, size: int, crc: int, file: BinaryIO
+    shard: Shard,
+    frames: TableFrames | None,
+    size: int,
+    crc: int,
+    file: BinaryIO,
 ) -> list[Fault]:
     """Where the table of a sound shard is of other frames than the shard's.
 
@@ -340,7 +353,11 @@ def _places(index: bytes) -> list[Place]:
     return places
 
 
-def _elsewhere(file: str, places: Sequence[Place] | None, true: Sequence[Place]) -> Iterator[Fault]:
+def _elsewhere(
+    file: str,
+    places: Sequence[Place] | None,
+    true: Sequence[Place],
+) -> Iterator[Fault]:
     """Where whole records were exchanged, lost or added: the first that the index has elsewhere."""
     if places is None:
         return
@@ -352,7 +369,11 @@ def _elsewhere(file: str, places: Sequence[Place] | None, true: Sequence[Place])
             return
 
 
-def _fault_of(decode: Decode, encoded: bytes, sides: list[int]) -> Iterator[str]:
+def _fault_of(
+    decode: Decode,
+    encoded: bytes,
+    sides: list[int],
+) -> Iterator[str]:
     try:
         shape = decode(encoded)
     except ValueError as error:

@@ -110,7 +110,10 @@ def other_sources(
 
 
 def _files(
-    directory: str, shards: Sequence[Shard], fields: Sequence[Field], counts: Counter[str]
+    directory: str,
+    shards: Sequence[Shard],
+    fields: Sequence[Field],
+    counts: Counter[str],
 ) -> Iterator[SourceFile]:
     """The files of all records of which the tables know what they were."""
     names = {

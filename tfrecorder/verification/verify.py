@@ -140,7 +140,11 @@ def _doubles(expected: Expectation) -> Iterator[Fault]:
             yield Fault(layout.TABLES, "differs", words)
 
 
-def _compare_sources(expected: Expectation, faults: list[Fault], shown: bool) -> dict[str, int]:
+def _compare_sources(
+    expected: Expectation,
+    faults: list[Fault],
+    shown: bool,
+) -> dict[str, int]:
     """Add the faults of the source files; return how many there are, as `other_sources` counts.
 
     What a damaged table says of its files, whose fault is among the others, is not asked.
@@ -240,9 +244,18 @@ def byte_bar(expected: Expectation, shown: bool) -> tqdm[int]:
     return _bar(shown, total, unit="B", unit_scale=True)
 
 
-def _bar(shown: bool, total: int, unit: str, unit_scale: bool = False) -> tqdm[int]:
+def _bar(
+    shown: bool,
+    total: int,
+    unit: str,
+    unit_scale: bool = False,
+) -> tqdm[int]:
     return bar_class()(
-        total=total, disable=not shown, dynamic_ncols=True, unit=unit, unit_scale=unit_scale
+        total=total,
+        disable=not shown,
+        dynamic_ncols=True,
+        unit=unit,
+        unit_scale=unit_scale,
     )
 
 
@@ -272,7 +285,11 @@ def naming_faults(directory: str, uris: Sequence[str]) -> Iterator[Fault]:
                     yield Fault(file, "named", f"it names {uri!r}, which must be absent")
 
 
-def _searched_values(file: str, copy: str, longest: int) -> Iterator[pa.Array]:
+def _searched_values(
+    file: str,
+    copy: str,
+    longest: int,
+) -> Iterator[pa.Array]:
     """All that a file may name something in, each with a byte before and after it."""
     yield _framed(pa.array([file.encode()], pa.large_binary()))
     with storage.open_seekable(copy) as opened:

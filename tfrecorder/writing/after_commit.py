@@ -85,7 +85,11 @@ def not_kept(output_dir: str, newest: Commit) -> set[str]:
     return old | names_in(output_dir, layout.BEFORE)
 
 
-def _before(output_dir: str, manifest: Manifest, rewrites: bool) -> set[str]:
+def _before(
+    output_dir: str,
+    manifest: Manifest,
+    rewrites: bool,
+) -> set[str]:
     """What is needed no more to take back the commit before one, or to read as of it.
 
     The marks of what was removed before an addition are those from then on, if it is taken back.

@@ -151,7 +151,11 @@ class Attempt:
     def _put(self, data: bytes) -> str:
         # A done-record without its bytes counts as none.
         return storage.publish_over(
-            self.output_dir, self.shard.done, data, self._version, lasting=False
+            self.output_dir,
+            self.shard.done,
+            data,
+            self._version,
+            lasting=False,
         )
 
     def _read_done(self) -> DoneRecord | None:

@@ -108,7 +108,13 @@ class RowChanger(RowLoader):
         room, reader: as for `RowLoader`.
     """
 
-    def __init__(self, plan: Plan, directory: str, room: Room, reader: FileReader) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        directory: str,
+        room: Room,
+        reader: FileReader,
+    ) -> None:
         super().__init__(plan, room, reader)
         self._directory = directory
         self._opened = OpenFiles()
@@ -216,7 +222,11 @@ class OldShard(NamedTuple):
     crcs: Ints
 
 
-def old_shard(plan: Plan, rows: pa.Table, done: Mapping[str, DoneRecord]) -> OldShard | None:
+def old_shard(
+    plan: Plan,
+    rows: pa.Table,
+    done: Mapping[str, DoneRecord],
+) -> OldShard | None:
     """The one shard that some rows come from, if its records can be copied together.
 
     None if each record must be copied by itself.  `write_again` trusts what is checked here: the
@@ -283,7 +293,11 @@ class _OldBytes:
 
 
 def write_again(
-    rows: pa.Table, directory: str, old: OldShard, changer: RowChanger, file: BinaryIO
+    rows: pa.Table,
+    directory: str,
+    old: OldShard,
+    changer: RowChanger,
+    file: BinaryIO,
 ) -> Rewritten:
     """Write a shard with the changed records, and the others as they are, many at a time.
 

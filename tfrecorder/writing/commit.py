@@ -50,7 +50,10 @@ from tfrecorder.writing.public_files import dataset_info_json, descriptions, lis
 
 
 def commit(
-    state: DatasetState, plan: Plan, done: Iterable[DoneRecord], max_reject_fraction: float
+    state: DatasetState,
+    plan: Plan,
+    done: Iterable[DoneRecord],
+    max_reject_fraction: float,
 ) -> None:
     """Check that every planned row is a record or a reject, and commit the plan.
 
@@ -152,7 +155,11 @@ def _describe(output_dir: str, commit: Commit) -> None:
     storage.remove_files(output_dir, outdated(output_dir, commit.plan))
 
 
-def _with_losses(plan: Plan, previous: Commit | None, output_dir: str) -> Plan:
+def _with_losses(
+    plan: Plan,
+    previous: Commit | None,
+    output_dir: str,
+) -> Plan:
     """A plan with what a repair noted as lost after it was staged."""
     if previous is None or is_whole(plan, output_dir):
         return plan
@@ -297,7 +304,11 @@ def kept_as(update: Commit, old: Shard) -> Shard | None:
     return Shard(old.split, kept.index(old.index), revision)
 
 
-def into_place(output_dir: str, plan: Plan, listed: Files) -> None:
+def into_place(
+    output_dir: str,
+    plan: Plan,
+    listed: Files,
+) -> None:
     """Move the shards of a plan that wait to their final names; those that are there stay."""
     is_local = storage.is_local(output_dir)
     waiting = [
@@ -354,7 +365,11 @@ def abandon(state: DatasetState) -> DatasetState:
         next_row = next_row_of(output_dir, previous)
         plan = begun_now(nothing_after(previous.manifest, pending.digest, next_row))
         manifest = manifest_of(
-            plan, {}, previous.dataset, previous.dataset.lists, undone=pending.kind.value
+            plan,
+            {},
+            previous.dataset,
+            previous.dataset.lists,
+            undone=pending.kind.value,
         )
         manifest = manifest.with_dataset(abandoned=pending.own)
         info = dataset_info_json(plan, {}, previous.info, manifest.dataset)
@@ -429,7 +444,11 @@ def _check_conservation(plan: Plan, done: DoneRecords) -> None:
         )
 
 
-def _check_standing(plan: Plan, done: DoneRecords, output_dir: str) -> Files:
+def _check_standing(
+    plan: Plan,
+    done: DoneRecords,
+    output_dir: str,
+) -> Files:
     """Look once more whether what is in the directory is what was written there.
 
     Shards that are kept have their files under the names of this commit by now.
@@ -462,7 +481,10 @@ def _check_standing(plan: Plan, done: DoneRecords, output_dir: str) -> Files:
 
 
 def _check_rejects(
-    plan: Plan, done: DoneRecords, max_reject_fraction: float, output_dir: str
+    plan: Plan,
+    done: DoneRecords,
+    max_reject_fraction: float,
+    output_dir: str,
 ) -> None:
     """Raise a RejectedError, with the reasons counted, if too many rows were rejected."""
     # Not of shards written again, whose rejects were accepted before.

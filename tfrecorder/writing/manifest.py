@@ -69,7 +69,12 @@ def manifest_of(
         undone: the kind of what an undo takes back or abandons.
     """
     records = list(done.values())
-    nothing = DatasetRecord(splits={}, stated="", since=plan.commit, chain=plan.commit)
+    nothing = DatasetRecord(
+        splits={},
+        stated="",
+        since=plan.commit,
+        chain=plan.commit,
+    )
     before = nothing if previous is None or not plan.adds else previous
     numbering = before if plan.follows.renumbers else previous or nothing
     splits = dict(before.splits)
@@ -116,7 +121,11 @@ def manifest_of(
     return Manifest(record, dataset)
 
 
-def _contents(plan: Plan, done: DoneRecords, before: Mapping[str, int]) -> dict[str, int]:
+def _contents(
+    plan: Plan,
+    done: DoneRecords,
+    before: Mapping[str, int],
+) -> dict[str, int]:
     """A checksum of all shards of each split; corrected records have the numbers that they had."""
     renumbered = {
         shard: record
@@ -135,7 +144,11 @@ def extended(contents: Mapping[str, int], done: DoneRecords) -> dict[str, int]:
     return checksums
 
 
-def _log_of(plan: Plan, done: DoneRecords, undone: str) -> LogEntry:
+def _log_of(
+    plan: Plan,
+    done: DoneRecords,
+    undone: str,
+) -> LogEntry:
     """What a commit did, in numbers."""
     changes = plan.summary.changes or Changes()
     # Of the shards that are kept or written again, the rows were there before.
@@ -187,7 +200,11 @@ def earlier_of(every: Sequence[Commit]) -> dict[int, Generation]:
     return earlier
 
 
-def nothing_after(manifest: Manifest, undone: str, next_row: int) -> Plan:
+def nothing_after(
+    manifest: Manifest,
+    undone: str,
+    next_row: int,
+) -> Plan:
     """The plan of a commit that follows one and adds nothing to it.
 
     Args:
@@ -197,7 +214,11 @@ def nothing_after(manifest: Manifest, undone: str, next_row: int) -> Plan:
     before = manifest.plan
     nothing = Plan(
         rows=PlannedRows(
-            count=0, in_source=0, statistics={}, base=before.rows.base, fingerprint=undone
+            count=0,
+            in_source=0,
+            statistics={},
+            base=before.rows.base,
+            fingerprint=undone,
         ),
         layout=Layout({}, {}),
         fields=before.fields,
@@ -213,7 +234,12 @@ def _next_row_then(plan: Plan) -> int:
     return plan.carried.next_row or counted_rows(plan)
 
 
-def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -> Plan:
+def plan_without(
+    newest: Commit,
+    taken: Commit,
+    before: Commit,
+    next_row: int,
+) -> Plan:
     """The plan that takes an addition back: it follows the commit before that one.
 
     Args:
@@ -225,11 +251,19 @@ def plan_without(newest: Commit, taken: Commit, before: Commit, next_row: int) -
     plan = _with_losses(nothing_after(before.manifest, taken.digest, next_row), newest)
     major = int(newest.dataset.stated.partition(".")[0])
     state = vars(plan.follows) | {"previous": newest.digest}
-    follows = TakesBack(**state, version=f"{major + 1}.0.0", undoes=taken.number)
+    follows = TakesBack(
+        **state,
+        version=f"{major + 1}.0.0",
+        undoes=taken.number,
+    )
     return dataclasses.replace(plan, commit=newest.number + 1, follows=follows)
 
 
-def plan_back(newest: Commit, every: Sequence[Commit], next_row: int) -> Plan:
+def plan_back(
+    newest: Commit,
+    every: Sequence[Commit],
+    next_row: int,
+) -> Plan:
     """The plan that takes an update back: the shards of before it, in a next revision.
 
     Args:
@@ -296,7 +330,11 @@ def given_up(newest: Commit, taken: Commit) -> ShardRanges:
     return shards
 
 
-def info_without(info: TfdsInfo, taken: Commit, before: Commit) -> TfdsInfo:
+def info_without(
+    info: TfdsInfo,
+    taken: Commit,
+    before: Commit,
+) -> TfdsInfo:
     """What `dataset_info.json` says, without the shards of an addition to another commit."""
     sizes = Counter[str]()
     splits: list[TfdsSplit] = []

@@ -98,13 +98,23 @@ class Outcomes:
     def __len__(self) -> int:
         return len(self._cells) // len(_OF_ROW)
 
-    def add_record(self, record: RecordAt, reduced: Iterable[str], sources: Sources) -> None:
+    def add_record(
+        self,
+        record: RecordAt,
+        reduced: Iterable[str],
+        sources: Sources,
+    ) -> None:
         self._rows.append(record.row)
         self._cells += (*record[1:], "", "")
         self._reduced.append(",".join(reduced))
         self._add_sources(sources)
 
-    def add_all(self, sizes: Ints, crcs: Ints, rows: pa.Table) -> int:
+    def add_all(
+        self,
+        sizes: Ints,
+        crcs: Ints,
+        rows: pa.Table,
+    ) -> int:
         """Rows that were copied, with the sizes and CRC32Cs of their records now.
 
         Returns:
@@ -124,7 +134,13 @@ class Outcomes:
         self._reduced += rows.column(REDUCED).to_pylist() if there else [""] * len(rows)
         return sum(map(bool, warnings))
 
-    def add_reject(self, row: int, stage: str, reason: str, sources: Sources) -> None:
+    def add_reject(
+        self,
+        row: int,
+        stage: str,
+        reason: str,
+        sources: Sources,
+    ) -> None:
         self._rows.append(row)
         self._cells += (-1, -1, "", -1, stage, reason)
         self._reduced.append("")

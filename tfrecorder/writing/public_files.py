@@ -96,7 +96,11 @@ _TFDS_DTYPES = {
 }
 
 
-def _tfds_form(feature: Feature, plan: Plan, shapes: Shapes) -> JsonObject:
+def _tfds_form(
+    feature: Feature,
+    plan: Plan,
+    shapes: Shapes,
+) -> JsonObject:
     if feature.shape == (None,):
         return _sequence(_tfds_form(replace(feature, shape=()), plan, shapes))
     if feature.kind in ("image", "mask"):
@@ -122,7 +126,11 @@ def _sequence(feature: JsonObject) -> JsonObject:
     }
 
 
-def _tfds_image(feature: Feature, plan: Plan, shapes: Shapes) -> JsonObject:
+def _tfds_image(
+    feature: Feature,
+    plan: Plan,
+    shapes: Shapes,
+) -> JsonObject:
     if feature.kind == "mask":
         sides: tuple[int | None, ...] = (*shapes[plan.image_of_mask(feature.key)][:2], 1)
     else:
@@ -189,7 +197,12 @@ def with_shards(splits: Iterable[TfdsSplit], done: DoneRecords) -> dict[str, Tfd
     for shard, record in done.items():
         name = shard.split.lower()
         template = layout.template(shard.revision)
-        none = TfdsSplit(name=name, filepathTemplate=template, numBytes="0", shardLengths=[])
+        none = TfdsSplit(
+            name=name,
+            filepathTemplate=template,
+            numBytes="0",
+            shardLengths=[],
+        )
         split = known.setdefault(name, none)
         lengths = split["shardLengths"]
         # TFDS is not told of a split whose shards have no record.
@@ -265,7 +278,11 @@ _LIST_HEADERS = {
 _LIST_COLUMNS = {layout.REJECTS: REJECT_OF, layout.SUSPECTS: (RECORD_OF.warning,)}
 
 
-def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
+def lists_of(
+    plan: Plan,
+    done: DoneRecords,
+    output_dir: str,
+) -> NewFiles:
     """The lists of the whole dataset that a plan changes; the same before and after its commit.
 
     Args:
@@ -297,7 +314,11 @@ def lists_of(plan: Plan, done: DoneRecords, output_dir: str) -> NewFiles:
     return lists
 
 
-def whole_lists(plan: Plan, shards: Sequence[Shard], output_dir: str) -> NewFiles:
+def whole_lists(
+    plan: Plan,
+    shards: Sequence[Shard],
+    output_dir: str,
+) -> NewFiles:
     """The lists as the tables of all shards of a dataset have them.
 
     Args:
@@ -339,7 +360,11 @@ def _number(row: Row) -> int:
     return int(row[0])
 
 
-def _listed_rows(plan: Plan, shards: Sequence[Shard], output_dir: str) -> dict[str, list[Row]]:
+def _listed_rows(
+    plan: Plan,
+    shards: Sequence[Shard],
+    output_dir: str,
+) -> dict[str, list[Row]]:
     """The rows of each list in some shards: those that have something in its last column."""
     image = primary_file(plan.fields)
     uri = [] if image is None else [image.uri_key]

@@ -87,7 +87,13 @@ class FileReader:
     progress: ShardProgress
     stored: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
-    def read(self, field: Field, uri: str, file: str, note_retry: Callable[[], None]) -> Dated:
+    def read(
+        self,
+        field: Field,
+        uri: str,
+        file: str,
+        note_retry: Callable[[], None],
+    ) -> Dated:
         """The file of a column in a row.
 
         Args:
@@ -175,7 +181,12 @@ class RowLoader:
         reader: of the rows' files.
     """
 
-    def __init__(self, plan: Plan, room: Room, reader: FileReader) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        room: Room,
+        reader: FileReader,
+    ) -> None:
         fields = plan.fields
         self.reader = reader
         self._room = room
@@ -318,11 +329,18 @@ class RowLoader:
         except Reject as reject:
             raise self._of_column(reject, field, row) from None
         row.sources[field.key] = row.sources[field.key]._replace(
-            height=image.height, width=image.width, look=image.look
+            height=image.height,
+            width=image.width,
+            look=image.look,
         )
         return image
 
-    def _of_column(self, reject: Reject, field: Field, row: _Row) -> Reject:
+    def _of_column(
+        self,
+        reject: Reject,
+        field: Field,
+        row: _Row,
+    ) -> Reject:
         """A reject that names its column; the list of rejects names the file of the first."""
         if field is self._first:
             return reject

@@ -125,7 +125,12 @@ class ShardWriter:
             self._tally.publish(plan, rows, attempt)
         return attempt.finish(self._tally.done_record(plan.digest, attempt.shard))
 
-    def _write_records(self, rows: pa.Table, out: str, file: BinaryIO) -> None:
+    def _write_records(
+        self,
+        rows: pa.Table,
+        out: str,
+        file: BinaryIO,
+    ) -> None:
         """Write records of files, or those of older shards as they are or changed."""
         plan = self.plan
         room = self.pool.budget.room
@@ -142,7 +147,12 @@ class ShardWriter:
         else:
             self._tally.add_again(old.done, rows, write_again(rows, out, old, changer, file))
 
-    def _write_loaded(self, loader: RowLoader, rows: pa.Table, file: BinaryIO) -> None:
+    def _write_loaded(
+        self,
+        loader: RowLoader,
+        rows: pa.Table,
+        file: BinaryIO,
+    ) -> None:
         """Write records that are made row by row."""
         pool = self.pool
         fewest, most = TASK_ROWS
@@ -249,7 +259,12 @@ class Tally:
         self.reasons[f"{reject.stage}/{reject.code}"] += 1
         self.outcomes.add_reject(outcome.row.row, reject.stage, str(reject), outcome.sources)
 
-    def add_again(self, old: DoneRecord, rows: pa.Table, written: Rewritten) -> None:
+    def add_again(
+        self,
+        old: DoneRecord,
+        rows: pa.Table,
+        written: Rewritten,
+    ) -> None:
         """Count a shard that is written again with some other values.
 
         Args:
@@ -283,7 +298,12 @@ class Tally:
             self.shapes[key] = tuple(map(tuple, extremes))
         self.sides = tuple(map(tuple, old.sides))
 
-    def publish(self, plan: Plan, rows: pa.Table, attempt: Attempt) -> None:
+    def publish(
+        self,
+        plan: Plan,
+        rows: pa.Table,
+        attempt: Attempt,
+    ) -> None:
         """Write the files next to the shard, given its planned rows."""
         made = {"index": self.outcomes.index(), "table": self.outcomes.table(plan, rows)}
         self.beside = {name: google_crc32c.value(data) for name, data in made.items()}

@@ -176,7 +176,11 @@ class Worker:
             return done
 
 
-def finish(task: Task, done: Iterable[DoneRecord], max_reject_fraction: float) -> None:
+def finish(
+    task: Task,
+    done: Iterable[DoneRecord],
+    max_reject_fraction: float,
+) -> None:
     """Commit the plan.  If called again, it continues from where it stopped.
 
     Raises:

@@ -28,7 +28,11 @@ _BRING_PACKAGES = (
 )
 
 
-def check(uris: Iterable[str], output_dir: str, options: ConvertOptions) -> None:
+def check(
+    uris: Iterable[str],
+    output_dir: str,
+    options: ConvertOptions,
+) -> None:
     """Raise unless Dataflow can start, and its workers can reach the images and the output.
 
     Nothing is written.  One request to each bucket, of the output and of the temporary files,
@@ -131,7 +135,11 @@ def _temporary_faults(settings: Settings, output_dir: str) -> Iterator[str | Opt
             yield OptionError.of("runner_options", {name: place}, words)
 
 
-def _beam_faults(settings: Settings, output_dir: str, options: ConvertOptions) -> list[str]:
+def _beam_faults(
+    settings: Settings,
+    output_dir: str,
+    options: ConvertOptions,
+) -> list[str]:
     """What Beam itself has against the other options, found without asking any service."""
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
@@ -166,7 +174,11 @@ def _bucket_faults(settings: Settings, output_dir: str) -> Iterator[str]:
             yield _bucket_fault(bucket, error, settings.region)
 
 
-def _bucket_fault(bucket: str, error: UnreadableError, region: str | None) -> str:
+def _bucket_fault(
+    bucket: str,
+    error: UnreadableError,
+    region: str | None,
+) -> str:
     if error.code == "not_found":
         return (
             f"the bucket gs://{bucket} does not exist: create it, with `gcloud storage buckets "

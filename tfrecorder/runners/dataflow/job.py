@@ -114,9 +114,21 @@ class DataflowJob:
     job_id: str
     project: str
     region: str
-    endpoint: str = field(default=ENDPOINT, repr=False, kw_only=True)
-    no_auth: bool = field(default=False, repr=False, kw_only=True)
-    impersonate: str | None = field(default=None, repr=False, kw_only=True)
+    endpoint: str = field(
+        default=ENDPOINT,
+        repr=False,
+        kw_only=True,
+    )
+    no_auth: bool = field(
+        default=False,
+        repr=False,
+        kw_only=True,
+    )
+    impersonate: str | None = field(
+        default=None,
+        repr=False,
+        kw_only=True,
+    )
     output_dir: str
     launch: str = field(default="", repr=False)
     commit: int = field(default=0, repr=False)
@@ -284,7 +296,12 @@ class DataflowJob:
                 return
             query = {**query, "pageToken": page["nextPageToken"]}
 
-    def _asked(self, method: str = "GET", path: str = "", **asked: Any) -> dict[str, Any]:
+    def _asked(
+        self,
+        method: str = "GET",
+        path: str = "",
+        **asked: Any,
+    ) -> dict[str, Any]:
         """Dataflow's answer: without arguments the job with currentState, createTime, …
 
         Args:

@@ -79,7 +79,11 @@ def _staging(output_dir: str) -> str | None:
     return f"gs://{bucket_of(output_dir)}/{STAGING}"
 
 
-def launch(plan: Plan, output_dir: str, options: ConvertOptions) -> DataflowJob:
+def launch(
+    plan: Plan,
+    output_dir: str,
+    options: ConvertOptions,
+) -> DataflowJob:
     """Start a job on Dataflow that follows a staged plan to its commit.
 
     Returns at once: the job no longer needs this process.
@@ -159,7 +163,11 @@ def _extras(plan: Plan) -> list[str]:
     return packages
 
 
-def flags_of(output_dir: str, options: ConvertOptions, settings: Settings) -> list[str]:
+def flags_of(
+    output_dir: str,
+    options: ConvertOptions,
+    settings: Settings,
+) -> list[str]:
     """Arguments for Beam's `PipelineOptions`: ours, then the user's, which win."""
     # Beam would pickle the whole notebook for a pipeline that needs nothing from it.
     flags = [f"--job_name={_job_name(output_dir)}", "--no_save_main_session"]

@@ -54,7 +54,10 @@ def worker_machine(machine_type: str | None) -> str:
 
 
 def stage_wheels(
-    folder: str, machine: str, given: Sequence[str] = (), extras: Sequence[str] = ()
+    folder: str,
+    machine: str,
+    given: Sequence[str] = (),
+    extras: Sequence[str] = (),
 ) -> list[str]:
     """Put what the workers must install into a folder, in addition to what the user stages.
 
@@ -75,7 +78,11 @@ def stage_wheels(
     return [*(_wheel_of(name, folder, machine) for name in names), build_wheel(folder)]
 
 
-def _wheel_of(name: str, folder: str, machine: str) -> str:
+def _wheel_of(
+    name: str,
+    folder: str,
+    machine: str,
+) -> str:
     """The wheel of a package that is installed here, for another platform if need be."""
     package = distribution(name)
     lines = (package.read_text("WHEEL") or "").splitlines()
@@ -88,7 +95,12 @@ def _wheel_of(name: str, folder: str, machine: str) -> str:
     return _download(name, package.version, folder, machine)
 
 
-def _download(name: str, version: str, folder: str, machine: str) -> str:
+def _download(
+    name: str,
+    version: str,
+    folder: str,
+    machine: str,
+) -> str:
     # The workers run the same Python as the launcher: Beam picks the image by it.
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     platforms = [flag for name in _PLATFORMS for flag in ("--platform", f"{name}_{machine}")]
@@ -124,7 +136,12 @@ def build_wheel(folder: str) -> str:
     return _write(os.path.join(folder, f"tfrecorder-{__version__}-py3-none-any.whl"), info, files)
 
 
-def _rebuild(package: Distribution, files: Sequence[PackagePath], tag: str, folder: str) -> str:
+def _rebuild(
+    package: Distribution,
+    files: Sequence[PackagePath],
+    tag: str,
+    folder: str,
+) -> str:
     """Rebuild the wheel that an installed package came from, and return its path.
 
     Raises:
@@ -145,7 +162,11 @@ def _rebuild(package: Distribution, files: Sequence[PackagePath], tag: str, fold
     )
 
 
-def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
+def _write(
+    path: str,
+    info: str,
+    files: Mapping[str, bytes],
+) -> str:
     lines = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in files.items():
@@ -157,7 +178,11 @@ def _write(path: str, info: str, files: Mapping[str, bytes]) -> str:
     return path
 
 
-def _add(wheel: zipfile.ZipFile, name: str, data: bytes) -> None:
+def _add(
+    wheel: zipfile.ZipFile,
+    name: str,
+    data: bytes,
+) -> None:
     info = zipfile.ZipInfo(name)  # of one time, so that the same files give the same bytes
     info.external_attr = 0o100644 << 16  # a plain file that all may read
     wheel.writestr(info, data, zipfile.ZIP_DEFLATED)
