@@ -23,8 +23,14 @@ from tfrecorder.cli.options import (
     options_of,
     record_options,
 )
-from tfrecorder.cli.output import complain, json_option, quiet_option, result_options, show
-from tfrecorder.cli.process import quiet_start
+from tfrecorder.cli.output import (
+    complain,
+    json_option,
+    quiet_option,
+    quiet_start,
+    result_options,
+    show,
+)
 from tfrecorder.display.tables import counted, one_line, readable_bytes, text_table
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.csv_cells import csv_of

@@ -5,10 +5,13 @@ A message names options as the command line spells them, and stands in one line.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +26,9 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 
 #: The key of a context's `meta` under which `--quiet` is kept.
 _QUIET = "tfrecorder.quiet"
+
+#: What TensorFlow is told about its log by, in the environment.
+_LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 #: Options that are typed once for each of their values.
 _REPEATED = ("--column", "--runner-option", "--source-option")
@@ -242,3 +248,33 @@ def refuse_both(as_json: bool, as_csv: bool) -> None:
     """Raise a usage error if both forms are asked for."""
     if as_json and as_csv:
         raise click.UsageError("--json and --csv cannot be combined.")
+
+
+@contextlib.contextmanager
+def quiet_start() -> Iterator[None]:
+    """A block that imports TensorFlow and hides what its libraries print meanwhile.
+
+    These lines (oneDNN, missing drivers, the processor's features) go straight to standard error,
+    bypassing Python, and those written before its log is set up ignore TF_CPP_MIN_LOG_LEVEL.  They
+    are shown if that variable is set, or if the import fails.
+
+    Only for the command line: it changes standard error of the whole process.
+    """
+    if os.environ.get(_LOG_LEVEL) is not None or "tensorflow" in sys.modules or sys.stderr is None:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = "3"  # for what comes later, such as the search for a GPU
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as lines:
+        os.dup2(lines.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(kept, 2)
+            lines.seek(0)
+            os.write(2, lines.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

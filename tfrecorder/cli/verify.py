@@ -7,8 +7,7 @@ import sys
 import click
 
 from tfrecorder.cli.options import option_of
-from tfrecorder.cli.output import json_option, quiet_option, refuse_both, show
-from tfrecorder.cli.process import quiet_start
+from tfrecorder.cli.output import json_option, quiet_option, quiet_start, refuse_both, show
 from tfrecorder.format.csv_cells import csv_of
 
 
