@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -202,56 +202,39 @@ def changed_plan(
     Returns:
         The plan, its rows, and which shards are written again.
     """
+    shards = _Shards.of(stored, gone, change != SAME)
+    is_touched = shards.touched[stored.shard]
+    again = is_touched & ~gone
     rows = stored.rows.append_column(CHANGE, pa.array(change, pa.int8()))
-    touched = {*np.unique(stored.shard[gone | (change != SAME)]).tolist()}
-    is_touched = np.isin(stored.shard, [*touched])
-    left = np.bincount(stored.shard[~gone], minlength=len(stored.shards))
-    kept: dict[str, list[int]] = {shard.split: [] for shard in stored.shards}
-    rewritten: dict[str, list[int]] = {}
-    for place, shard in enumerate(stored.shards):
-        if place not in touched:
-            kept[shard.split].append(shard.index)
-        elif left[place]:
-            kept[shard.split].append(-1)
-            rewritten.setdefault(shard.split, []).append(int(left[place]))
-    again = rows.filter(pa.array(is_touched & ~gone))
-    of_split = stored.splits[is_touched & ~gone]
     order, new_rows = order_of(added.splits, options)
-    parts = []
-    split_rows = {}
-    new = added.rows.take(order)
-    start = 0
-    for split in SPLITS:
-        count = new_rows.get(split, 0)
-        total = sum(rewritten.get(split, ())) + count
-        if total:
-            split_rows[split] = total
-            mask = pa.array((of_split == split).to_numpy())
-            parts += [again.filter(mask), new.slice(start, count)]
-            start += count
-    if not any(kept.values()) and not split_rows:
+    in_splits = _by_split(
+        rows.filter(pa.array(again)),
+        stored.splits[again],
+        added.rows.take(order),
+        new_rows,
+    )
+    split_rows = {split: len(of_split) for split, of_split in in_splits.items()}
+    if not any(shards.kept.values()) and not split_rows:
         raise OptionError("this would leave no record; remove the directory instead.")
-    planned = joined(parts or [again])
-    everything = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
-    digest = hashlib.sha256(fingerprint(everything, columns_of(planned)).encode())
-    digest.update(repr((kept, rewritten)).encode())
+    planned = joined([*in_splits.values()] or [rows.slice(0, 0)])
     next_row = next_row_of(stored.where, stored.newest)
     new_ones = pc.sum(pc.equal(added.rows.column(COPY_OF.file), "")).as_py() or 0
+    streams = {name: {"to": to} for name, to in stored.newest.dataset.positions.items()}
     plan = Plan(
         rows=PlannedRows(
             count=len(planned),
             in_source=next_row + new_ones,
             statistics=statistics,
             base=base,
-            fingerprint=digest.hexdigest(),
+            fingerprint=_fingerprint(planned, split_rows, shards),
             remote=not storage.is_local(base),
-            streams={n: {"to": to} for n, to in stored.newest.dataset.positions.items()} or None,
+            streams=streams or None,
         ),
         layout=Layout(
             split_rows=split_rows,
             split_shards=dict.fromkeys(split_rows, 0) | shard_counts(new_rows, (), options),
-            kept=kept,
-            rewritten=rewritten,
+            kept=shards.kept,
+            rewritten=shards.rewritten,
         ),
         fields=tuple(fields),
         options=options.content_options(),
@@ -261,8 +244,72 @@ def changed_plan(
     )
     sizes = rows.column(COPY_OF.size).to_numpy()[is_touched]
     changes = Changes(
-        shards=len(touched),
+        shards=int(shards.touched.sum()),
         of_shards=len(stored.shards),
         bytes=int(sizes[sizes > 0].sum()),
     )
     return plan, planned, changes
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """What becomes of the shards of a dataset if some of its rows change.
+
+    Attributes:
+        touched: of each shard, whether a row of it changes or goes.
+        kept: by split, the number of each shard that stays as it is, and -1 in the place of one
+            that is written again.
+        rewritten: by split, how many rows each of these has from now on.
+    """
+
+    touched: Bools
+    kept: dict[str, list[int]]
+    rewritten: dict[str, list[int]]
+
+    @classmethod
+    def of(cls, stored: StoredRows, gone: Bools, changed: Bools) -> _Shards:
+        touched = np.zeros(len(stored.shards), bool)
+        touched[stored.shard[gone | changed]] = True
+        left = np.bincount(stored.shard[~gone], minlength=len(stored.shards))
+        kept: dict[str, list[int]] = {shard.split: [] for shard in stored.shards}
+        rewritten: dict[str, list[int]] = {}
+        for place, shard in enumerate(stored.shards):
+            if not touched[place]:
+                kept[shard.split].append(shard.index)
+            elif left[place]:
+                kept[shard.split].append(-1)
+                rewritten.setdefault(shard.split, []).append(int(left[place]))
+        return cls(touched, kept, rewritten)
+
+
+def _by_split(
+    again: pa.Table,
+    of_split: pd.Series[str],
+    new: pa.Table,
+    new_rows: Mapping[str, int],
+) -> dict[str, pa.Table]:
+    """The rows of each split that has some: those that are written again, then the new ones.
+
+    Args:
+        again: the rows of shards that are written again.
+        of_split: the split of each.
+        new: the rows of new shards, a split after the other.
+        new_rows: how many of them are in each split.
+    """
+    in_splits = {}
+    start = 0
+    for split in SPLITS:
+        count = new_rows.get(split, 0)
+        is_in = pa.array((of_split == split).to_numpy())
+        rows = joined([again.filter(is_in), new.slice(start, count)])
+        if len(rows):
+            in_splits[split] = rows
+        start += count
+    return in_splits
+
+
+def _fingerprint(planned: pa.Table, split_rows: Mapping[str, int], shards: _Shards) -> str:
+    splits = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
+    digest = hashlib.sha256(fingerprint(splits, columns_of(planned)).encode())
+    digest.update(repr((shards.kept, shards.rewritten)).encode())
+    return digest.hexdigest()
