@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import google_crc32c
 
@@ -70,7 +70,6 @@ def commit(
     by_shard = {shard: by_name[shard.name] for shard in plan.layout.shards if shard.name in by_name}
     _refuse_overtaken(state, plan)
     previous = state.newest
-    version = state.version
     if previous is not None and previous.digest == plan.digest:
         complete(state)
         return
@@ -113,7 +112,31 @@ def commit(
     )
     if plan.layout.kept and plan.kind is PlanKind.UNDO:
         manifest = manifest.with_dataset(since=base.dataset.since, contents=base.dataset.contents)
-    files = _check_standing(plan, by_shard, output_dir)
+    later = _publish(state, plan, by_shard, manifest, row_lists)
+    finish(output_dir, plan, manifest, later)
+
+
+def _publish(
+    state: DatasetState,
+    plan: Plan,
+    done: DoneRecords,
+    manifest: Manifest,
+    row_lists: Mapping[str, bytes],
+) -> Mapping[str, bytes]:
+    """Write the public files of a commit, and the commit itself as the last of them.
+
+    Args:
+        state: of the directory just before.
+        done: of all shards of the commit.
+        row_lists: the lists of rows, by their names.
+
+    Returns:
+        The lists of rows that are to be written after it.
+    """
+    output_dir = state.where
+    previous = state.newest
+    version = state.version
+    files = _check_standing(plan, done, output_dir)
     described = {}
     narrows = False
     if previous is not None and plan.rewrites:
@@ -127,17 +150,17 @@ def commit(
             narrows = False
         if not narrows:  # otherwise the old files fit both, and are replaced after the commit
             described = descriptions(plan, manifest.dataset)
-            if before is None:  # readers of a dataset with rejects want their list
+            if previous is None:  # readers of a dataset with rejects want their list
                 described = {**described, **row_lists}
                 row_lists = {}
             storage.publish_all(output_dir, described, lasting=True)
         into_place(output_dir, plan, files)
         info_before = None if previous is None else previous.info
-        info = dataset_info_json(plan, by_shard, info_before, manifest.dataset)
-        new = [file for shard in by_shard for file in shard.files]
+        info = dataset_info_json(plan, done, info_before, manifest.dataset)
+        new = [file for shard in done for file in shard.files]
         replace_commit(output_dir, manifest, info, version, [*new, *described])
         failing.pop_all()
-    finish(output_dir, plan, manifest, row_lists)
+    return row_lists
 
 
 def _put_back(output_dir: str, previous: Commit) -> None:
