@@ -5,6 +5,7 @@ Among it how large and how bright the images are, and which of them are unlike t
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from collections import Counter
@@ -205,33 +206,9 @@ def gather(
     drawn = draw(stored, max(options.num_records, per_split), seed)
     in_full = {split: {*numbers[:IN_FULL]} for split, numbers in drawn.items()}
     with large_images_allowed(), ThreadPool() as pool:
-
-        def views(
-            numbers: Mapping[str, Collection[int]],
-            verb: str,
-            side: int | None = None,
-        ) -> list[RecordView]:
-            records = itertools.chain.from_iterable(
-                read_numbered(stored, split, of_split) for split, of_split in numbers.items()
-            )
-
-            def view(record: Record) -> RecordView:
-                is_in_full = side is None and record.number in in_full[record.split]
-                return look(record, stored, side, is_in_full)
-
-            made = map_ahead(pool, view, records, _AHEAD)
-            return list(counting(made, stage(verb, sum(map(len, numbers.values())))))
-
-        def pictures(
-            places: Iterable[tuple[str, int]], side: int
-        ) -> dict[tuple[str, int], RecordView]:
-            numbers: dict[str, set[int]] = {}
-            for split, number in places:
-                numbers.setdefault(split, set()).add(number)
-            return {view.place: view for view in views(numbers, "drawing", side)}
-
+        looker = _Looker(stored, in_full, pool, stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
-        for view in views(drawn, "decoding"):
+        for view in looker.views(drawn, "decoding"):
             seen[view.split].append(view)
         started = time.monotonic()
         duplicates = find_duplicates(stored, options.seconds, stage)
@@ -254,13 +231,13 @@ def gather(
             sheet[split] = [(split, number) for number in drawn_here[:per_split]]
         groups = duplicates.leaks[:SHOWN_GROUPS] + duplicates.repeats[:SHOWN_GROUPS]
         firsts = [group.copies[0].place for group in groups]
-        large = pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
+        large = looker.pictures(itertools.chain.from_iterable(sheet.values()), SIDE)
         others = [*itertools.chain(*near_pairs), *firsts]
         try:
-            small = pictures([*_all_places(extremes), *others], SMALL_SIDE)
+            small = looker.pictures([*_all_places(extremes), *others], SMALL_SIDE)
         except DatasetError:  # a record is damaged that was not looked at yet
             extremes = _extremes(measured(None, every_view), [])
-            small = pictures([*_all_places(extremes), *others], SMALL_SIDE)
+            small = looker.pictures([*_all_places(extremes), *others], SMALL_SIDE)
     return Gathered(
         info=info,
         before=_before(stored, info),
@@ -277,6 +254,50 @@ def gather(
         rejects=_first_rows(stored, layout.REJECTS),
         suspects=_first_rows(stored, layout.SUSPECTS),
     )
+
+
+@dataclass(frozen=True)
+class _Looker:
+    """Looks at records of a dataset in some threads.
+
+    Attributes:
+        in_full: the numbers of the records of each split whose details are shown too.
+        stage: part of a progress bar.
+    """
+
+    stored: StoredDataset
+    in_full: Mapping[str, Collection[int]]
+    pool: ThreadPool
+    stage: Stage
+
+    def views(
+        self,
+        numbers: Mapping[str, Collection[int]],
+        verb: str,
+        side: int | None = None,
+    ) -> list[RecordView]:
+        """What is seen of records, by their numbers in each split; `side` as for `look`."""
+        records: list[Iterable[Record]] = []
+        for split, of_split in numbers.items():
+            records.append(read_numbered(self.stored, split, of_split))
+        looked_at = map_ahead(
+            self.pool,
+            functools.partial(self._view, side=side),
+            itertools.chain.from_iterable(records),
+            _AHEAD,
+        )
+        return list(counting(looked_at, self.stage(verb, sum(map(len, numbers.values())))))
+
+    def _view(self, record: Record, side: int | None) -> RecordView:
+        is_in_full = side is None and record.number in self.in_full[record.split]
+        return look(record, self.stored, side, is_in_full)
+
+    def pictures(self, places: Iterable[tuple[str, int]], side: int) -> dict[Place, RecordView]:
+        """Pictures of records at their places (split, number)."""
+        numbers: dict[str, set[int]] = {}
+        for split, number in places:
+            numbers.setdefault(split, set()).add(number)
+        return {view.place: view for view in self.views(numbers, "drawing", side)}
 
 
 def _before(stored: StoredDataset, about: DatasetInfo) -> DatasetInfo | None:
