@@ -9,7 +9,7 @@ import pandas as pd
 
 from tfrecorder.core.option import flag
 from tfrecorder.errors import OptionError
-from tfrecorder.options.append import AppendOptions, UpdateOptions
+from tfrecorder.options.changes import AppendOptions, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import FrameKeywords, ValidateKeywords
 from tfrecorder.options.option import names_of, require, takes

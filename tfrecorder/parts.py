@@ -29,7 +29,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.layout import Shard
 from tfrecorder.format.plan import Plan
-from tfrecorder.options.append import NOT_STAGED
+from tfrecorder.options.changes import NOT_STAGED
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Path, Source, StageKeywords, Unpack
 from tfrecorder.options.option import require, takes

@@ -14,7 +14,7 @@ import click
 from tfrecorder.cli.convert import SOURCE_HELP, dry_run_option, opened
 from tfrecorder.cli.options import Decorator, SharingCommand, at_option, options_of, pairs
 from tfrecorder.cli.output import result_options, show
-from tfrecorder.options.append import (
+from tfrecorder.options.changes import (
     NOT_APPENDED,
     NOT_COMPACTED,
     NOT_REMOVED,

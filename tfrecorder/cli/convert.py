@@ -13,7 +13,7 @@ import click
 from tfrecorder.cli.options import SharingCommand, option_of, options_of
 from tfrecorder.cli.output import is_quiet, json_option, refuse_both, result_options, show
 from tfrecorder.format.csv_cells import csv_of
-from tfrecorder.options.append import (
+from tfrecorder.options.changes import (
     NOT_STAGED,
     NOT_VALIDATED,
 )

@@ -23,7 +23,7 @@ from tfrecorder.conversion.same_schema import fit_texts, numbered
 from tfrecorder.conversion.table import CopySearch, planned_rows
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
-from tfrecorder.options.append import NOT_APPENDED, AppendOptions
+from tfrecorder.options.changes import NOT_APPENDED, AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import AppendKeywords, OnDataflow, Path, Source, Unpack
 from tfrecorder.options.option import takes

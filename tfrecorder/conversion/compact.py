@@ -28,7 +28,7 @@ from tfrecorder.format.layout import SAME
 from tfrecorder.format.manifest import lasting_losses
 from tfrecorder.format.plan import Carried, History, PlanKind
 from tfrecorder.format.summary import Changes, Summary
-from tfrecorder.options.append import NOT_COMPACTED, OF_ORDER
+from tfrecorder.options.changes import NOT_COMPACTED, OF_ORDER
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import CompactKeywords, Unpack
 from tfrecorder.options.option import require, takes

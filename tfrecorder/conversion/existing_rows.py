@@ -34,7 +34,7 @@ from tfrecorder.images.fingerprint import Fingerprint
 from tfrecorder.images.near_copies import picture_of
 from tfrecorder.inspection.duplicates import looks_of
 from tfrecorder.inspection.record_values import image_of
-from tfrecorder.options.append import AppendOptions
+from tfrecorder.options.changes import AppendOptions
 from tfrecorder.plan.preflight import before_the_launch
 from tfrecorder.reading.commits import Commit
 from tfrecorder.reading.dataset import StoredDataset

@@ -17,7 +17,7 @@ from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.conversion.table import CopySearch, check_table
 from tfrecorder.core.option import idle_options, spelled
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.options.append import NewClasses
+from tfrecorder.options.changes import NewClasses
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.option import refuse
 from tfrecorder.output.state import DatasetState, output_path

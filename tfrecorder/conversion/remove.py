@@ -24,7 +24,7 @@ from tfrecorder.errors import OptionError
 from tfrecorder.format.layout import SAME
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
-from tfrecorder.options.append import NOT_REMOVED
+from tfrecorder.options.changes import NOT_REMOVED
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import RemoveKeywords, Unpack
 from tfrecorder.options.option import require, takes

@@ -15,7 +15,7 @@ import numpy as np
 from tfrecorder.core.arrays import Ints
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
-from tfrecorder.options.append import NewClasses
+from tfrecorder.options.changes import NewClasses
 from tfrecorder.schema.fields import Field, fields_of
 from tfrecorder.schema.kinds import Boxes, Label, Number
 from tfrecorder.sources.finding import Finding

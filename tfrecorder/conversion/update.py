@@ -38,7 +38,7 @@ from tfrecorder.format.layout import BASE, CHANGE, COPY_OF, READ, SAME
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
 from tfrecorder.inspection.duplicates import OF_COPIES
-from tfrecorder.options.append import NOT_UPDATED, UpdateOptions
+from tfrecorder.options.changes import NOT_UPDATED, UpdateOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import OnDataflow, Path, Source, Unpack, UpdateKeywords
 from tfrecorder.options.option import takes

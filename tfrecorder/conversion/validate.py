@@ -15,7 +15,7 @@ from tfrecorder.core.option import spelled
 from tfrecorder.display.bars import is_shown, record_bar, stage_line
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.summary import left_out_words
-from tfrecorder.options.append import NOT_VALIDATED, OF_IMAGES, AppendOptions
+from tfrecorder.options.changes import NOT_VALIDATED, OF_IMAGES, AppendOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Unpack, ValidateKeywords
 from tfrecorder.options.option import takes

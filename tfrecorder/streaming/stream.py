@@ -34,7 +34,7 @@ from tfrecorder.errors import (
     refuse_missing,
 )
 from tfrecorder.format.summary import left_out_words
-from tfrecorder.options.append import NOT_STREAMED, StreamOptions
+from tfrecorder.options.changes import NOT_STREAMED, StreamOptions
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import StreamKeywords, Unpack
 from tfrecorder.options.option import names_of, takes
