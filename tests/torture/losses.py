@@ -216,11 +216,19 @@ class Cell:
     changed: tuple[str, ...]
 
 
-def sweep(rows: Rows, history: str, pattern: str = "*", ways: Sequence[str] = WAYS) -> list[Cell]:
+def sweep(
+    rows: Rows,
+    history: str,
+    pattern: str = "*",
+    ways: Sequence[str] = WAYS,
+    turns: bool = False,
+) -> list[Cell]:
     """Lose each file of a dataset in turn, and all of `_tfrecorder`; it is as before in the end.
 
     Args:
         pattern: of the names of the files that are lost.
+        turns: lose each file in one of the ways, and the next in the other; which is first differs
+            from history to history.
     """
     kept = rows.folder / "kept"
     shutil.copytree(rows.out, kept)
@@ -230,6 +238,10 @@ def sweep(rows: Rows, history: str, pattern: str = "*", ways: Sequence[str] = WA
     files = [name for name, data in before.items() if data and name not in unused]
     cells = []
     losses = [*itertools.product(fnmatch.filter(files, pattern), ways)]
+    if turns:
+        first = [*HISTORIES].index(history)
+        names = fnmatch.filter(files, pattern)
+        losses = [(name, ways[(first + at) % len(ways)]) for at, name in enumerate(names)]
     losses += [("_tfrecorder", "gone")] if pattern == "*" else []
     for file, way in losses:
         shutil.rmtree(rows.out)
