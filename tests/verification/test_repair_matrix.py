@@ -529,3 +529,41 @@ def test_a_table_is_made_again_without_its_only_row(tmp_path: Path) -> None:
     assert pq.read_metadata(lost).num_rows == 0
     assert tfrecorder.verify(rows.out, progress=False).ok
     assert public_files(rows.out) == public
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_what_a_repair_noted_is_noted_again_if_its_manifest_is_lost(
+    rows: Rows, absolute: bool
+) -> None:
+    """First all but the public files are lost, then what the repair wrote down of that."""
+    table = rows.frame(0, FIRST)
+    if absolute:
+        table["image_uri"] = [str(rows.folder / "images" / uri) for uri in table["image_uri"]]
+        tfrecorder.convert(table, rows.out, overwrite=True, **QUIET)
+    gone = table["image_uri"].tolist()[:2]
+    tfrecorder.remove(rows.out, {"image_uri": gone}, progress=False)
+    shutil.rmtree(rows.out / "_tfrecorder")
+    assert "marks" in repaired_losses(rows)
+    for _ in range(2):
+        for path in rows.out.glob("_tfrecorder/commits/*.json"):
+            path.unlink()
+        assert "marks" in repaired_losses(rows)
+    with pytest.raises(DatasetError, match="which rows were removed"):
+        tfrecorder.append(rows.frame(FIRST, 1), rows.out, duplicates="keep", **QUIET)
+
+
+def repaired_losses(rows: Rows) -> dict[str, list[str]]:
+    """What is lost after a repair."""
+    tfrecorder.repair(rows.out, progress=False)
+    return losses_of(rows.out)
+
+
+@pytest.mark.parametrize("change", ["update", "compact"])
+def test_nothing_is_noted_as_removed_where_nothing_was(rows: Rows, change: str) -> None:
+    if change == "update":
+        tfrecorder.update(rows.table(rows.frame(0, 1).assign(label="ant")), rows.out, **QUIET)
+    else:
+        rows.compact()
+    for path in rows.out.glob("_tfrecorder/commits/*.json"):
+        path.unlink()
+    assert "marks" not in repaired_losses(rows)

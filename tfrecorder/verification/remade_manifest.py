@@ -22,7 +22,16 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.documents import unseal
 from tfrecorder.format.done_records import DoneRecord, DoneRecords, add_up
-from tfrecorder.format.layout import BASE, POSITION_OF, REJECT_OF, NewFiles, Shard, spool_columns
+from tfrecorder.format.layout import (
+    BASE,
+    NOWHERE,
+    POSITION_OF,
+    REJECT_OF,
+    NewFiles,
+    Shard,
+    source_of,
+    spool_columns,
+)
 from tfrecorder.format.manifest import (
     FileSums,
     Generation,
@@ -48,7 +57,7 @@ from tfrecorder.output.directory import names_in
 from tfrecorder.plan.history import APPENDED
 from tfrecorder.reading.commits import Commit, commits, read_commit
 from tfrecorder.reading.merged_rows import position_after
-from tfrecorder.schema.fields import Fields
+from tfrecorder.schema.fields import Fields, image_fields
 from tfrecorder.schema.splits import SPLIT_TYPE
 from tfrecorder.schema.statistics import Statistics, merged
 from tfrecorder.validation.values import describe_columns
@@ -430,9 +439,29 @@ class _WholeDataset:
                 tables.note(Loss.MARKS, files[-1])
         elif self._number and not self._stands:
             had_some = storage.is_folder(expected.path(layout.REMOVED))
-            if had_some or (not self._only_added() and {*expected.shards} <= tables.damaged):
+            all_lost = {*expected.shards} <= tables.damaged or self._was_repaired()
+            if had_some or (all_lost and not self._only_added()):
                 tables.note(Loss.MARKS, layout.REMOVED)
         return ""
+
+    def _was_repaired(self) -> bool:
+        """True if a table was made again before, so that the lost manifest may have said more.
+
+        A worker writes down what it read for a record; from a record alone it is not all known.
+        """
+        for row in self._rows:
+            if row.values.get(REJECT_OF.reason):
+                continue
+            for image in image_fields(self._tables.fields):
+                of_file = source_of(image)
+                name = str(row.values.get(image.spool_key) or "")
+                starts = (row.text(BASE), row.text(image.uri_key))
+                is_on_disk = not name and all(map(storage.is_local, starts))
+                if name == NOWHERE or row.values.get(of_file.bytes) is None:
+                    return True
+                if is_on_disk and row.values.get(of_file.modified) is None:
+                    return True
+        return False
 
     def _streams(self) -> Streams | None:
         """How far streams were read.
