@@ -15,10 +15,11 @@ import click
 from tfrecorder.cli.change import append, compact, remove, stream, undo, update
 from tfrecorder.cli.convert import commit, convert, schema, stage, status, validate, work
 from tfrecorder.cli.look import benchmark, cache, card, duplicates, export, info, inspect, preview
-from tfrecorder.cli.output import Shell, complain, flags, one_line
+from tfrecorder.cli.output import complain, flags, one_line
 from tfrecorder.cli.process import INTERRUPTED, listen_to_ctrl_c
 from tfrecorder.cli.verify import repair, verify
 from tfrecorder.core.option import nearest, spoken_by
+from tfrecorder.display.messages import Shell
 from tfrecorder.errors import (
     OptionError,
     TfrecorderError,

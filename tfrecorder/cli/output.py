@@ -9,18 +9,13 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
-
-from tfrecorder.core.option import Face
-from tfrecorder.display.messages import command
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 
@@ -29,83 +24,6 @@ _QUIET = "tfrecorder.quiet"
 
 #: What TensorFlow is told about its log by, in the environment.
 _LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-
-#: Options that are typed once for each of their values.
-_REPEATED = ("--column", "--runner-option", "--source-option")
-
-#: What stands between the values of the other options; of most, a comma.
-_BETWEEN = {"--image-size": "x", "--part": "/"}
-
-
-@dataclass(frozen=True)
-class Shell(Face):
-    """The command line.
-
-    Attributes:
-        flags: each option's flag, by its name in Python; for an argument, its name in capitals.
-
-    >>> Shell({"splits": "--splits"}).spelled("splits", {"TRAIN": 70.0, "TEST": 30.0}, "")
-    '--splits TRAIN=70,TEST=30'
-    >>> Shell({}).spelled("map_fn", ..., "")
-    '`map_fn`'
-    """
-
-    flags: Mapping[str, str]
-
-    def spelled(
-        self,
-        name: str,
-        value: Any,
-        python: str,
-    ) -> str:
-        flag = self.flags.get(name)
-        return super().spelled(name, value, python) if flag is None else typed(flag, value)
-
-    def called(self, name: str, path: str) -> str:
-        return f"`{command(name, path)}`"
-
-
-def typed(flag: str, value: Any) -> str:
-    """An option with its value, as typed.
-
-    >>> typed("--shuffle", False), typed("--splits", {"TRAIN": 0.5, "TEST": 0.5})
-    ('--no-shuffle', '--splits TRAIN=0.5,TEST=0.5')
-    """
-    if value is ...:
-        return flag
-    if flag == "CONDITION":
-        return " ".join(_conditions(value))
-    if flag == "--overwrite" and isinstance(value, str):
-        return f"{flag}-{value}"
-    if isinstance(value, bool):
-        return flag if value else flag.replace("--", "--no-", 1)
-    if isinstance(value, dict):
-        value = [f"{name}={_number(item)}" for name, item in value.items()]
-    if isinstance(value, (tuple, list)):
-        texts = list(map(str, value))
-        if flag in _REPEATED:
-            return " ".join(f"{flag} {shlex.quote(item)}" for item in texts)
-        return f"{flag} {_BETWEEN.get(flag, ',').join(texts)}"
-    if isinstance(value, str) and value.replace("\t", "").isprintable():
-        return f"{flag} {shlex.quote(value)}".replace("\t", r"\t")
-    return f"{flag} {value!r}"
-
-
-def _conditions(where: Mapping[str, Any]) -> Iterator[str]:
-    """Conditions on columns, as typed.
-
-    >>> [*_conditions({"label": ["cat", "dog"], "age": ("18", None)})]
-    ['label=cat', 'label=dog', 'age=18..']
-    """
-    for column, values in where.items():
-        if isinstance(values, tuple):
-            values = ["..".join("" if end is None else end for end in values)]
-        for value in values:
-            yield shlex.quote(f"{column}={value}")
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def one_line(text: str) -> str:

@@ -34,11 +34,10 @@ from tfrecorder.options.keywords import CardKeywords, Path, Unpack
 from tfrecorder.options.option import Options, refuse_unknown, takes
 from tfrecorder.options.read import PreviewOptions
 from tfrecorder.output.directory import claim
-from tfrecorder.reading.commits import all_done, commits, newest_commit
+from tfrecorder.reading.commits import StoredCard, all_done, commits, newest_commit, stored_card
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.frame import table_of
 from tfrecorder.reading.info import DatasetInfo, info, summed
-from tfrecorder.reading.open import StoredCard, stored_card
 from tfrecorder.reading.record_set import open_stored
 from tfrecorder.schema.fields import of_kind
 from tfrecorder.schema.kinds import Bytes

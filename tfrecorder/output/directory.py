@@ -26,8 +26,7 @@ from tfrecorder.plan.history import (
     holdings,
     holdings_words,
 )
-from tfrecorder.reading.commits import Commit, is_own, read_commit
-from tfrecorder.reading.open import stored_card
+from tfrecorder.reading.commits import Commit, is_own, read_commit, stored_card
 from tfrecorder.storage import folders
 
 

@@ -2,6 +2,7 @@
 
 `dataset_info.json` names its commit; the commit's manifest says what it added or rewrote, and what
 a reader must know of the whole dataset then.  A generation is the number of a commit.
+Which commit the card describes is here too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tfrecorder.core.option import Whole, spelled
 from tfrecorder.display.messages import command
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import TfdsInfo, parse_commit_note
+from tfrecorder.format.documents import TfdsInfo, parse_commit_note, seal, unseal
 from tfrecorder.format.done_records import DoneRecord
 from tfrecorder.format.layout import Shard, ShardRange
 from tfrecorder.format.manifest import DatasetRecord, Loss, Manifest
@@ -318,3 +319,31 @@ def is_own(names: Collection[str]) -> bool:
     """True if the files and folders left in a directory show that this package wrote it."""
     shards = layout.FEATURES in names and any(map(layout.parse_shard, names))
     return shards or layout.PRIVATE in names
+
+
+@dataclass(frozen=True)
+class StoredCard:
+    """A card as it was written.
+
+    Attributes:
+        commit: the number of the commit that it describes.
+        files: the SHA-256 of each of its files, by name.
+        shards: the CRC32C and the SHA-256 of each shard, by the name of its file.
+        stated: what `card.yaml` states, in the fields that TFDS has for it.
+    """
+
+    commit: int
+    files: dict[str, str]
+    shards: dict[str, tuple[int, str]]
+    stated: dict[str, object] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        return seal(vars(self))
+
+
+def stored_card(directory: str) -> StoredCard | None:
+    """The card of a dataset; None if it has none, or if what is kept of it is damaged."""
+    try:
+        return StoredCard(**unseal(storage.read_bytes(os.path.join(directory, layout.CARD))))
+    except (storage.UnreadableError, ValueError, TypeError):
+        return None

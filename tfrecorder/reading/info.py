@@ -29,9 +29,9 @@ from tfrecorder.images.geometry import Sides
 from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
-from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit
+from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit, stored_card
 from tfrecorder.reading.dataset import StoredDataset
-from tfrecorder.reading.open import open_dataset, stored_card
+from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import reject_counts
 from tfrecorder.schema.fields import Field, class_field, image_of
 from tfrecorder.schema.kinds import Image, Mask, ValueKind

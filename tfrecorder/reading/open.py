@@ -1,15 +1,13 @@
 """Opening a dataset directory: what is in it, and whether all its files are there.
 
 Three forms are known: a directory of this package, one of TFDS, and TFRecord files without metadata
-(`foreign.py` handles the last two).  A dataset of this package may also keep what its card
-describes.
+(`foreign.py` handles the last two).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 
 from tfrecorder import storage
@@ -17,7 +15,7 @@ from tfrecorder.core.option import spelled
 from tfrecorder.display.messages import command
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
-from tfrecorder.format.documents import commit_note, seal, unseal
+from tfrecorder.format.documents import commit_note
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NO_KEYS, NamedKeys
@@ -160,31 +158,3 @@ def _refuse_damaged(
         written,
         f"`{command('repair', directory)}` restores it from the source; or copy the files again.",
     )
-
-
-@dataclass(frozen=True)
-class StoredCard:
-    """A card as it was written.
-
-    Attributes:
-        commit: the number of the commit that it describes.
-        files: the SHA-256 of each of its files, by name.
-        shards: the CRC32C and the SHA-256 of each shard, by the name of its file.
-        stated: what `card.yaml` states, in the fields that TFDS has for it.
-    """
-
-    commit: int
-    files: dict[str, str]
-    shards: dict[str, tuple[int, str]]
-    stated: dict[str, object] = field(default_factory=dict)
-
-    def to_json(self) -> bytes:
-        return seal(vars(self))
-
-
-def stored_card(directory: str) -> StoredCard | None:
-    """The card of a dataset; None if it has none, or if what is kept of it is damaged."""
-    try:
-        return StoredCard(**unseal(storage.read_bytes(os.path.join(directory, layout.CARD))))
-    except (storage.UnreadableError, ValueError, TypeError):
-        return None

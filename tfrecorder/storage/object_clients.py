@@ -18,8 +18,6 @@ import os
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from obstore import exceptions
-
 from tfrecorder.errors import refuse_missing
 from tfrecorder.storage.store import (
     OtherStandsError,
@@ -222,7 +220,9 @@ _SAID = {
 
 def meaning(error: Exception, client: Client) -> Exception | None:
     """Our error for a failure of obstore or the connection; None for any other failure."""
-    if not isinstance(error, (exceptions.BaseError, FileNotFoundError, NotImplementedError)):
+    from obstore.exceptions import BaseError
+
+    if not isinstance(error, (BaseError, FileNotFoundError, NotImplementedError)):
         return TransientError(str(error)) if may_pass(error) else None
     text, _, causes = str(error).partition("\n\nDebug source:")
     status, code, words = _answer(text)
@@ -261,7 +261,9 @@ def _meaning(
 
 def unusable(error: Exception) -> Exception | None:
     """Our error if the environment's settings make a client impossible; None for another fault."""
-    if not isinstance(error, (exceptions.BaseError, ValueError)):
+    from obstore.exceptions import BaseError
+
+    if not isinstance(error, (BaseError, ValueError)):
         return None
     text = str(error).partition("\n\nDebug source:")[0]
     return UnreadableError("wrong_setup", _line(text.rpartition(" error: ")[2]))

@@ -14,8 +14,7 @@ from tfrecorder.format.manifest import Manifest
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.output.directory import names_in, remove_leftovers
 from tfrecorder.output.staging import Files, list_folders
-from tfrecorder.reading.commits import Commit, commit_numbers
-from tfrecorder.reading.open import stored_card
+from tfrecorder.reading.commits import Commit, commit_numbers, stored_card
 from tfrecorder.writing.public_files import class_files, descriptions, lists_as_of, lists_of
 
 #: More files than these are listed, with a request for 1,000 of a folder, and not asked for each.

@@ -33,9 +33,9 @@ from tfrecorder.reading.commits import (
     all_done,
     commits,
     read_commit,
+    stored_card,
 )
 from tfrecorder.reading.merged_rows import counted_rows, next_row_of
-from tfrecorder.reading.open import stored_card
 from tfrecorder.writing.after_commit import finish, outdated
 from tfrecorder.writing.manifest import (
     earlier_of,
