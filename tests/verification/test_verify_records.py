@@ -192,7 +192,7 @@ def test_boxes_however_they_are_placed(out: Path, size: dict[str, Any], unit: st
 
 
 def test_numbers_that_are_none(out: Path) -> None:
-    """NaN is what a record holds, and what its table says; another number beside it is a fault."""
+    """NaN in a record is the same as NaN in its table; any other number there is a fault."""
     nan = float("nan")
     columns = kinds.Schema(
         split=kinds.Split(),

@@ -334,7 +334,7 @@ def file_names(
     They are the uris, as far as these are paths that differ, else numbers.
 
     Raises:
-        OptionError: a label is no name of a folder.
+        OptionError: a label cannot name a folder.
     """
     image = primary_file(stored.fields)
     label = class_field(stored.fields)

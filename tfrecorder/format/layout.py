@@ -30,8 +30,8 @@ out/
     rows.parquet                    the columns of many tables that an append searches, together
     card.json                       the commit that the card describes, and the SHA-256 of its files
 
-The rows of a plan, and the table of a shard, have the values of records under their keys, and
-beside them the columns at the end of this file, which belong to no record.
+The rows of a plan, and the table of a shard, have the values of records under their keys,
+and the columns at the end of this file, which are not stored in any record.
 """
 
 from __future__ import annotations

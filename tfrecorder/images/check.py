@@ -29,7 +29,7 @@ from tfrecorder.images.header import DEFAULT_MAX_PIXELS, Reject, sniff, words_of
 from tfrecorder.images.reencode import largest_picture, reencode
 from tfrecorder.schema.kinds import File
 
-#: The formats that their first bytes tell apart beyond doubt, beside those of images.
+#: Formats of other files that can be told by their first bytes.
 _FILE_STARTS = {
     "wav": rb"RIFF....WAVE",
     "flac": rb"fLaC",

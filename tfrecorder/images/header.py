@@ -239,7 +239,7 @@ _SNIFFED_BYTES = 4096
 
 
 def ending_of(data: bytes) -> str:
-    """The usual ending of the name of an image file; "" for what is no image that is read here.
+    """The usual ending of the name of an image file; "" if its format is not read.
 
     >>> ending_of(b"GIF89a"), ending_of(b"")
     ('.gif', '')

@@ -255,7 +255,7 @@ def _encoded(
 _KEPT_SEGMENTS = (b"JFIF\0", b"ICC_PROFILE\0", b"Adobe")
 _APPLICATION_OR_COMMENT = frozenset((*range(0xE0, 0xF0), 0xFE))
 
-#: The chunks of a PNG that are kept, beside those that no PNG can lack: these have a capital.
+#: The chunks of a PNG that are kept.  Those that begin with a capital stay too: a PNG needs them.
 _KEPT_CHUNKS = frozenset(b"tRNS gAMA cHRM sRGB iCCP cICP sBIT bKGD pHYs acTL fcTL fdAT".split())
 
 #: An EXIF block with an orientation alone, before and after its number.

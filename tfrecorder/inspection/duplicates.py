@@ -46,7 +46,7 @@ from tfrecorder.schema.keys import SOURCE_ID, number_column
 #: The columns of `duplicates` that say which images are copies.
 OF_COPIES = ("group", "distance")
 
-#: What `NearCopies` says of each record, beside its group.
+#: The columns of `NearCopies` that stand next to the group of a record.
 _COPIES = ("split", "number", "row", "content")
 
 #: The place of a record: its split and its number.
