@@ -1,6 +1,7 @@
 """What messages need: a warning at the user's line, and commands and options as a shell takes them.
 
-Workers say `Shell` too, on machines without the command line's packages.
+`Shell` is here and not in `cli/`, because a worker spells options as its launcher does, on machines
+where the packages of the command line are not installed.
 """
 
 from __future__ import annotations
