@@ -1,4 +1,4 @@
-"""The commands about looking: what a dataset holds, its records, its pages, other forms of it.
+"""The commands that show what a dataset holds, or write it in another form.
 
 They are `info`, `benchmark`, `cache`, `inspect`, `duplicates`, `preview`, `card` and `export`.
 """

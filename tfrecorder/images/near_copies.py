@@ -1,7 +1,8 @@
 """Which of many images are near copies: by what they look like, then by their pixels.
 
-Their looks are hashes, of which all close pairs of a million are found in less than a minute.  Of
-these, how alike two images are is seen pixel by pixel, also if one lost up to 3 % at its borders.
+Each image has a hash of its look, and all close pairs of a million hashes are found in less than a
+minute.  The two images of a pair are then compared pixel by pixel, also if one of them lost up to
+3 % at its borders.
 """
 
 from __future__ import annotations

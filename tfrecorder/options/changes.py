@@ -1,4 +1,4 @@
-"""The options of calls that add to a dataset or change it, beside those of a conversion.
+"""The options of calls that add to a dataset or change it, which a conversion does not have.
 
 They say what to do with what is there already, and with classes that are not; and when a stream
 writes a batch.  Of the options of `convert`, some do not apply to other calls: for each of these,

@@ -1,8 +1,8 @@
 """One shard and the files next to it: does each hold the bytes that were written?
 
 If the shard's file has the size and CRC32C that were noted when it was written, it is sound.  Then
-the frames of which its table and its index speak must be those of the file; the CRC32Cs of all
-frames together are that of the file, so no record is looked at.  Otherwise its records are walked
+the frames that its table and its index describe must be those of the file; the CRC32Cs of all
+frames together give that of the file, so no record is looked at.  Otherwise its records are walked
 through to find the damaged ones.
 
 Shard, table and index may each be as it was written, and still say something else than the others:
