@@ -141,7 +141,8 @@ def _put_shards(server: Any, plan: Any) -> None:
     import google_crc32c
 
     from tfrecorder import storage
-    from tfrecorder.output.staging import DoneRecord, read_footer, read_row_group
+    from tfrecorder.format.done_records import DoneRecord
+    from tfrecorder.output.staging import read_footer, read_row_group
     from tfrecorder.schema.fields import file_fields
     from tfrecorder.schema.keys import SOURCE_ID
     from tfrecorder.writing.outcomes import OfFile, Outcomes, RecordAt

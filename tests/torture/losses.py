@@ -7,7 +7,6 @@ manifest.  Public files keep every byte in any case, and `verify` finds no fault
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -237,12 +236,13 @@ def sweep(
     unused = {f"_tfrecorder/commits/{number:05d}.json" for number in newest_of(kept)["skips"]}
     files = [name for name, data in before.items() if data and name not in unused]
     cells = []
-    losses = [*itertools.product(fnmatch.filter(files, pattern), ways)]
-    if turns:
-        first = [*HISTORIES].index(history)
-        names = fnmatch.filter(files, pattern)
-        losses = [(name, ways[(first + at) % len(ways)]) for at, name in enumerate(names)]
-    losses += [("_tfrecorder", "gone")] if pattern == "*" else []
+    losses = []
+    first = [*HISTORIES].index(history)
+    for at, name in enumerate(fnmatch.filter(files, pattern), first):
+        its_ways = [ways[at % len(ways)]] if turns else ways
+        losses += [(name, way) for way in its_ways]
+    if pattern == "*":
+        losses.append(("_tfrecorder", "gone"))
     for file, way in losses:
         shutil.rmtree(rows.out)
         shutil.copytree(kept, rows.out)
