@@ -28,7 +28,7 @@ from typing import Any
 
 import pandas as pd
 import simplejpeg
-from PIL import features
+from PIL import Image as Pictures, features
 
 import tfrecorder
 from tfrecorder.schema import Boxes, Bytes, Image, Label, Labels, Mask, Number, Schema, Split, Text
@@ -67,6 +67,7 @@ COLUMNS: dict[str, tuple[Any, list[Any]]] = {
 
 def write(name: str, *lines: str) -> str:
     """A text file in the working directory; its name."""
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return name
 
@@ -124,6 +125,102 @@ def of_sources(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
     }
 
 
+def of_objects(photos: pd.DataFrame) -> Conversions:
+    """The forms of files of objects, as their makers publish them."""
+    write_coco(photos)
+    write_yolo(photos)
+    write_voc(photos)
+    return {
+        "COCO": ("coco", {}),
+        "COCO, captions": ("coco/annotations/captions_train2017.json", {"base": "coco/train2017"}),
+        "COCO, Roboflow": ("roboflow", {}),
+        "YOLO": ("yolo", {}),
+        "YOLO, lists of images": ("yolo/lists.yaml", {}),
+        "VOC": ("voc", {}),
+    }
+
+
+def write_coco(photos: pd.DataFrame) -> None:
+    """COCO's folder of two splits, captions, and Roboflow's folder of one."""
+    categories = [{"id": 10 * number, "name": name} for number, name in enumerate(NAMES, 1)]
+    images: list[dict[str, Any]] = []
+    objects = []
+    captions = []
+    for row, (uri, label) in enumerate(zip(photos["image_uri"], photos["label"], strict=True)):
+        name = Path(uri).name
+        width, height = Pictures.open(uri).size
+        images.append({"id": row + 100, "file_name": name, "width": width, "height": height})
+        captions.append({"id": row, "image_id": row + 100, "caption": f"a {label}, ä"})
+        if label not in NAMES:
+            continue  # a picture without objects
+        category = 10 * (NAMES.index(label) + 1)
+        box = [2.5, 3, width / 3, height / 4]
+        right = box[0] + box[2]
+        bottom = box[1] + box[3]
+        made = {"id": row, "image_id": row + 100, "category_id": category, "bbox": box}
+        made["segmentation"] = [[2.5, 3, right, 3, right, bottom]]
+        objects.append({**made, "iscrowd": row % 2, "area": box[2] * box[3] / 2})
+    folders = {"train2017": images[::2], "val2017": images[1::2]}
+    for folder, of_split in folders.items():
+        ids = {image["id"] for image in of_split}
+        for image in of_split:
+            place(photos, image["file_name"], f"coco/{folder}")
+        for kind, every in {"instances": objects, "captions": captions}.items():
+            kept = [one for one in every if one["image_id"] in ids]
+            document = {"images": of_split, "annotations": kept, "categories": categories}
+            write(f"coco/annotations/{kind}_{folder}.json", json.dumps(document))
+    for image in images:
+        place(photos, image["file_name"], "roboflow/train")
+    document = {"images": images, "annotations": objects, "categories": categories}
+    write("roboflow/train/_annotations.coco.json", json.dumps(document))
+
+
+def write_yolo(photos: pd.DataFrame) -> None:
+    """Ultralytics' folder of two splits, some images without objects; and lists of images."""
+    for row, (uri, label) in enumerate(zip(photos["image_uri"], photos["label"], strict=True)):
+        split = "val" if row % 3 == 0 else "train"
+        name = Path(uri).name
+        place(photos, name, f"yolo/images/{split}")
+        if label in NAMES:
+            number = NAMES.index(label)
+            lines = f"{number} 0.5 0.5 0.25 0.125", f"{number} 0.1 0.1 0.6 0.1 0.6 0.7"
+            write(f"yolo/labels/{split}/{Path(uri).stem}.txt", *lines)
+    names = f"names: [{', '.join(NAMES)}]"
+    write("yolo/data.yaml", "train: images/train", "val: images/val", "nc: 5", names)
+    for split in ("train", "val"):
+        listed = sorted(path.name for path in Path(f"yolo/images/{split}").iterdir())
+        write(f"yolo/{split}.txt", *(f"./images/{split}/{name}" for name in listed))
+    write("yolo/lists.yaml", "train: train.txt", "val: val.txt", names)
+
+
+def write_voc(photos: pd.DataFrame) -> None:
+    """Pascal VOC's folder, with lists of the images of two splits."""
+    lists: dict[str, list[str]] = {"train": [], "val": []}
+    for row, (uri, label) in enumerate(zip(photos["image_uri"], photos["label"], strict=True)):
+        name = Path(uri).name
+        stem = Path(uri).stem
+        place(photos, name, "voc/JPEGImages")
+        lists["val" if row % 4 == 0 else "train"].append(stem)
+        width, height = Pictures.open(uri).size
+        edges = {"xmin": 3, "ymin": 4, "xmax": width - 5, "ymax": height // 2}
+        box = "".join(f"<{side}>{value}</{side}>" for side, value in edges.items())
+        flags = f"<truncated>0</truncated><difficult>{row % 2}</difficult>"
+        write(
+            f"voc/Annotations/{stem}.xml",
+            f"<annotation><filename>{name}</filename>",
+            f"<size><width>{width}</width><height>{height}</height><depth>3</depth></size>",
+            f"<object><name>{label}</name>{flags}<bndbox>{box}</bndbox></object></annotation>",
+        )
+    for split, stems in lists.items():
+        write(f"voc/ImageSets/Main/{split}.txt", *sorted(stems))
+
+
+def place(photos: pd.DataFrame, name: str, folder: str) -> None:
+    """A photograph in a folder, which is made."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    shutil.copy(next(uri for uri in photos["image_uri"] if Path(uri).name == name), folder)
+
+
 def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
     """Pixels encoded again, and damaged ones: what Pillow and simplejpeg decide on."""
     mixed = pd.DataFrame({"image_uri": sorted(map(str, Path("mixed").iterdir()))})
@@ -131,6 +228,11 @@ def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
     half = len(data) // 2
     Path("cut.jpg").write_bytes(data[:half])
     Path("zeroes.jpg").write_bytes(data[:half] + bytes(500) + data[half + 500 :])
+    objects = Schema(
+        split=Split(),
+        image_uri=Image(),
+        boxes=Boxes(unit="pixel", masks="segmentation"),
+    )
     names = ["cut.jpg", "zeroes.jpg", write("words.png", "no image"), "missing.jpg"]
     bad = pd.DataFrame({"split": "TRAIN", "image_uri": [*names, *photos["image_uri"]]})
     return {
@@ -143,6 +245,7 @@ def of_codecs(photos: pd.DataFrame, masks: pd.DataFrame) -> Conversions:
         "short side": (photos, {"short_side": 130}),
         "raw": (photos, {"image_format": "raw", "resize": "crop", "image_size": (24, 32)}),
         "masks, cropped": (masks, {"resize": "crop", "image_size": (64, 96)}),
+        "masks of objects": ("coco", {"schema": objects}),
         "boxes, stretched": (photos.assign(**EDGES), {"image_size": (64, 96)}),
     }
 
@@ -166,8 +269,9 @@ def convert(folder: Path) -> tuple[dict[str, str], list[str]]:
     masks = photos[photos["label"] == "coffee"].drop(columns="label")
     masks["mask_uri"] = [f"masks/{Path(uri).stem}.png" for uri in masks["image_uri"]]
     by_codecs = of_codecs(photos, masks)
+    sources = of_sources(photos, masks) | of_objects(photos) | by_codecs
     sums = {}
-    for name, (source, options) in (of_sources(photos, masks) | by_codecs).items():
+    for name, (source, options) in sources.items():
         tfrecorder.convert(source, Path("datasets", name), progress=False, **options)
     grow(photos)
     for path in sorted(Path("datasets").rglob("*")):
