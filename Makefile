@@ -96,6 +96,7 @@ engines: $(ENGINES)/installed
 
 torture: $(VENV)/installed-dev
 	PYTHONPATH=tests $(BIN)/python -m torture.run
+	WHOLE_SWEEPS=1 $(BIN)/python -m pytest -n 3 --dist loadfile -m slow
 
 $(VENV)/installed: setup.py tfrecorder/version.py
 	$(PYTHON) -m venv $(VENV)

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,21 @@ LISTEN_TO_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_i
 
 #: The command in its own process, for `python -c` and the arguments of the command.
 COMMAND = LISTEN_TO_CTRL_C + "import runpy; runpy.run_module('tfrecorder', run_name='__main__')"
+
+#: Set by `make torture`, which takes all cases of each sweep; CI would take too long.
+WHOLE_SWEEPS = "WHOLE_SWEEPS" in os.environ
+
+
+def whose_turn(at: int, ways: Sequence[Any], many: int = 1) -> list[Any]:
+    """The ways that a case of a sweep is tried in: all in `make torture`, else some in turn.
+
+    Args:
+        at: the place of the case.
+        many: how many ways.
+    """
+    if WHOLE_SWEEPS:
+        return list(ways)
+    return [ways[(at + step * len(ways) // many) % len(ways)] for step in range(many)]
 
 
 def photo_frame(rows: int = len(PHOTOS), split: str = "TRAIN") -> pd.DataFrame:

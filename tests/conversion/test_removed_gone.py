@@ -18,7 +18,7 @@ import pandas as pd
 import PIL.Image
 import pytest
 from helpers.growing_cases import QUIET
-from support import PHOTOS
+from support import PHOTOS, whose_turn
 from torture.kills import Disk, bucket, write
 from torture.model import name_of
 from traces import Secret, traces
@@ -414,8 +414,14 @@ def test_nothing_is_left_after_much_has_happened(take_out: Callable[[Happened], 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("take_out", REMOVERS)
-@pytest.mark.parametrize("happen", HISTORIES)
+@pytest.mark.parametrize(
+    ("happen", "take_out"),
+    [
+        (happen, take_out)
+        for at, happen in enumerate(HISTORIES)
+        for take_out in whose_turn(at, REMOVERS, 2)
+    ],
+)
 def test_nothing_is_left(
     happen: Callable[[], Happened], take_out: Callable[[Happened], str]
 ) -> None:
@@ -474,26 +480,29 @@ def repair(happened: Happened, take_out: Callable[[Happened], str]) -> None:
     tfrecorder.repair("out", progress=False)
 
 
+CALLS = [the_same, another, undo, repair]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("call", [the_same, another, undo, repair])
 @pytest.mark.parametrize("take_out", REMOVERS)
 def test_nothing_is_left_by_what_is_killed_at_any_change(
-    take_out: Callable[[Happened], str], call: Callable[..., None], tmp_path: Path
+    take_out: Callable[[Happened], str], tmp_path: Path
 ) -> None:
     disk = Disk(tmp_path)
     happened = everything()
     with disk.recorded() as states:
         take_out(happened)
     ended = 0
-    for state in states:
-        disk.restore(state)
-        call(happened, take_out)
-        if GONE in {*tfrecorder.to_frame("out")["image_uri"]}:
-            assert call is not the_same
-            continue
-        ended += 1
-        found = traces("out", happened.secret)
-        assert not found, "\n".join(found)
+    for at, state in enumerate(states, REMOVERS.index(take_out)):
+        for call in whose_turn(at, CALLS):
+            disk.restore(state)
+            call(happened, take_out)
+            if GONE in {*tfrecorder.to_frame("out")["image_uri"]}:
+                assert call is not the_same
+                continue
+            ended += 1
+            found = traces("out", happened.secret)
+            assert not found, "\n".join(found)
     assert ended > 3
 
 
@@ -534,11 +543,8 @@ def replaced() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("give_up", [undone, replaced])
 @pytest.mark.parametrize("begin", [conversion, append_, update_, as_bytes, stream])
-def test_nothing_is_left_of_what_was_given_up(
-    begin: Callable[[], None], give_up: Callable[[], None], tmp_path: Path
-) -> None:
+def test_nothing_is_left_of_what_was_given_up(begin: Callable[[], None], tmp_path: Path) -> None:
     """Wherever it was killed before its commit."""
     disk = Disk(tmp_path)
     if begin is not conversion:
@@ -546,18 +552,18 @@ def test_nothing_is_left_of_what_was_given_up(
     with disk.recorded() as states:
         begin()
     given_up = 0
-    for state in states:
-        if "_tfrecorder/plan.json" not in state:
-            continue
-        disk.restore(state)
-        with refused(DatasetError, "it was committed"):
-            give_up()
-            given_up += 1
-        is_there = Path("out/dataset_info.json").exists()
-        if is_there and NEVER in {*tfrecorder.to_frame("out")["image_uri"]}:  # it was committed
-            continue
-        found = traces("out", secret(NEVER))
-        assert not found, "\n".join(found)
+    begun = [state for state in states if "_tfrecorder/plan.json" in state]
+    for at, state in enumerate(begun):
+        for give_up in whose_turn(at, [undone, replaced]):
+            disk.restore(state)
+            with refused(DatasetError, "it was committed"):
+                give_up()
+                given_up += 1
+            is_there = Path("out/dataset_info.json").exists()
+            if is_there and NEVER in {*tfrecorder.to_frame("out")["image_uri"]}:
+                continue  # it was committed
+            found = traces("out", secret(NEVER))
+            assert not found, "\n".join(found)
     assert given_up > 3
 
 

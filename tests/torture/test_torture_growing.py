@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
+from signal import SIGINT, SIGKILL
 
 import pytest
+from support import whose_turn
 
 from torture import growing, places
 from torture.steps import Moment
@@ -34,10 +35,13 @@ def test_a_change_that_is_killed_just_after_its_commit(changes, name, tmp_path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sent", "abandons"),
-    [(signal.SIGKILL, False), (signal.SIGINT, False), (signal.SIGKILL, True)],
+    ("name", "sent", "abandons"),
+    [
+        (name, *way)
+        for at, name in enumerate(CHANGES)
+        for way in whose_turn(at, [(SIGKILL, False), (SIGINT, False), (SIGKILL, True)])
+    ],
 )
-@pytest.mark.parametrize("name", CHANGES)
 def test_a_change_that_is_ended_at_some_moments(changes, name, sent, abandons, tmp_path) -> None:
     found = [
         growing.end(changes[name], Moment(spared, sent=sent), tmp_path / str(spared), abandons)

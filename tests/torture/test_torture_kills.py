@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from helpers.power_cut import recorded, strace
+from support import whose_turn
 
 from torture import kills
 from torture.counts import BrokenError
@@ -19,23 +21,20 @@ def test_an_append_that_is_killed_before_any_change(tmp_path: Path) -> None:
     assert "1" in count.note
 
 
-def some_states(name: str, place: kills.Disk | kills.Bucket, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        (name, where)
+        for at, name in enumerate(kills.OPERATIONS)
+        for where in whose_turn(at, ["disk", "bucket"])
+    ],
+)
+def test_what_is_killed(tmp_path: Path, name: str, where: str) -> None:
     """Some of the states of an operation; what is taken back has few."""
     steps = (1, 2, 3) if kills.OPERATIONS[name].undoes else (3, 8, 11)
-    assert kills.attack(name, place, tmp_path / "kills", steps).times >= 9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", kills.OPERATIONS)
-def test_what_is_killed_on_a_disk(tmp_path: Path, name: str) -> None:
-    some_states(name, kills.Disk(tmp_path), tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", kills.OPERATIONS)
-def test_what_is_killed_in_a_bucket(tmp_path: Path, name: str) -> None:
-    with kills.bucket() as place:
-        some_states(name, place, tmp_path)
+    with kills.bucket() if where == "bucket" else nullcontext(kills.Disk(tmp_path)) as place:
+        assert kills.attack(name, place, tmp_path / "kills", steps).times >= 9
 
 
 @pytest.mark.slow
