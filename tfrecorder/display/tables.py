@@ -160,6 +160,11 @@ _PASSED_OVER = {
     "hidden": ("hidden file", "hidden files"),
     "not images": ("file that is no image", "files that are no images"),
     "images without a row": ("image without a row", "images without a row"),
+    "images without annotations": ("image without annotations", "images without annotations"),
+    "listed images that are not there": (
+        "listed image that is not there",
+        "listed images that are not there",
+    ),
 }
 
 

@@ -17,9 +17,11 @@ from tfrecorder.images.boxes_and_masks import rle_of
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
+from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import MASKS, as_numbers, object_columns, objects_of
 from tfrecorder.sources.path_source import (
+    Pairs,
     PathSource,
     common_folder,
     refuse_table_options,
@@ -163,20 +165,49 @@ def _segments(path: str) -> np.ndarray:
     return red + 256 * green + 65536 * blue
 
 
-def start_of(
+def _uris_of(
     file: File,
     root: str,
     base: str,
-) -> str:
-    """What the uris of a file's images start with, below the folder of all."""
+    given: str | None,
+) -> list[str]:
+    """The uris of a file's images, from the folder of all.
+
+    Names that were written on another machine lead nowhere; then a picture is found by the end of
+    its path, if no other below the folder has the same.
+
+    Args:
+        root: the folder of the images, as far as the file's own place tells.
+        base: the folder of all.
+        given: the folder that the user stated instead.
+    """
     below = root.removeprefix(base).strip("/")
     stem = file.path.rpartition("/")[2].removesuffix(".json").rpartition("_")[2]
-    first = name_of(file.images[0]).encode(errors="replace").decode() if file.images else ""
-    for folder in ("", "images", stem, f"images/{stem}"):
-        start = "".join(f"{part}/" for part in (below, folder) if part)
-        if first and storage.exists(f"{base}/{start}{first}"):
-            return start
-    return f"{below}/" if below else ""
+    names = [name_of(image) for image in file.images]
+    first = names[0].encode(errors="replace").decode() if names else ""
+    folders = [""] if given else ["", "images", stem, f"images/{stem}"]
+    starts = ["".join(f"{part}/" for part in (below, folder) if part) for folder in folders]
+    top = storage.absolute(storage.given_path(given)) if given else base
+    if given:
+        starts = [""]
+    for start in starts:
+        if first and storage.exists(storage.resolve(uri_below(start, first), top)):
+            return [uri_below(start, name) for name in names]
+    files = storage.files_below(top) if storage.is_folder(top) else []
+    pairs = Pairs(name for name in files if name.lower().endswith(IMAGE_ENDINGS))
+    return [pairs.named(name) or uri_below(starts[0], name) for name in names]
+
+
+def _split_of(file: File, found: bool) -> str:
+    """The split that the name of a file states, or that of its folder.
+
+    Args:
+        found: the folder was given, not the file.
+    """
+    folder, _, name = file.path.rpartition("/")
+    stated = "" if name == BESIDE else split_in(name)
+    of_folder = split_in(folder.rpartition("/")[2])
+    return stated or (of_folder if found or name == BESIDE else "")
 
 
 def name_of(image: dict[str, Any]) -> str:
@@ -209,14 +240,14 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     files = [read_file(path, masks) for path in paths]
     roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
     base = source.folder or common_folder(roots)
-    starts = ["" if options.base else start_of(*of, base) for of in zip(files, roots, strict=True)]
     findings: list[Finding] = []
     names = _class_names(files, findings)
     images = _Images({}, [], [])
     frames = []
     captions = list[tuple[int, Any]]()
-    for file, start in zip(files, starts, strict=True):
-        of_ids = _add_images(images, file, start, findings)
+    for file, root in zip(files, roots, strict=True):
+        uris = _uris_of(file, root, base, options.base)
+        of_ids = _add_images(images, file, uris, _split_of(file, bool(source.folder)), findings)
         every = file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
         objects = _objects(file, rows, names, masks)
@@ -260,17 +291,14 @@ def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, .
 def _add_images(
     images: _Images,
     file: File,
-    start: str,
+    uris: Sequence[str],
+    split: str,
     findings: list[Finding],
 ) -> dict[Any, int]:
     """Add the images of a file that are not there yet; the row of each of its ids."""
-    folder, _, stem = file.path.rpartition("/")
-    split = split_in(folder.rpartition("/")[2] if stem == BESIDE else stem)
     of_ids: dict[Any, int] = {}
-    for image in file.images:
-        name = name_of(image)
+    for image, uri in zip(file.images, uris, strict=True):
         number = image["id"]
-        uri = uri_below(start, name)
         row = images.rows.setdefault((split, uri), len(images.rows))
         if row == len(images.ids):
             images.ids.append(number)

@@ -21,11 +21,17 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Kind, Schema, Text
 from tfrecorder.schema.splits import SPELLINGS
+from tfrecorder.sources.annotated import TEXT_ENDINGS, read_annotated
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
 from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import texts_of
 from tfrecorder.sources.parquet import read_parquet
-from tfrecorder.sources.path_source import PathSource, refuse_table_options, uri_below
+from tfrecorder.sources.path_source import (
+    Listing,
+    PathSource,
+    refuse_table_options,
+    uri_below,
+)
 from tfrecorder.sources.table import RawTable
 
 #: The names of such tables.
@@ -152,8 +158,14 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"it, and `tfrecorder.load({source.path!r})` reads it."
         )
     folder = source.folder
-    files, tables, passed_over = sorted_out(walk(folder))
-    if named := [name for name in tables if name.rpartition("/")[2] in TABLES]:
+    listing = listed(folder)
+    _, files, tables, texts, passed_over = listing
+    named = [name for name in tables if name.rpartition("/")[2] in TABLES]
+    # Where there are both, a table counts, but not beside the tree of Pascal VOC.
+    is_tree = any(text.startswith("Annotations/") for text in texts)
+    if (is_tree or not named) and (raw := read_annotated(source, listing, options)):
+        return raw
+    if named:
         images = [*map("/".join, files)]
         if raw := read_metadata(folder, named, images, passed_over, options):
             return raw
@@ -224,14 +236,13 @@ def _texts(names: Iterable[str]) -> pd.Series:
         return pd.Series(values, dtype=object)
 
 
-def sorted_out(
-    files: Iterable[tuple[str, ...]],
-) -> tuple[list[tuple[str, ...]], list[str], dict[str, int]]:
-    """The path parts of all images, the paths of tables, both sorted; and counts of others."""
+def listed(folder: str) -> Listing:
+    """What lies below a folder."""
     images = []
     tables = []
+    texts = []
     hidden = others = 0
-    for parts in files:
+    for parts in walk(folder):
         name = parts[-1]
         if any(part.startswith(".") for part in parts) or name in layout.DESKTOP_FILES:
             hidden += 1
@@ -241,8 +252,10 @@ def sorted_out(
             tables.append("/".join(parts))
         else:
             others += 1
-    images.sort()
-    return images, sorted(tables), {"hidden": hidden, "not images": others}
+            if name.lower().endswith(TEXT_ENDINGS):
+                texts.append("/".join(parts))
+    passed_over = {"hidden": hidden, "not images": others}
+    return Listing(folder, sorted(images), sorted(tables), sorted(texts), passed_over)
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -38,6 +38,23 @@ class PathSource:
     path: str
     files: tuple[str, ...] = ()
     folder: str = ""
+
+
+class Listing(NamedTuple):
+    """What lies below a folder, each sorted, by path from there.
+
+    Attributes:
+        images: the parts of the path of each.
+        tables: `metadata.*`, and files of Parquet.
+        texts: files that may hold annotations, by their endings.
+        passed_over: how many other files there are, by kind; texts are among them.
+    """
+
+    folder: str
+    images: list[tuple[str, ...]]
+    tables: list[str]
+    texts: list[str]
+    passed_over: dict[str, int]
 
 
 def path_source(source: Any) -> PathSource | None:
@@ -118,6 +135,81 @@ def split_in(name: str) -> str:
     """
     words = [SPELLINGS.get(word) for word in re.findall("[a-z]+", name.lower())]
     return next((word for word in words if word in SPLITS), None) or ""
+
+
+def split_of_folders(path: str) -> str:
+    """The split that the name of a folder in a path is; "" if none is.
+
+    >>> split_of_folders("VOC/Train/a cat.jpg"), split_of_folders("train.jpg")
+    ('TRAIN', '')
+    """
+    splits = [SPELLINGS.get(part.lower()) for part in path.split("/")[:-1] if part]
+    return next((split for split in splits if split in SPLITS), None) or ""
+
+
+#: Names of folders that say what kind of files is in them, and neither a class nor a split.
+PICTURE_FOLDERS = frozenset(
+    {"images", "image", "imgs", "img", "jpegimages", "pictures", "photos", "obj_train_data"}
+)
+ANNOTATION_FOLDERS = frozenset({"annotations", "annotation", "labels", "label", "xml", "xmls"})
+MASK_FOLDERS = frozenset(
+    {"masks", "mask", "segmentation", "segmentationclass", "segmentationobject", "labels", "label"}
+)
+
+
+def stem_of(path: str) -> str:
+    """A path without the folders and the ending.
+
+    >>> stem_of("train/a cat.v2.jpg")
+    'a cat.v2'
+    """
+    name = path.rpartition("/")[2]
+    return name.rpartition(".")[0] or name
+
+
+class Pairs:
+    """The pictures of a folder by their stems, for files that say something about them.
+
+    Args:
+        pictures: their paths.
+    """
+
+    def __init__(self, pictures: Iterable[str]) -> None:
+        self._of_stem: dict[str, list[str]] = {}
+        for path in pictures:
+            self._of_stem.setdefault(stem_of(path), []).append(path)
+
+    def of(self, path: str) -> str:
+        """The picture that a file is about; "" if there is none, or it cannot be told.
+
+        It has the stem of the file.  Of several it is the one in the same folder, or in the one
+        whose path differs from the file's only in what is said of the kind of files.
+        """
+        found = self._of_stem.get(stem_of(path), [])
+        if len(found) > 1:
+            folder = path.rpartition("/")[0]
+            beside = [one for one in found if one.rpartition("/")[0] == folder]
+            found = beside or [one for one in found if _place(one) == _place(path)]
+        return found[0] if len(found) == 1 else ""
+
+    def named(self, path: str) -> str:
+        """The only picture that has the name at the end of a path of any machine; "" if none.
+
+        Of several it is the one whose folder has the same name too.
+        """
+        *above, name = re.split(r"[\\/]", path)
+        found = [
+            one for one in self._of_stem.get(stem_of(name), []) if f"/{one}".endswith(f"/{name}")
+        ]
+        if len(found) > 1 and above:
+            found = [one for one in found if f"/{one}".endswith(f"/{above[-1]}/{name}")]
+        return found[0] if len(found) == 1 else ""
+
+
+def _place(path: str) -> list[str]:
+    """The folders of a path that say more than the kind of files."""
+    kinds = PICTURE_FOLDERS | ANNOTATION_FOLDERS
+    return [part for part in path.lower().split("/")[:-1] if part not in kinds]
 
 
 def with_named_splits(

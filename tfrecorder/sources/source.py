@@ -38,7 +38,6 @@ from tfrecorder.sources.table import (
     schema_of,
     with_classes,
 )
-from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import read_yolo
 
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -167,7 +166,6 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
     read_open_file,
     read_coco,
     read_yolo,
-    read_voc,
     read_parquet,
     read_folder,
     read_files,

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 
-from tfrecorder import storage
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
-from tfrecorder.sources.path_source import PathSource, refuse_table_options
+from tfrecorder.sources.path_source import (
+    MASK_FOLDERS,
+    Listing,
+    Pairs,
+    refuse_table_options,
+    split_of_folders,
+    stem_of,
+)
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
-
-#: Where the images may be.
-_IMAGES = ("JPEGImages", "images")
 
 #: The lists of images; that of both counts only where neither of them is there.
 _LISTS = ("train", "val", "test")
@@ -40,41 +43,69 @@ _SCHEMA = Schema(
 _SLACK = 1.0
 
 
-def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
-    """A folder with `Annotations`; with a mask in the schema, the images that have one."""
-    if not isinstance(source, PathSource) or not source.folder:
-        return None
-    root = source.folder
-    listed = storage.names(f"{root}/Annotations")
-    stems = [name[: -len(".xml")] for name in listed if name.lower().endswith(".xml")]
-    if not stems:
-        return None
+def read_voc(
+    listing: Listing,
+    files: Sequence[str],
+    options: ConvertOptions,
+) -> RawTable:
+    """The images of XML files; with a mask in the schema, those that have one.
+
+    An image that a list of a split names and that has no XML is one without objects.
+
+    Args:
+        files: those XML files of the listing.
+    """
     refuse_table_options(options, "a folder of Pascal VOC's form")
     schema = options.schema or _SCHEMA
+    root = listing.folder
+    masks = dict[str, str]()
+    pictures = list[str]()
+    for parts in listing.images:
+        path = "/".join(parts)
+        kind = parts[-2].lower() if len(parts) > 1 else ""
+        if kind == "segmentationclass" and path.endswith(".png"):
+            masks[stem_of(path)] = path
+        elif kind not in MASK_FOLDERS:
+            pictures.append(path)
+    folder = pictures[0].rpartition("/")[0] if pictures else ""
+    pairs = Pairs(pictures)
+    entries = [(path, pairs.of(path)) for path in files]
+    stems = {stem_of(path) for path in files}
+    kind = "segmentation" if schema.of(Mask) else "main"
+    splits = dict(_splits(listing, kind, stems | {stem_of(path) for path in pictures}))
+    absent = 0
+    for stem in splits:
+        if stem not in stems:
+            picture = pairs.of(f"{stem}.jpg")
+            entries += [("", picture)] if picture else []
+            absent += not picture
     columns = dict[str, Any]()
-    masks = schema.of(Mask)
-    if masks:
-        mask_files = {*storage.names(f"{root}/SegmentationClass")}
-        stems = [stem for stem in stems if f"{stem}.png" in mask_files]
-        columns[MASK_COLUMN] = [f"SegmentationClass/{stem}.png" for stem in stems]
-    splits = dict(_splits(f"{root}/ImageSets/{'Segmentation' if masks else 'Main'}", {*stems}))
-    if splits:
-        columns[SPLIT_COLUMN] = [splits.get(stem, "") for stem in stems]
-    images = next((name for name in _IMAGES if storage.is_folder(f"{root}/{name}")), "")
+    if schema.of(Mask):
+        entries = [pair for pair in entries if stem_of(pair[0] or pair[1]) in masks]
+        columns[MASK_COLUMN] = [masks[stem_of(file or picture)] for file, picture in entries]
+    stated = []
+    for file, picture in entries:
+        of_folders = split_of_folders(picture) or split_of_folders(file)
+        stated.append(splits.get(stem_of(file or picture)) or of_folders)
+    if any(stated):
+        columns[SPLIT_COLUMN] = stated
     uris = list[str]()
     sizes = list[Any]()
     objects = list[Any]()
     findings = list[Finding]()
-    texts = texts_of([f"{root}/Annotations/{stem}.xml" for stem in stems])
-    for row, (stem, text) in enumerate(zip(stems, texts, strict=True)):
+    texts = iter(texts_of([f"{root}/{file}" for file, _ in entries if file]))
+    for row, (file, picture) in enumerate(entries):
+        document = ElementTree.Element("annotation")
         try:
-            document = ElementTree.fromstring(text or "")
+            document = ElementTree.fromstring(next(texts) or "") if file else document
         except ElementTree.ParseError as error:
-            message = f"{root}/Annotations/{stem}.xml is not sound XML: {error}"
-            findings.append(bad_annotation(row, URI_COLUMN, f"{stem}.xml", message))
-            document = ElementTree.Element("annotation")
-        name = _text(document, "filename") or f"{stem}.jpg"
-        uris.append("/".join(filter(None, [images, name.replace("\\", "/")])))
+            message = f"{root}/{file} is not sound XML: {error}"
+            findings.append(bad_annotation(row, URI_COLUMN, file.rpartition("/")[2], message))
+        name = _text(document, "filename").replace("\\", "/") or f"{stem_of(file)}.jpg"
+        named = pairs.named(name)
+        # Where none has its stem.  Two XML files are never of one picture.
+        picture = picture or ("" if stem_of(named) in stems else named)
+        uris.append(picture or "/".join(filter(None, [folder, name])))
         sizes.append([document.findtext(f"size/{side}") for side in ("width", "height")])
         objects += ((row, tag) for tag in document.iterfind("object"))
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
@@ -84,19 +115,38 @@ def read_voc(source: Any, options: ConvertOptions) -> RawTable | None:
         of_boxes, wrong = object_columns(_objects(objects), uris, sides, _SLACK)
         columns |= of_boxes
         findings += wrong
-    return RawTable(pd.DataFrame(columns), root, schema=schema, findings=findings)
+    without = len({*pictures}.difference(uris)) if not schema.of(Mask) else 0
+    counts = {"images without annotations": without, "listed images that are not there": absent}
+    return RawTable(
+        pd.DataFrame(columns),
+        root,
+        {kind: count for kind, count in counts.items() if count},
+        schema=schema,
+        findings=findings,
+    )
 
 
-def _splits(folder: str, stems: set[str]) -> Iterator[tuple[str, str]]:
+def _splits(
+    listing: Listing,
+    kind: str,
+    stems: Collection[str],
+) -> Iterator[tuple[str, str]]:
     """The split of each image that a list names, by the image's name without its ending.
 
     A flag may follow the name, as in the lists of a class; the name itself may have a space.
+
+    Args:
+        kind: the name of the folder of lists, in lower case.
     """
-    names = [name for name in _LISTS if storage.size(f"{folder}/{name}.txt") is not None]
-    if not {"train", "val"} & {*names}:
-        names.append("trainval")
-    texts = texts_of([f"{folder}/{name}.txt" for name in names])
-    for name, text in zip(names, texts, strict=True):
+    lists = {}
+    for path in listing.texts:
+        *_, above, folder, name = ("", "", *path.lower().split("/"))
+        if (above, folder) == ("imagesets", kind) and name.removesuffix(".txt") in _LISTS:
+            lists[name.removesuffix(".txt")] = f"{listing.folder}/{path}"
+    if lists.keys() & {"train", "val"}:
+        lists.pop("trainval", None)
+    texts = texts_of([*lists.values()])
+    for name, text in zip(lists, texts, strict=True):
         for line in (text or "").splitlines():
             if stem := line.strip():
                 stem = stem if stem in stems else stem.split()[0]

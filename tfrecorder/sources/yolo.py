@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +19,17 @@ from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import MASKS, object_columns, objects_of, texts_of
-from tfrecorder.sources.path_source import PathSource, refuse_table_options
+from tfrecorder.sources.path_source import PathSource, refuse_table_options, split_of_folders
 from tfrecorder.sources.table import RawTable
 
 #: The names of the file that says what is where; the last is of Label Studio, the classes alone.
 _CONFIGS = ("data.yaml", "data.yml", "dataset.yaml", "classes.txt")
+
+#: How such files end: of Ultralytics, of Darknet, and of labelImg.
+CONFIG_ENDINGS = (".yaml", ".yml", ".data", ".names", "classes.txt")
+
+#: The names of the lists that Darknet has, and the splits in the words of Ultralytics.
+_DARKNET_LISTS = {"train": "train", "valid": "val", "val": "val", "test": "test"}
 
 _SCHEMA = Schema({SPLIT_COLUMN: Split(required=False), URI_COLUMN: Image(), "boxes": Boxes()})
 
@@ -31,15 +38,24 @@ _SLACK = 1e-3
 
 
 def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
-    """A `data.yaml`, or a folder with one."""
-    path = _config_of(source) if isinstance(source, PathSource) else None
+    """A file that names classes and says where images are, or a folder with one at its top.
+
+    Args:
+        source: one with both is a file that was found below the folder.
+    """
+    if not isinstance(source, PathSource):
+        return None
+    path = _config_of(source)
     if path is None:
         return None
     config = _read_config(path)
     if "names" not in config:
-        if isinstance(source, PathSource) and source.folder:
+        if not source.files:
             return None
         raise SourceError(f"{path} is not YOLO's: it has no `names` of classes.")
+    found = bool(source.files and source.folder)
+    if len(source.files) > 1:
+        config[""] = [*map(storage.parent, source.files)]
     refuse_table_options(options, "a folder of YOLO's form")
     folder = storage.parent(path)
     names = _class_names(path, config.get("names"))
@@ -57,7 +73,10 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
             splits += [split] * len(listed)
     if not images:
         raise SourceError(f"{path}: no images found where it says that they are, below {root}.")
-    uris = [image.removeprefix(f"{root}/") for image in images]
+    base = source.folder if found else root
+    uris = [image.removeprefix(f"{base}/") for image in images]
+    if found and not any(splits):
+        splits = [*map(split_of_folders, uris)]
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     masks = options.schema is not None and MASKS in options.schema.source_columns()
@@ -65,7 +84,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     of_boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), _SLACK)
     return RawTable(
         pd.DataFrame({**columns, **of_boxes}),
-        root,
+        base,
         schema=options.schema or _SCHEMA,
         findings=[*findings, *wrong],
         classes={LABEL_COLUMN: names},
@@ -74,26 +93,62 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
 
 def _config_of(source: PathSource) -> str | None:
     """The path of the file that says what is where; None if the source is of another form."""
-    if source.folder:
-        paths = (f"{source.folder}/{name}" for name in _CONFIGS)
-        has_labels = storage.is_folder(f"{source.folder}/labels")
-        candidates = (path for path in paths if has_labels or not path.endswith(".txt"))
-        return next((path for path in candidates if storage.size(path) is not None), None)
-    (path, *others) = source.files
-    return path if not others and path.lower().endswith((".yaml", ".yml")) else None
+    if source.files:
+        (path, *others) = source.files
+        is_one = not others or bool(source.folder)
+        return path if is_one and path.lower().endswith(CONFIG_ENDINGS) else None
+    paths = (f"{source.folder}/{name}" for name in _CONFIGS)
+    has_labels = storage.is_folder(f"{source.folder}/labels")
+    candidates = (path for path in paths if has_labels or not path.endswith(".txt"))
+    return next((path for path in candidates if storage.size(path) is not None), None)
 
 
 def _read_config(path: str) -> dict[str, Any]:
+    """What a file says: `names`, and where the images of each split are, "" for those of none."""
     import yaml
 
     text = storage.read_bytes(path).decode("utf-8-sig", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    folder = storage.parent(path)
     if path.endswith(".txt"):
-        return {"names": [line for line in text.splitlines() if line], "": "images"}
+        return {"names": lines, "": "images" if storage.is_folder(f"{folder}/labels") else "."}
+    if path.endswith(".names"):
+        lists = {name: _found(f"{name}.txt", folder) for name in _DARKNET_LISTS}
+        return {"names": lines, **(_by_split(lists) or {"": "."})}
+    if path.endswith(".data"):
+        stated = {}
+        for line in lines:
+            key, _, value = line.partition("=")
+            stated[key.strip()] = _found(value.strip(), folder) or value.strip()
+        return {**_read_config(stated["names"]), "": (), **_by_split(stated)}
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SourceError(f"{path} is not sound YAML: {' '.join(str(error).split())}.") from error
     return config if isinstance(config, dict) else {}
+
+
+def _by_split(lists: Mapping[str, str]) -> dict[str, str]:
+    """The lists of images that Darknet has, by the words of Ultralytics."""
+    return {
+        _DARKNET_LISTS[name]: path
+        for name, path in lists.items()
+        if name in _DARKNET_LISTS and path
+    }
+
+
+def _found(name: str, folder: str) -> str:
+    """A file or folder that is named from the folder of another machine; "" if it is not there.
+
+    As many of the first folders are left out as must be; it may lie in the folder above too.
+    """
+    parts = re.split(r"[\\/]", name)
+    for start in range(len(parts)):
+        for top in (folder, storage.parent(folder)):
+            place = storage.resolve("/".join(parts[start:]), top)
+            if storage.exists(place):
+                return place
+    return ""
 
 
 def _class_names(path: str, names: Any) -> list[str]:
@@ -128,8 +183,12 @@ def _images_at(
         yield from (f"{where}/{name}" for name in names)
     elif (text := texts_of([where])[0]) is not None:
         folder = storage.parent(where)
-        lines = (line.strip().removeprefix("./") for line in text.splitlines())
-        yield from (storage.resolve(line, folder) for line in lines if line)
+        lines = [line.strip().removeprefix("./") for line in text.splitlines() if line.strip()]
+        places = [storage.resolve(line, folder) for line in lines]
+        if lines and not storage.exists(places[0]):
+            there = (_found(line, folder) for line in lines)
+            places = [one or place for one, place in zip(there, places, strict=True)]
+        yield from places
     else:
         raise SourceError(f"{path} names {entry!r}, which is not there: looked for {where}.")
 
@@ -150,7 +209,11 @@ def _objects(
     objects = []
     findings = []
     paths = [*map(_labels_of, images)]
-    for row, (path, text) in enumerate(zip(paths, texts_of(paths), strict=True)):
+    texts = texts_of(paths)
+    if not any(text is not None for text in texts):
+        paths = [f"{image.rpartition('.')[0]}.txt" for image in images]
+        texts = texts_of(paths)
+    for row, (path, text) in enumerate(zip(paths, texts, strict=True)):
         for number, line in enumerate((text or "").splitlines(), 1):
             if not line.strip():
                 continue

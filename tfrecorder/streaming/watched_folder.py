@@ -13,7 +13,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.reading.merged_rows import FOLDER
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.folder import sorted_out, walk
+from tfrecorder.sources.folder import listed
 from tfrecorder.streaming.stream_source import Unusable
 
 #: Seconds for which a file must keep its size and time before it counts.  A program that writes a
@@ -124,7 +124,7 @@ class WatchedFolder:
 
     def _files(self) -> list[tuple[str, ...]]:
         # A mount that is away for a moment must not end the stream; nothing is taken then.
-        return sorted_out(walk(self.base))[0] if os.path.isdir(self.base) else []
+        return listed(self.base).images if os.path.isdir(self.base) else []
 
 
 def _status(path: str) -> os.stat_result | None:

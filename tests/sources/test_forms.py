@@ -1,0 +1,187 @@
+"""Folders as other tools leave them: what they are is told by what their files say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from helpers.annotation_cases import OBJECT, annotation, picture
+
+import tfrecorder
+from tfrecorder.errors import SourceError
+
+CATEGORIES = [{"id": 4, "name": "car"}]
+
+
+def put(path: str, text: str, encoding: str = "utf-8") -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(text.encode(encoding))
+
+
+def pictures(*paths: str) -> None:
+    for path in paths:
+        picture(Path(path), 40, 20)
+
+
+def xml(path: str, filename: str = "", encoding: str = "utf-8") -> None:
+    """An XML file of Pascal VOC's form with one object."""
+    size = "<size><width>40</width><height>20</height></size>"
+    text = f"<filename>{filename}</filename>{size}{OBJECT.format('cat', 0, 4, 4, 30, 20)}"
+    put(path, f'<?xml version="1.0"?><annotation verified="no">{text}</annotation>', encoding)
+
+
+def coco(path: str, *names: str) -> None:
+    images = [{"id": at, "file_name": name} for at, name in enumerate(names)]
+    boxes = [annotation(at, 4, [4, 4, 20, 10]) for at, _ in enumerate(names)]
+    lists = {"images": images, "categories": CATEGORIES, "annotations": boxes}
+    put(path, json.dumps({"info": {"year": 2026}, **lists}))
+
+
+def frame_of(source: str, **options: Any) -> pd.DataFrame:
+    tfrecorder.convert(source, "out", progress=False, splits={"TRAIN": 1}, **options)
+    return tfrecorder.to_frame("out").sort_index()
+
+
+def rows_of(source: str, **options: Any) -> list[tuple[str, str, list[str]]]:
+    """The split, the path and the classes of the objects of each record."""
+    frame = frame_of(source, **options)
+    return [*frame[["split", "image_uri", "label"]].itertuples(index=False, name=None)]
+
+
+@pytest.mark.parametrize(
+    ("image", "file", "split"),
+    [
+        ("images/a.jpg", "annotations/a.xml", "TRAIN"),
+        ("a b.jpeg", "a b.xml", "TRAIN"),
+        ("x/images/a.png", "x/images/a.xml", "TRAIN"),
+        ("valid/a.jpg", "valid/a.xml", "VALIDATION"),
+        ("JPEGImages/a.jpg", "Annotations/test/a.xml", "TEST"),
+        ("jpegimages/a.JPG", "ANNOTATIONS/a.XML", "TRAIN"),
+        ("test/images/a.jpg", "test/annotations/xmls/a.xml", "TEST"),
+    ],
+)
+def test_xml_of_pascal_voc_is_found_wherever_it_lies(image: str, file: str, split: str) -> None:
+    pictures(f"in/{image}")
+    xml(f"in/{file}")
+    put("in/README.txt", "Some cats.")
+    assert rows_of("in") == [(split, image, ["cat"])]
+
+
+def test_equal_stems_in_two_folders_are_each_other_s_pictures() -> None:
+    for folder in ("train", "test"):
+        pictures(f"in/images/{folder}/a.jpg")
+        xml(f"in/annotations/{folder}/a.xml", "a.jpg")
+    assert rows_of("in") == [
+        ("TEST", "images/test/a.jpg", ["cat"]),
+        ("TRAIN", "images/train/a.jpg", ["cat"]),
+    ]
+
+
+def test_an_xml_is_of_the_picture_of_its_own_stem() -> None:
+    """`filename` counts where there is none, and never gives two files one picture."""
+    pictures("in/a.jpg", "in/b.png", "in/c (copy).jpg")
+    xml("in/a.xml", "b.png")
+    xml("in/b.xml", "b.jpg")
+    xml("in/c.xml", "C:\\data\\c (copy).jpg")
+    assert rows_of("in") == [(*at, ["cat"]) for at in (("TRAIN", "a.jpg"), ("TRAIN", "b.png"))] + [
+        ("TRAIN", "c (copy).jpg", ["cat"])
+    ]
+
+
+def test_images_that_pascal_voc_lists_are_records_without_xml_too() -> None:
+    pictures(*(f"in/JPEGImages/{number}.jpg" for number in range(5)))
+    xml("in/Annotations/0.xml")
+    xml("in/Annotations/4.xml")
+    put("in/ImageSets/Main/train.txt", "0\n1\n9\n")
+    put("in/ImageSets/Main/val.txt", "2 -1\n")
+    result = tfrecorder.convert("in", "out", splits={"TRAIN": 1}, progress=False)
+    frame = tfrecorder.to_frame("out").sort_index()
+    assert frame.label.tolist() == [["cat"], ["cat"], [], []]
+    assert frame.split.tolist() == ["TRAIN", "TRAIN", "TRAIN", "VALIDATION"]
+    assert "1 image without annotations, 1 listed image that is not there" in str(result)
+
+
+@pytest.mark.parametrize("name", ["result.json", "annotations/result.json", "images/labels.json"])
+@pytest.mark.parametrize("stated", ["images/a b.png", "..\\..\\media\\a b.png", "/mnt/4/a b.png"])
+def test_json_of_coco_is_recognised_by_its_lists(name: str, stated: str) -> None:
+    pictures("in/images/a b.png")
+    coco(f"in/{name}", stated)
+    assert rows_of("in") == [("TRAIN", "images/a b.png", ["car"])]
+
+
+def test_a_path_of_another_machine_may_need_its_folder() -> None:
+    pictures("in/train/a.png", "in/val/a.png")
+    coco("in/train.json", "D:\\x\\train\\a.png")
+    coco("in/val.json", "D:\\x\\val\\a.png")
+    assert rows_of("in") == [
+        ("TRAIN", "train/a.png", ["car"]),
+        ("VALIDATION", "val/a.png", ["car"]),
+    ]
+
+
+def test_a_base_is_searched_by_name_too() -> None:
+    pictures("in/images/a.png")
+    coco("in/result.json", "..\\..\\media\\a.png")
+    assert rows_of("in/result.json", base="in/images") == [("TRAIN", "a.png", ["car"])]
+
+
+LINE = "0 .5 .5 .25 5e-1\n"
+
+
+def test_what_cvat_writes_for_darknet() -> None:
+    """Lists and names are stated from a folder `data`, which the archive does not have."""
+    pictures("in/obj_train_data/a.jpg", "in/obj_train_data/x/b.jpg", "in/obj_valid_data/c.jpg")
+    put("in/obj_train_data/a.txt", LINE)
+    put("in/obj_train_data/x/b.txt", "")
+    put("in/obj_valid_data/c.txt", LINE)
+    put("in/obj.names", "a car\n")
+    lists = "train = data/train.txt\nvalid = data/valid.txt\nnames = data/obj.names\n"
+    put("in/obj.data", f"classes = 1\n{lists}backup = backup/\n")
+    put("in/train.txt", "data/obj_train_data/a.jpg\ndata/obj_train_data/x/b.jpg\n")
+    put("in/valid.txt", "data/obj_valid_data/c.jpg\n")
+    assert rows_of("in") == [
+        ("TRAIN", "obj_train_data/a.jpg", ["a car"]),
+        ("TRAIN", "obj_train_data/x/b.jpg", []),
+        ("VALIDATION", "obj_valid_data/c.jpg", ["a car"]),
+    ]
+
+
+def test_darknet_s_own_folders() -> None:
+    """Where its program starts lies above both the settings and the images."""
+    pictures("in/data/obj/a.jpg")
+    put("in/data/obj/a.txt", LINE)
+    put("in/data/obj.names", "car\n")
+    put("in/cfg/obj.data", "train = data/train.txt\nnames = data/obj.names\n")
+    put("in/data/train.txt", "data/obj/a.jpg\n")
+    assert rows_of("in") == [("TRAIN", "data/obj/a.jpg", ["car"])]
+
+
+@pytest.mark.parametrize("name", ["obj.names", "classes.txt"])
+@pytest.mark.parametrize("folder", ["in", "in/images", "in/train"])
+def test_names_of_classes_beside_images_and_their_lines(folder: str, name: str) -> None:
+    pictures(f"{folder}/a.jpg", f"{folder}/b.jpg")
+    put(f"{folder}/a.txt", LINE)
+    put(f"{folder}/{name}", "car\n")
+    start = f"{folder}/".removeprefix("in/")
+    assert rows_of("in") == [("TRAIN", f"{start}a.jpg", ["car"]), ("TRAIN", f"{start}b.jpg", [])]
+
+
+def test_each_folder_of_labelimg_has_its_names() -> None:
+    for folder in ("train", "test"):
+        pictures(f"in/{folder}/a.jpg")
+        put(f"in/{folder}/a.txt", LINE)
+        put(f"in/{folder}/classes.txt", "car\n")
+    assert rows_of("in") == [("TEST", "test/a.jpg", ["car"]), ("TRAIN", "train/a.jpg", ["car"])]
+    put("in/test/classes.txt", "bus\ncar\n")
+    with pytest.raises(SourceError, match=r"train/classes.txt .* test/classes.txt"):
+        tfrecorder.validate("in")
+
+
+def test_a_settings_file_of_ultralytics_below_the_folder() -> None:
+    pictures("in/set/images/a.jpg")
+    put("in/set/labels/a.txt", LINE)
+    put("in/set/coco8.yaml", "train: images\nnames:\n  0: car\n")
+    assert rows_of("in") == [("TRAIN", "set/images/a.jpg", ["car"])]
