@@ -212,9 +212,10 @@ class AnyLife(Life):
 
         Args:
             before: names of what was removed before.
-            copies: what has the same bytes goes too.
+            copies: what has the same bytes goes too, also as what was removed before.
         """
         state = self.now
+        gone: list[str] = []
         names = [name for name in names if name in state.names]
         if by_row:
             names = [n for n in names if n in state.records and state.records[n].copies == 1]
@@ -232,7 +233,8 @@ class AnyLife(Life):
             gone = [name for name in before if name in state.gone - state.maybe - state.names]
             where["image_uri"] += [self.sources.uri(name) for name in gone]
         if copies and not self.kind.bare:
-            data = {self.sources.stored[name] for name in names if name in state.records}
+            named = [*(name for name in names if name in state.records), *gone]
+            data = {self.sources.stored[name] for name in named if name in self.sources.stored}
             names += [n for n in state.records if self.sources.stored[n] in data and n not in names]
         after = state.without(names, self.sources)
         self._demand_records(after)
