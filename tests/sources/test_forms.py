@@ -6,12 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
 import pytest
 from helpers.annotation_cases import OBJECT, annotation, picture
+from PIL import Image as Pictures
+from sources.source_cases import judged, report_of, source_of
 
 import tfrecorder
 from tfrecorder.errors import SourceError
+
+SPLITS = {"": "TRAIN", "train": "TRAIN", "training": "TRAIN", "test": "TEST"}
+SPLITS |= dict.fromkeys(("val", "valid", "validation"), "VALIDATION")
 
 CATEGORIES = [{"id": 4, "name": "car"}]
 
@@ -40,15 +45,17 @@ def coco(path: str, *names: str) -> None:
     put(path, json.dumps({"info": {"year": 2026}, **lists}))
 
 
-def frame_of(source: str, **options: Any) -> pd.DataFrame:
-    tfrecorder.convert(source, "out", progress=False, splits={"TRAIN": 1}, **options)
-    return tfrecorder.to_frame("out").sort_index()
+def rows_of(source: str, *names: str, **options: Any) -> list[tuple[Any, ...]]:
+    """The split and the path of each image, and the classes of its objects or other columns."""
+    read = source_of(source, **options)
+    assert [*report_of(judged(read)).query("severity == 'error'").message] == []
+    splits = [SPLITS[cell.lower()] for cell in read.frame.get("split", [""] * len(read.frame))]
+    columns = [[*map(plain, read.frame[name])] for name in ("image_uri", *(names or ["label"]))]
+    return [*zip(splits, *columns, strict=True)]
 
 
-def rows_of(source: str, **options: Any) -> list[tuple[str, str, list[str]]]:
-    """The split, the path and the classes of the objects of each record."""
-    frame = frame_of(source, **options)
-    return [*frame[["split", "image_uri", "label"]].itertuples(index=False, name=None)]
+def plain(cell: Any) -> Any:
+    return cell.tolist() if isinstance(cell, np.ndarray) else cell
 
 
 @pytest.mark.parametrize(
@@ -185,3 +192,65 @@ def test_a_settings_file_of_ultralytics_below_the_folder() -> None:
     put("in/set/labels/a.txt", LINE)
     put("in/set/coco8.yaml", "train: images\nnames:\n  0: car\n")
     assert rows_of("in") == [("TRAIN", "set/images/a.jpg", ["car"])]
+
+
+@pytest.mark.parametrize(
+    ("top", "below"),
+    [
+        ("{}", ""),
+        ("images/{}", ""),
+        ("{}/images", ""),
+        ("Images/{}", "x/"),
+        ("{}/JPEGImages", "x/"),
+    ],
+)
+def test_splits_without_classes_and_folders_that_are_no_class(top: str, below: str) -> None:
+    """A folder that only says that pictures are in it is a class where it has siblings alone."""
+    paths = [f"{top.format(split)}/{below}a.jpg" for split in ("Training", "val", "test")]
+    pictures(*(f"in/{path}" for path in paths))
+    names = ("label",) if below else ("image_uri",)
+    found = {(split, path, *more) for split, path, *more in rows_of("in", *names)}
+    splits = dict(zip(("TRAIN", "VALIDATION", "TEST"), paths, strict=True))
+    assert found == {(split, path, "x" if below else path) for split, path in splits.items()}
+
+
+def test_a_folder_named_images_beside_another_is_a_class() -> None:
+    pictures("in/images/a.jpg", "in/drawings/b.jpg")
+    assert [label for *_, label in rows_of("in")] == ["drawings", "images"]
+    pictures("alone/photos/a.jpg", "alone/photos/b.jpg")
+    assert "label" not in source_of("alone").frame
+
+
+def test_labelled_and_unlabelled_splits_lead_to_a_table() -> None:
+    pictures("in/train/cat/a.jpg", "in/test/b.jpg")
+    with pytest.raises(SourceError, match=r"'test/b.jpg' is not at .* metadata\.csv"):
+        tfrecorder.validate("in")
+
+
+@pytest.mark.parametrize(
+    ("images", "masks"),
+    [
+        ("images", "masks"),
+        ("train/images", "train/masks"),
+        ("JPEGImages/train", "SegmentationClass/train"),
+        ("img", "labels"),
+    ],
+)
+def test_pictures_and_masks_of_equal_names_are_pairs(images: str, masks: str) -> None:
+    for name in ("a", "b.c"):
+        pictures(f"in/{images}/{name}.jpg", f"in/{masks}/{name}.png")
+    pairs = [(f"{images}/{name}.jpg", f"{masks}/{name}.png") for name in ("a", "b.c")]
+    assert [row[1:] for row in rows_of("in", "mask_uri")] == pairs
+    assert repr(source_of("in").schema).count("mask_uri=Mask()") == 1
+    pictures(f"in/{images}/c.jpg", f"in/{masks}/c_mask.png")
+    with pytest.raises(SourceError, match=r"2 of 6 files .*c.jpg.* image_uri and mask_uri"):
+        tfrecorder.validate("in")
+
+
+def test_pictures_and_masks_are_stored_together() -> None:
+    Path("in/masks").mkdir(parents=True)
+    pictures("in/images/a.jpg")
+    Pictures.new("L", (40, 20), 3).save("in/masks/a.png")
+    tfrecorder.convert("in", "out", splits={"TRAIN": 1}, progress=False)
+    ((_, classes),) = tfrecorder.Records("out", "TRAIN")
+    assert (classes == 3).all()

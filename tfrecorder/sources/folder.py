@@ -27,12 +27,18 @@ from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import texts_of
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import (
+    MASK_FOLDERS,
+    PICTURE_FOLDERS,
     Listing,
     PathSource,
     refuse_table_options,
+    stem_of,
     uri_below,
 )
-from tfrecorder.sources.table import RawTable
+from tfrecorder.sources.table import MASK_COLUMN, RawTable
+
+#: The folders of a path, and the name.
+Parts = tuple[str, ...]
 
 #: The names of such tables.
 TABLES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
@@ -175,7 +181,15 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             return raw
     refuse_table_options(options, "a folder")
     passed_over["not images"] += len(tables)
-    frame = _images_in(source.folder, files, passed_over)
+    if not files:
+        seen = sum(passed_over.values())
+        raise SourceError(
+            f"{folder}: no images found ({seen} other files skipped); expected split/label/file, "
+            f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
+        )
+    frame = _with_masks(folder, files)
+    if frame is None:
+        frame = _images_in(folder, files, _places(files))
     findings: Sequence[Finding] = ()
     if options.schema is not None:
         frame, read, findings = with_sidecar_files(frame, source.folder, options.schema)
@@ -183,48 +197,109 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     return RawTable(frame, source.folder, passed_over, findings=findings)
 
 
-def _images_in(
-    folder: str,
-    files: Sequence[tuple[str, ...]],
-    passed_over: Mapping[str, int],
-) -> pd.DataFrame:
-    """A folder `split/label/file`, `label/file` or `file`, in the order of the relative paths.
+def _places(files: Sequence[Parts]) -> Sequence[Parts]:
+    """Paths without a folder that says what kind of files all of them are, such as `images`.
 
-    The first level is splits if every folder in it has a split's name.  Images directly in the
-    folder have no labels.  Folder names are class names, so they stay text even if they are digits,
-    as in Keras and TFDS.  An image's uri is its path relative to the folder.
+    It is the only one at the top, or in each folder of a split.
+    """
+    for level in (0, 1):
+        if len(files[0]) < level + 2 or files[0][level].lower() not in PICTURE_FOLDERS:
+            continue
+        in_splits = not level or _names_at(files, 0) <= SPELLINGS.keys()
+        is_in_all = min(map(len, files)) > level + 1 and len(_names_at(files, level)) == 1
+        if in_splits and is_in_all:
+            files = [parts[:level] + parts[level + 1 :] for parts in files]
+    return files
+
+
+def _names_at(files: Iterable[Parts], level: int) -> set[str]:
+    """The names of the folders of a level, in lower case."""
+    return {name.lower() for name in {parts[level] for parts in files if len(parts) > level + 1}}
+
+
+def _with_masks(folder: str, files: Sequence[Parts]) -> pd.DataFrame | None:
+    """Pictures and their masks, of equal paths in two folders such as `images` and `masks`.
+
+    These are at the top, or in each folder of a split.
+
+    Returns:
+        None if there are no such folders.
 
     Raises:
-        SourceError: an image is at another depth, or there is none.
+        SourceError: a picture has no mask, or a mask no picture.
     """
-    if not files:
-        seen = sum(passed_over.values())
+    level = int(_names_at(files, 0) <= SPELLINGS.keys())
+    names = _names_at(files, level)
+    if not names & PICTURE_FOLDERS or not names & MASK_FOLDERS:
+        return None
+    pictures = []
+    places = []
+    masks = dict[Parts, str]()
+    alone = []
+    for parts in files:
+        kind = parts[level].lower() if len(parts) > level + 1 else ""
+        place = parts[:level] + parts[level + 1 :]
+        if kind in MASK_FOLDERS:
+            path = "/".join(parts)
+            if masks.setdefault((*place[:-1], stem_of(place[-1])), path) != path:
+                alone.append(path)
+        else:
+            pictures.append(parts)
+            places.append(place)
+    found = [masks.pop((*place[:-1], stem_of(place[-1])), None) for place in places]
+    alone += ["/".join(parts) for parts, mask in zip(pictures, found, strict=True) if not mask]
+    alone += masks.values()
+    if alone:
         raise SourceError(
-            f"{folder}: no images found ({seen} other files skipped); expected split/label/file, "
-            f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
+            f"{folder} has folders of pictures and of masks, but {len(alone):,} of "
+            f"{len(files):,} files have no other of the same name there, such as {alone[0]!r}. "
+            "Name them alike, or list them in a CSV with the columns image_uri and mask_uri."
         )
-    if all(len(parts) == 1 for parts in files):
-        return pd.DataFrame({URI_COLUMN: _texts(name for (name,) in files)})
-    tops = {parts[0] for parts in files if len(parts) > 1}
+    frame = _images_in(folder, pictures, places)
+    return frame.assign(**{MASK_COLUMN: _texts(map(str, found))})
+
+
+def _images_in(
+    folder: str,
+    files: Sequence[Parts],
+    places: Sequence[Parts],
+) -> pd.DataFrame:
+    """A folder `split/label/file`, `label/file`, `split/file` or `file`, in the order of the paths.
+
+    The first level is splits if every folder in it has a split's name.  Images directly in the
+    folder, or in that of a split, have no labels.  Folder names are class names, so they stay text
+    even if they are digits, as in Keras and TFDS.  An image's uri is its path relative to the
+    folder.
+
+    Args:
+        places: the paths without what says nothing of split and label.
+
+    Raises:
+        SourceError: an image is at another depth.
+    """
+    data: dict[str, Any] = {URI_COLUMN: _texts("/".join(parts) for parts in files)}
+    depths = {*map(len, places)}
+    if depths == {1}:
+        return pd.DataFrame(data)
+    tops = {parts[0] for parts in places if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
     with_split = bool(tops) and not no_splits
+    if with_split:
+        data = {SPLIT_COLUMN: _texts(parts[0] for parts in places), **data}
     depth = 3 if with_split else 2
-    wrong = next((parts for parts in files if len(parts) != depth), None)
-    if wrong is not None:
+    if with_split and depths == {2}:
+        return pd.DataFrame(data)
+    if depths != {depth}:
+        at = next(at for at, parts in enumerate(places) if len(parts) != depth)
         hint = "put every image into the folder of its label"
-        if len(wrong) == 3:
+        if len(places[at]) == 3:
             hint = f"or, if that is split/label/file, name the folder {no_splits[0]!r} like a split"
         raise SourceError(
-            f"{folder}: image {'/'.join(wrong)!r} is not at "
-            f"{'split/label/file' if with_split else 'label/file'}; {hint}."
+            f"{folder}: image {'/'.join(files[at])!r} is not at "
+            f"{'split/label/file' if with_split else 'label/file'}; {hint}. Where images have no "
+            "label, list all in a metadata.csv with the columns file_name, split and label."
         )
-    data: dict[str, Any] = {
-        URI_COLUMN: _texts("/".join(parts) for parts in files),
-        LABEL_COLUMN: _texts(parts[-2] for parts in files),
-    }
-    if with_split:
-        data = {SPLIT_COLUMN: _texts(parts[0] for parts in files), **data}
-    return pd.DataFrame(data)
+    return pd.DataFrame({**data, LABEL_COLUMN: _texts(parts[-2] for parts in places)})
 
 
 def _texts(names: Iterable[str]) -> pd.Series:
