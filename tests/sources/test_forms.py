@@ -254,3 +254,32 @@ def test_pictures_and_masks_are_stored_together() -> None:
     tfrecorder.convert("in", "out", splits={"TRAIN": 1}, progress=False)
     ((_, classes),) = tfrecorder.Records("out", "TRAIN")
     assert (classes == 3).all()
+
+
+@pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.csv"])
+@pytest.mark.parametrize("key", ["categories", "category", "label"])
+def test_objects_of_metadata_are_boxes(name: str, key: str) -> None:
+    pictures("in/train/a.jpg", "in/train/b.jpg")
+    objects = {"bbox": [[4, 4, 26, 12], [0, 0, 1, 1]], key: ["car", "bus"], "id": [7, 8]}
+    lines = [{"file_name": "a.jpg", "objects": objects}, {"file_name": "b.jpg", "objects": None}]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    if name == "metadata.csv":
+        quoted = json.dumps(objects).replace('"', '""')
+        text = f'file_name,objects\na.jpg,"{quoted}"\nb.jpg,\n'
+    put(f"in/train/{name}", text)
+    edges = ("x_min", "y_min", "x_max", "y_max")
+    assert rows_of("in", "label", *edges) == [
+        ("TRAIN", "train/a.jpg", ["car", "bus"], [4, 0], [4, 0], [30, 1], [16, 1]),
+        ("TRAIN", "train/b.jpg", [], [], [], [], []),
+    ]
+    assert source_of("in").left_out == ("objects.id",)
+    assert repr(tfrecorder.infer_schema("in")).count("boxes=Boxes(unit='pixel')") == 1
+
+
+def test_objects_whose_lists_do_not_fit_are_named_by_their_row() -> None:
+    pictures("in/a.jpg", "in/b.jpg")
+    sound = '{"file_name":"b.jpg","objects":{"bbox":[[1,1,2,2]],"category":[0]}}'
+    put("in/metadata.jsonl", '{"file_name":"a.jpg","objects":{"bbox":[],"category":[0]}}\n' + sound)
+    report = tfrecorder.validate("in")
+    assert report.code.tolist()[:1] == ["bad_annotation"]
+    assert report.row.tolist()[:1] == [0]

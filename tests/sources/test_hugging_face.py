@@ -166,6 +166,41 @@ def test_several_labels_of_a_row_have_their_names() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("by_image", [True, False])
+def test_the_boxes_of_a_dataset_have_their_classes(by_image: bool, tmp_path: Path) -> None:
+    """Hugging Face has them as lists in a dict, or as a list of dicts; in Parquet too."""
+    import datasets
+
+    one = {"bbox": [1.0, 2.0, 3.0, 4.0], "category": 2, "area": 12.0}
+    number = datasets.Value("float32")
+    of_one = {
+        "bbox": datasets.List(number),
+        "category": datasets.ClassLabel(names=NAMES),
+        "area": number,
+    }
+    objects: Any = [[one, one], []]
+    feature: Any = datasets.List(of_one)
+    if by_image:
+        feature = {key: datasets.List(of) for key, of in of_one.items()}
+        objects = [{key: [value, value] for key, value in one.items()}, {key: [] for key in one}]
+    made = datasets.Dataset.from_dict(
+        {"image": [{"bytes": DATA[row], "path": None} for row in range(2)], "objects": objects},
+        features=datasets.Features({"image": datasets.Image(), "objects": feature}),
+    )
+    made.to_parquet(tmp_path / "a.parquet")
+    for source in (made, str(tmp_path / "a.parquet")):
+        report = tfrecorder.validate(source)
+        assert report.code.tolist() == ["column_left_out"]
+        assert "objects.area" in report.message[0]
+        tfrecorder.convert(source, "out", splits={"TRAIN": 1}, progress=False, overwrite=True)
+        frame = tfrecorder.to_frame("out")
+        assert frame.label.map(list).tolist() == [["apple", "apple"], []]
+        assert frame.x_max.map(list).tolist() == [[4, 4], []]
+        assert frame.y_max.map(list).tolist() == [[6, 6], []]
+        assert tfrecorder.info("out").class_names == tuple(NAMES)
+
+
 def test_an_append_of_a_dataset_passes_over_what_is_there() -> None:
     tfrecorder.convert(dataset(6), "out", progress=False)
     assert tfrecorder.append(dataset(10), "out", progress=False).rows_there == 6

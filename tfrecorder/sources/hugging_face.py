@@ -8,8 +8,9 @@ and nothing is decoded.
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +22,24 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
-from tfrecorder.sources.table import MASK_COLUMN, RawTable, schema_of
+from tfrecorder.sources.finding import Finding, bad_annotation
+from tfrecorder.sources.objects import as_numbers
+from tfrecorder.sources.table import (
+    MASK_COLUMN,
+    RawTable,
+    as_objects,
+    in_lists,
+    is_list,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+#: The column in which the objects of each image are, their boxes, and their classes.
+OBJECTS = "objects"
+_BOX = "bbox"
+_CLASSES = ("category", "categories", "label", "labels", "category_id")
 
 #: How many rows of images are in memory at a time.
 PIECE = 16
@@ -92,12 +107,21 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
     columns = columns_by_type(kinds, schema)
     dataset = concatenate_datasets([dataset for _, dataset in parts])
     ours = {name: columns.get(name, name) for name in features}
-    wanted = {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN} if schema is None else schema.source_columns()
+    wanted = (
+        {*COLUMNS, *BOX_COLUMNS, MASK_COLUMN, OBJECTS}
+        if schema is None
+        else schema.source_columns()
+    )
     kept = [name for name in features if ours[name] in wanted or name == options.split_by]
     classes = {name: names for name in kept if (names := _classes(features[name]))}
     images = [name for name in kept if kinds[name] == "Image"]
     plain = {name: _arrow(dataset, name)[:].column(0) for name in kept if name not in images}
     frame = arrow_frame([*features], images, plain, classes, len(dataset))
+    of_objects = _classes_of_objects(features.get(OBJECTS))
+    frame, findings = with_objects(frame, ours.values(), of_objects)
+    if of_objects and OBJECTS not in frame:
+        classes[LABEL_COLUMN] = of_objects
+        ours[LABEL_COLUMN] = LABEL_COLUMN
     schema = schema or schema_of(frame.rename(columns=ours))
     if isinstance(source, Mapping):
         split_column = next(iter(schema.of(Split)), SPLIT_COLUMN)
@@ -119,7 +143,90 @@ def read_dataset(source: Any, options: ConvertOptions) -> RawTable | None:
         columns=columns,
         cells={ours[name]: DatasetCells(dataset, name) for name in images},
         classes={ours[name]: names for name, names in classes.items()},
+        findings=findings,
     )
+
+
+def with_objects(
+    frame: pd.DataFrame,
+    names: Collection[str],
+    classes: Sequence[str] = (),
+) -> tuple[pd.DataFrame, list[Finding]]:
+    """A table whose column `objects` holds the boxes of each image, with a column for each edge.
+
+    Hugging Face's boxes are COCO's: left and upper edge, width and height.  What else is said of
+    the objects is in columns such as `objects.area`.
+
+    Args:
+        names: of the columns, as we call them.
+        classes: the names of the classes, if the boxes have integers.
+
+    Returns:
+        The table as it is, if its objects are of another form or it has boxes already; and what
+        is wrong.
+    """
+    if OBJECTS not in frame or not {*BOX_COLUMNS, LABEL_COLUMN}.isdisjoint(names):
+        return frame, []
+    cells = [_lists_of(cell) for cell in as_objects(frame[OBJECTS])]
+    keys = dict.fromkeys(itertools.chain.from_iterable(filter(None, cells)))
+    if _BOX not in keys:
+        return frame, []
+    findings = []
+    lists = dict[str, list[Any]]({key: [] for key in keys})
+    sizes = []
+    for row, cell in enumerate(cells):
+        sound = {key: values for key, values in (cell or {}).items() if is_list(values)}
+        size = len(sound.get(_BOX, ()))
+        if cell is None or {*map(len, sound.values())} - {size}:
+            message = "its lists have different lengths, or are no lists of boxes"
+            findings.append(bad_annotation(row, OBJECTS, str(cell), message))
+            sound = {}
+            size = 0
+        sizes.append(size)
+        for key, values in lists.items():
+            values.extend(sound.get(key, [None] * size))
+    counts = np.array(sizes, np.int64)
+    starts = as_numbers(lists.pop(_BOX), 4)
+    edges = np.hstack([starts[:, :2], starts[:, :2] + starts[:, 2:]])
+    columns = {name: in_lists(edges[:, at], counts) for at, name in enumerate(BOX_COLUMNS)}
+    for key, values in lists.items():
+        name = f"{OBJECTS}.{key}"
+        if key in _CLASSES and LABEL_COLUMN not in columns:
+            name = LABEL_COLUMN
+            values = [classes[value] if value in range(len(classes)) else value for value in values]
+        columns[name] = in_lists(_as_array(values), counts)
+    # Of the frame's index, whatever that is.
+    of_frame = {name: column.set_axis(frame.index) for name, column in columns.items()}
+    return frame.drop(columns=OBJECTS).assign(**of_frame), findings
+
+
+def _as_array(values: Sequence[Any]) -> np.ndarray:
+    """Any values as Python's own."""
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
+
+
+def _lists_of(cell: Any) -> Mapping[str, Any] | None:
+    """The lists in a cell, by name: of a dict, of a list of dicts, or of either as JSON."""
+    if isinstance(cell, str):
+        try:
+            cell = json.loads(cell or "{}")
+        except ValueError:
+            return None
+    if is_list(cell) and all(isinstance(one, Mapping) for one in cell):
+        keys = dict.fromkeys(itertools.chain.from_iterable(cell))
+        return {key: [one.get(key) for one in cell] for key in keys}
+    return cell if isinstance(cell, Mapping) else {} if cell is None else None
+
+
+def _classes_of_objects(feature: Any) -> tuple[str, ...]:
+    """The names of the classes of objects: of the first of their features that has some."""
+    inner = getattr(feature, "feature", feature)
+    if is_list(inner) and len(inner) == 1:
+        inner = inner[0]
+    of_features = map(_classes, inner.values()) if isinstance(inner, Mapping) else ()
+    return next(filter(None, of_features), ())
 
 
 def _parts(source: Any) -> list[tuple[str, Any]]:

@@ -17,7 +17,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
-from tfrecorder.sources.hugging_face import PIECE, arrow_frame, columns_by_type
+from tfrecorder.sources.hugging_face import OBJECTS, PIECE, arrow_frame, columns_by_type
 from tfrecorder.sources.path_source import PathSource, common_folder, refuse_form, with_named_splits
 from tfrecorder.sources.table import RawTable
 
@@ -42,6 +42,7 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     with _opened(paths[0]) as file:
         head: pa.Schema = file.schema_arrow
     classes = _class_names(head.metadata or {})
+    of_objects = classes.pop(OBJECTS, ())
     types = {field.name: "Image" if _is_image(field.type) else "" for field in head}
     types |= dict.fromkeys({*types} & {*classes}, "ClassLabel")
     columns = columns_by_type(types, options.schema, options.columns)
@@ -53,7 +54,7 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         if _is_image(field.type, may_be_bytes):
             images.append(field.name)
     wanted = options.schema.source_columns() if options.schema else ours
-    needed = {FILE_NAME, options.split_by, *wanted}
+    needed = {FILE_NAME, OBJECTS, options.split_by, *wanted}
     plain = [
         name
         for name, our in ours.items()
@@ -82,12 +83,13 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         ) from error
     columns_of_frame = {name: whole.column(name) for name in plain}
     frame = arrow_frame([*ours], images, columns_of_frame, classes, sum(counts))
+    named = {ours[name]: names for name, names in classes.items()}
     return RawTable(
         with_named_splits(frame, paths, counts),
         common_folder([storage.parent(path) for path in paths]),
         columns=columns,
         cells={ours[name]: ParquetCells(groups, name) for name in images},
-        classes={ours[name]: names for name, names in classes.items()},
+        classes={**named, OBJECTS: of_objects} if of_objects else named,
     )
 
 
@@ -118,6 +120,9 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:
     try:
         features = json.loads(metadata[b"huggingface"])["info"]["features"]
         of_values = {name: of.get("feature", of) for name, of in features.items()}
+        for of in of_values.pop(OBJECTS, {}).values():
+            of = of.get("feature", of)
+            of_values |= {OBJECTS: of} if "names" in of else {}
         return {name: of["names"] for name, of in of_values.items() if "names" in of}
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}

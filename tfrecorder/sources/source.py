@@ -19,13 +19,20 @@ from tfrecorder.core.option import is_text
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import Field
-from tfrecorder.schema.keys import BOX_COLUMNS, COLUMNS, FILE_NAME, URI_COLUMN, number_column
+from tfrecorder.schema.keys import (
+    BOX_COLUMNS,
+    COLUMNS,
+    FILE_NAME,
+    LABEL_COLUMN,
+    URI_COLUMN,
+    number_column,
+)
 from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.folder import read_folder
-from tfrecorder.sources.hugging_face import read_dataset
+from tfrecorder.sources.hugging_face import OBJECTS, read_dataset, with_objects
 from tfrecorder.sources.named_files import with_contents, without_signatures
 from tfrecorder.sources.objects import grouped
 from tfrecorder.sources.parquet import read_parquet
@@ -146,11 +153,25 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     with storage.failing_as(SourceError, given.path if isinstance(given, PathSource) else ""):
         for read in FORMS:
             if (table := read(given, options)) is not None:
-                return replace(table, schema=table.schema or options.schema)
+                return _with_boxes(replace(table, schema=table.schema or options.schema))
     raise SourceError(
         f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
         "or the path of a CSV or Parquet file, or of a folder of images."
     )
+
+
+def _with_boxes(table: RawTable) -> RawTable:
+    """A table whose column of objects has the boxes of each image, with a column for each edge."""
+    if table.schema is not None and OBJECTS in table.schema.source_columns():
+        return table
+    names = [table.columns.get(name, name) for name in map(str, table.frame.columns)]
+    classes = dict(table.classes)
+    of_objects = classes.pop(OBJECTS, ())
+    frame, findings = with_objects(table.frame, names, of_objects)
+    if of_objects:
+        classes[LABEL_COLUMN] = of_objects
+    findings = [*table.findings, *findings]
+    return replace(table, frame=frame, classes=classes, findings=findings)
 
 
 def _read_frame(source: Any, options: ConvertOptions) -> RawTable | None:
