@@ -12,6 +12,7 @@ from support import PHOTOS
 
 import tfrecorder
 from services.gcs.control import Gcs
+from tfrecorder.errors import ImagesUnreachableError
 
 pytest_plugins = ["services.gcs.fixtures"]
 
@@ -55,6 +56,18 @@ def dataset(gcs: Gcs) -> pd.DataFrame:
     table = rows(0, 2 * SHARDS)
     tfrecorder.convert(table, OUT, num_shards=SHARDS, shuffle=False, progress=False)
     return table
+
+
+def test_missing_images_are_compared_with_one_listing_of_their_folder(gcs: Gcs) -> None:
+    for number in range(3):
+        gcs.put(f"{IMAGES}/{number}.JPG", PHOTOS[number].read_bytes())
+    uris = [f"{IMAGES}/{number}.jpg" for number in range(3)]
+    with pytest.raises(ImagesUnreachableError) as caught:
+        tfrecorder.convert(pd.DataFrame({"image_uri": uris}), OUT, progress=False)
+    for number in range(3):
+        says = f"'{IMAGES}/{number}.JPG' is there, in other upper and lower case"
+        assert says in str(caught.value)
+    assert gcs.count("list", "bkt/in*") == 1, gcs.requests()
 
 
 def test_a_conversion_looks_three_times(gcs: Gcs, dataset: pd.DataFrame) -> None:

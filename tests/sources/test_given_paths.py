@@ -1,12 +1,17 @@
-"""Paths as people write them: with `~`, with backslashes, and of a file where a folder belongs."""
+"""Paths as people write them: with `~`, with backslashes, of a file where a folder belongs; and of
+files that are not there, while others lie beside them.
+"""
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from helpers.streaming_cases import TO_ITS_END
-from support import photo_frame, run
+from support import PHOTOS, error_of, invoke, photo_frame, rejects, run
 
 import tfrecorder
 from tfrecorder.errors import DatasetError, ImagesUnreachableError, SourceError
@@ -90,3 +95,137 @@ def test_a_stream_of_a_file_says_what_writes_a_file() -> None:
     shown = run("-m", "tfrecorder", "stream", "photos.csv", "out")
     assert "A stream watches a folder; the rows of a file" in shown.stderr
     assert not Path("out").exists()
+
+
+# --------------------------------------------------------------- what lies there instead of a file
+
+
+def missing(*uris: str, **options: Any) -> str:
+    """The message on images none of which is there."""
+    frame = pd.DataFrame({"image_uri": uris})
+    return error_of(ImagesUnreachableError, frame, **options)
+
+
+def photo_at(*paths: str) -> None:
+    for number, path in enumerate(paths):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(PHOTOS[number].read_bytes())
+
+
+NFC = "caf\u00e9"
+NFD = "cafe\u0301"
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_there", "says"),
+    [
+        ("in/00012", "in/00012.jpg", "'in/00012.jpg' is there, with another ending"),
+        ("in/00012.png", "in/00012.JPEG", "'in/00012.JPEG' is there, with another ending"),
+        ("in/a.b", "in/a.b.tif", "'in/a.b.tif' is there, with another ending"),
+        ("in/a.jpg", "in/A.JPG", "'in/A.JPG' is there, in other upper and lower case"),
+        ("Train/Images/a.jpg", "train/images/a.jpg", "is there, in other upper and lower case"),
+        (
+            f"in/{NFC}.jpg",
+            f"in/{NFD}.jpg",
+            r"'in/cafe\u0301.jpg' is there, in another Unicode form",
+        ),
+        (f"{NFD}/a.jpg", f"{NFC}/a.jpg", r"'caf\xe9/a.jpg' is there, in another Unicode form"),
+        ("in\\a.jpg", "in/a.jpg", "'in/a.jpg' is there: write / between folders, not \\"),
+    ],
+)
+def test_a_missing_image_is_compared_with_what_lies_beside_it(
+    asked: str, is_there: str, says: str
+) -> None:
+    photo_at(is_there, "in/other.jpg", "in/notes.txt")
+    message = missing(asked)
+    assert f"No such file or directory; {says}" in message or says in message
+    assert "mounted" not in message
+    assert "base" not in message
+    if "Unicode" in says:
+        form = "NFD" if NFD in is_there else "NFC"
+        assert f"Python's `unicodedata.normalize({form!r}, …)` makes names like" in message
+    else:
+        assert f"Write paths as the files have them: {is_there!r} for {asked!r}." in message
+    frame = pd.DataFrame({"image_uri": [asked]})
+    assert says in str(tfrecorder.validate(frame, check_images=True, progress=False))
+
+
+def test_of_several_files_beside_the_one_most_like_it_is_named() -> None:
+    photo_at("a.png", "A.JPG", f"{NFD}.jpg", f"{NFC.upper()}.jpg")
+    Path("b.xml").write_text("<annotation/>")
+    assert "'A.JPG' is there" in missing("a.jpg")
+    assert r"'cafe\u0301.jpg' is there" in missing(f"{NFC}.jpg")
+    assert "Is a disk not mounted?" in missing("b.jpg")  # what no image can be is not named
+
+
+def test_a_missing_image_is_looked_for_below_the_base() -> None:
+    photo_at("x/photos/cat/0.jpg", "x/photos/dog/0.jpg", "x/photos/dog/1.jpg")
+    message = missing("photos/cat/0.jpg", "photos/dog/0.jpg")
+    assert "; 'x/photos/cat/0.jpg' has the same name" in message
+    assert f"Nothing was written. Give `base='{Path.cwd()}/x'`." in message
+    pd.DataFrame({"image_uri": ["dog/1.jpg"]}).to_csv("rows.csv", index=False)
+    assert f"Give --base {Path.cwd()}/x/photos." in invoke("convert", "rows.csv", "out").stderr
+    moved = missing("C:\\me\\photos\\dog\\0.jpg")
+    assert "Write paths as the files have them: 'x/photos/dog/0.jpg' for 'C:" in moved
+    assert "x/photos" not in missing("0.jpg")  # there are two
+
+
+def test_a_link_that_leads_nowhere_is_called_one() -> None:
+    Path("a.jpg").symlink_to("/mnt/gone/a.jpg")
+    Path("b.jpg").symlink_to(".git/annex/objects/b.jpg")
+    message = missing("a.jpg")
+    assert "it is a link to '/mnt/gone/a.jpg', which is not there\n" in message
+    assert message.endswith("Nothing was written. Is a disk not mounted?")
+    assert missing("b.jpg").endswith("`git annex get` brings the files that such links lead to.")
+
+
+def test_a_few_missing_images_with_others_beside_them_are_told_before_the_launch() -> None:
+    photo_at("0.jpg", "1.jpg", "2.jpg")
+    frame = pd.DataFrame({"image_uri": ["0.jpg", "1.jpg", "2.jpeg", "3.jpg"], "split": "TRAIN"})
+    with pytest.warns(UserWarning, match=r"2 of 4 images .*\n .*'2.jpg' is there, with another"):
+        tfrecorder.convert(frame, "out", progress=False, max_reject_fraction=1)
+    frame = frame[frame["image_uri"] != "2.jpeg"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a file that is simply missing is a reject
+        tfrecorder.convert(frame, "new", progress=False, max_reject_fraction=1)
+
+
+@pytest.mark.parametrize("levels", [3, 1500])
+def test_a_path_of_many_folders_that_are_not_there_is_only_missing(levels: int) -> None:
+    assert "No such file or directory\n" in missing("a/" * levels + "a.jpg")
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
+
+
+def test_a_pointer_of_git_lfs_is_called_one() -> None:
+    Path("a.jpg").write_bytes(POINTER)
+    Path("a.csv").write_bytes(POINTER)
+    says = "is a pointer of Git LFS; `git lfs pull` brings the file itself"
+    assert missing("a.jpg").endswith(f"a.jpg {says}\nNothing was written.")
+    with pytest.raises(SourceError, match=f"source 'a.csv' {says}"):
+        tfrecorder.validate("a.csv", progress=False)
+    photo_at("0.jpg", "1.jpg")
+    frame = pd.DataFrame({"image_uri": ["a.jpg", "0.jpg", "1.jpg"], "split": "TRAIN"})
+    with pytest.warns(UserWarning, match=rf"1 of 3 images .*\n .*{says}\Z"):
+        tfrecorder.convert(frame, "out", progress=False, max_reject_fraction=1)
+    assert rejects("out")["reason"].tolist() == [f"not_an_image: the file {says}"]
+    for name in ("train-00000.tfrecord", "_tfrecorder/commits/00000.json", "dataset_info.json"):
+        whole = Path("out", name).read_bytes()
+        Path("out", name).write_bytes(POINTER)
+        with pytest.raises(DatasetError, match=says):
+            tfrecorder.info("out")
+        Path("out", name).write_bytes(whole)
+    Path("other.tfrecord").write_bytes(POINTER)
+    with pytest.raises(DatasetError, match=says):
+        tfrecorder.info("other.tfrecord")
+
+
+def test_a_source_or_a_dataset_that_is_not_there_is_compared_too() -> None:
+    photo_frame(2).to_csv("Photos.csv", index=False)
+    for path, says in (("Photos", "another ending"), ("photos.csv", "other upper and lower case")):
+        with pytest.raises(SourceError, match=rf"Photos.csv' is there, (with|in) {says}\."):
+            tfrecorder.validate(path, progress=False)
+    Path(NFD).mkdir()
+    with pytest.raises(DatasetError, match=r"cafe\\u0301' is there, in another Unicode form"):
+        tfrecorder.info(NFC)

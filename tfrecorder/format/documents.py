@@ -13,6 +13,8 @@ from typing import Any, TypeAlias, TypedDict
 
 import google_crc32c
 
+from tfrecorder import storage
+
 #: The form number of a plan's files; another number is another form.
 PLAN_VERSION = 4
 
@@ -53,6 +55,8 @@ def parse(data: bytes) -> Any:
     Raises:
         ValueError: it is not JSON.
     """
+    if data.startswith(storage.LFS_POINTER):
+        raise ValueError(f"it is {storage.LFS_WORDS}")
     try:
         return json.loads(data)
     except RecursionError:

@@ -39,6 +39,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tfrecorder import storage
 from tfrecorder.display.tables import counted
 
 CHECKS = ("decode", "strict", "header")
@@ -203,6 +204,7 @@ _UNSUPPORTED = {
 _NO_IMAGES = {
     "HTML or XML": rb"(?:\xef\xbb\xbf)?\s*<",
     "JSON": rb"\s*[{\[]",
+    storage.LFS_WORDS: storage.LFS_POINTER,
     "a zip file": rb"PK\x03\x04",
     "a gzip file": rb"\x1f\x8b",
 }

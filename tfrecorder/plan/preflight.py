@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
+from tfrecorder.display.messages import warn
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import ImagesUnreachableError, UnreachableError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.plan.make_plan import SAMPLE_ROWS, sample_rows
 from tfrecorder.schema.fields import primary_file
 from tfrecorder.schema.keys import URI_COLUMN
+from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.named_files import in_threads
 from tfrecorder.validation.rules import Checked
 
@@ -42,36 +46,90 @@ def open_some(
         every = [storage.resolve(uri, base) for of_column in uris for uri in of_column]
         faults = iter([*in_threads(_fault, every)])
     allowed = max(MISSING_SHARE, options.max_reject_fraction)
+    beside = storage.Beside(base, IMAGE_ENDINGS)
     for column, opened in zip(columns, uris, strict=True):
         # Not strict: the faults of the next column follow.
-        failed = [(uri, fault) for uri, fault in zip(opened, faults, strict=False) if fault]
+        pairs = zip(opened, faults, strict=False)
+        failed = [_Failed.of(uri, *fault, beside) for uri, fault in pairs if fault]
         are_all = len(failed) == len(opened)
         are_too_many = len(failed) > allowed * len(opened)
+        where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
+        images = counted(len(opened), "image")
+        words = f"{where}{len(failed)} of {images} opened before the launch cannot be read:"
         if failed and (are_all or are_too_many):
-            where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
-            images = counted(len(opened), "image")
             raise ImagesUnreachableError(
-                f"{where}{len(failed)} of {images} opened before the launch cannot be read:"
-                f"{_examples([fault for _, fault in failed])}\n"
-                f"Nothing was written.{_remedy([uri for uri, _ in failed], base)}"
+                f"{words}{_examples([one.words for one in failed])}\n"
+                f"Nothing was written.{_remedy(failed, base)}"
             )
+        explained = [one for one in failed if one.near or one.code == "pointer"]
+        if explained:
+            told = _examples([one.words for one in explained])
+            warn(f"{words}{told}\n{_remedy(explained, base).strip()}".rstrip())
 
 
-def _remedy(uris: Sequence[str], base: str) -> str:
+class _Failed(NamedTuple):
+    """A file that cannot be read.
+
+    Attributes:
+        code: as in `storage.UnreadableError`, or "pointer" for one of Git LFS.
+        words: with its path.
+        near: what lies there instead.
+    """
+
+    uri: str
+    code: str
+    words: str
+    near: storage.Near | None
+
+    @classmethod
+    def of(
+        cls,
+        uri: str,
+        code: str,
+        words: str,
+        beside: storage.Beside,
+    ) -> _Failed:
+        if code != "not_found":
+            return cls(uri, code, words, None)
+        path = storage.resolve(uri, beside.base)
+        return cls(uri, code, words + beside.hint(path), beside.near(path))
+
+
+_DISK = "Is a disk not mounted?"
+
+
+def _remedy(failed: Sequence[_Failed], base: str) -> str:
     """What to look at if files cannot be read, in words that fit their uris."""
-    spaced = [uri for uri in uris if uri != uri.strip()]
-    tilde = [uri for uri in uris if uri.startswith("~")]
-    plain = [uri for uri in uris if uri not in {*spaced, *tilde}]
-    words = ""
-    if spaced:
-        words += f" Remove the blanks around paths, such as {spaced[0]!r}."
-    if tilde:
-        words += " Write whole paths: in a table, ~ is not the home folder."
-    if any(storage.is_local(storage.resolve(uri, base)) for uri in plain):
-        words += " Is a disk not mounted?"
-    if any(storage.resolve(uri, "/") != storage.resolve(uri, "") for uri in plain):
-        words += f" Relative paths are taken from {base!r}; {spelled('base')} names another folder."
-    return words
+    sentences = dict[str, str]()
+    for one in failed:
+        uri = one.uri
+        near = one.near
+        path = storage.resolve(uri, base)
+        if uri != uri.strip():
+            sentences.setdefault("blanks", f"Remove the blanks around paths, such as {uri!r}.")
+        elif uri.startswith("~"):
+            sentences["~"] = "Write whole paths: in a table, ~ is not the home folder."
+        elif near is not None and near.differs == "place" and near.path.endswith(f"/{uri}"):
+            folder = near.path.removesuffix(f"/{uri}")
+            sentences["base"] = f"Give {spelled('base', folder)}."
+        elif near is not None and near.differs == "form":
+            form = "NFC" if unicodedata.is_normalized("NFC", near.path) else "NFD"
+            words = f"Python's `unicodedata.normalize({form!r}, …)` makes names like the files'."
+            sentences["form"] = words
+        elif near is not None and near.differs != "link":
+            words = f"Write paths as the files have them: {near.shown!r} for {uri!r}."
+            sentences.setdefault("near", words)
+            if near.differs == "place":  # it may be another file
+                sentences["disk"] = _DISK
+        elif near is not None and "/annex/" in near.path:
+            sentences["link"] = "`git annex get` brings the files that such links lead to."
+        elif one.code == "not_found":
+            if storage.is_local(path):
+                sentences["disk"] = _DISK
+            if near is None and path != storage.resolve(uri, ""):
+                words = f"Relative paths are taken from {base!r}; {spelled('base')} names another"
+                sentences["base"] = f"{words} folder."
+    return "".join(f" {sentence}" for sentence in sentences.values())
 
 
 def in_files(column: pd.Series[str], checked: Checked) -> pd.Series[str]:
@@ -89,13 +147,16 @@ def before_the_launch() -> Iterator[None]:
         raise ImagesUnreachableError(f"{error} Nothing was written.") from error
 
 
-def _fault(path: str) -> str | None:
+def _fault(path: str) -> tuple[str, str] | None:
+    """The code and the words of what keeps a file from being read; None if nothing does."""
     try:
-        storage.read_source(path, storage.FoldersRead())
+        data, _ = storage.read_source(path, storage.FoldersRead())
     except storage.UnreadableError as error:
         is_private = error.code == "private_host"
         hint = f"; {spelled('private_hosts', True)} allows it" if is_private else ""
-        return f"{path}: {error.detail}{hint}{storage.backslash_hint(path)}"
+        return error.code, f"{path}: {error.detail}{hint}"
+    if data.startswith(storage.LFS_POINTER):
+        return "pointer", f"{path} is {storage.LFS_WORDS}"
     return None
 
 

@@ -217,6 +217,10 @@ def check_shards(
     faults = shard_faults({name: file.size for name, file in files.items()}, written)
     if faults:
         more = f"; and {len(faults) - 5:,} more" if len(faults) > 5 else ""
+        for name in written:
+            if name in files and storage.is_lfs_pointer(os.path.join(directory, name)):
+                remedy = f"{name} is {storage.LFS_WORDS}."
+                break
         raise DatasetError(f"{directory} is not whole: {'; '.join(faults[:5])}{more}. {remedy}")
 
 

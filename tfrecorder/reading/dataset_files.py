@@ -102,7 +102,7 @@ def nothing_begun(directory: str) -> str:
         if storage.is_local(directory) and os.path.isfile(directory):
             return f"{directory} is a file; give the directory of a dataset."
         if not storage.is_folder(directory):
-            hint = storage.backslash_hint(directory)
+            hint = storage.hint_beside(directory)
             return f"{directory}: there is no such directory. Check the path{hint}."
         own = storage.sizes(os.path.join(directory, layout.PRIVATE)).keys()
     if own <= {os.path.basename(layout.LOCK)}:

@@ -138,6 +138,8 @@ def _shard(
     """
     others = [shard.compression for shard in before if shard.bytes]
     is_local = storage.is_local(path)
+    if is_local and storage.is_lfs_pointer(path):
+        raise DatasetError(f"{path} is {storage.LFS_WORDS}.")
     compression = others[0] if others and not is_local else compression_in(path)
     records = count_records(path) if is_local and not compression else None
     return ShardFile(path, records, file.size, compression, file)

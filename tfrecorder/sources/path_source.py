@@ -88,11 +88,13 @@ def _look(path: str) -> PathSource:
     if path and not is_file and storage.is_folder(whole):
         return PathSource(path, folder=whole)
     if is_file or os.path.isfile(whole):
+        if storage.is_local(whole) and storage.is_lfs_pointer(whole):
+            raise SourceError(f"source {path!r} is {storage.LFS_WORDS}.")
         return PathSource(path, (whole,))
     if _PATTERN.search(path) and (files := _matching(whole)):
         return PathSource(path, tuple(files))
     looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
-    hint = storage.backslash_hint(path)
+    hint = storage.hint_beside(path)
     raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
 
 

@@ -3,6 +3,14 @@
 These are the names that the rest of the package uses: `storage.read_bytes` and so on.
 """
 
+from tfrecorder.storage.beside import (
+    LFS_POINTER,
+    LFS_WORDS,
+    Beside,
+    Near,
+    hint_beside,
+    is_lfs_pointer,
+)
 from tfrecorder.storage.connections import (
     NO_CREDENTIALS,
     USER_PROJECT,
@@ -51,7 +59,6 @@ from tfrecorder.storage.uris import (
     SIGNED,
     WEB,
     absolute,
-    backslash_hint,
     given_path,
     is_local,
     is_web,

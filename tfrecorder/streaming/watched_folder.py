@@ -51,7 +51,7 @@ class WatchedFolder:
             )
         self.base = storage.absolute(folder)
         if not os.path.isdir(self.base):
-            hint = storage.backslash_hint(folder)
+            hint = storage.hint_beside(folder)
             raise SourceError(
                 f"source {folder!r}: there is no such folder (looked in {os.getcwd()}){hint}. A "
                 "stream watches a folder; the rows of a file are written once, by `convert` or "

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from tfrecorder import storage
 from tfrecorder.core.threads import DECODING_BYTES, Budget, ThreadPool, map_ahead, spare_bytes
 from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import (
@@ -27,6 +28,7 @@ from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.kinds import Boxes, File, Image, Mask, columns_of
 from tfrecorder.schema.splits import SPLIT_TYPE
+from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.boxes import gather, shown_edges, sound_edges
@@ -98,11 +100,17 @@ def look_at_files(
     faults_of_rows, sizes, fingerprints = zip(*outcomes, strict=True)
     faults = pd.DataFrame([*faults_of_rows], uris.index, uris.columns, object)
     findings = []
+    beside = storage.Beside(table.base, IMAGE_ENDINGS)
     for name in map(str, uris.columns):
         reasons = faults[name].dropna()
         rows = list(reasons.index)
         values = uris[name][reasons.index].tolist()
-        findings.append(Finding("unusable_image", rows, name, values, reasons.tolist()))
+        messages = []
+        for uri, reason in zip(values, reasons, strict=True):
+            is_missing = ": not_found: " in reason
+            hint = beside.hint(storage.resolve(uri, table.base)) if is_missing else ""
+            messages.append(f"{reason}{hint}")
+        findings.append(Finding("unusable_image", rows, name, values, messages))
     findings += _outside(table, uris, sizes)
     looks = pd.DataFrame([*fingerprints], uris.index, dtype="Int64")
     first = next(iter(table.schema.of(Image)), None)
