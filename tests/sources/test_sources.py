@@ -16,6 +16,7 @@ from source_cases import Checked, judged, large_from_here, report_of, schema_of,
 from support import CSV, PHOTOS, labelled
 
 import tfrecorder
+from tfrecorder import storage
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.schema import Image, Label, Schema
 
@@ -417,6 +418,33 @@ def test_files_that_are_no_images_are_passed_over_and_counted() -> None:
     assert source.passed_over == {"hidden": 5, "not images": 3}
 
 
+#: What a NAS, a system or a removed disk leaves among images.
+SYSTEM_FILES = [
+    *("@eaDir/a.jpg/SYNOPHOTO_THUMB_M.jpg", "cat/@eaDir/a.jpg/SYNOPHOTO_THUMB_XL.jpg"),
+    *("#recycle/cat/old.jpg", "#snapshot/GMT-2026/cat/a.jpg", "@Recently-Snapshot/cat/a.jpg"),
+    *("$RECYCLE.BIN/S-1-5-21/$R1.jpg", "System Volume Information/a.jpg", "__MACOSX/cat/._a.jpg"),
+    *("lost+found/#1234.jpg", "train/@tmp/b.png", "train/dog/LOST.DIR/1.jpg"),
+]
+
+
+def test_folders_that_systems_make_are_no_classes() -> None:
+    own = ("train/cat/a.jpg", "train/@nasa/b.jpg", "train/lost+found wallets/c.jpg")
+    source = source_of(folder(*own, *SYSTEM_FILES))
+    assert source.frame.label.tolist() == ["@nasa", "cat", "lost+found wallets"]
+    assert source.passed_over == {"hidden": 0, "not images": 0, "system folders": 11}
+    for name in (*own, *SYSTEM_FILES, "train/cat/@eaDir/b.jpg/small.jpg"):
+        storage.publish_bytes("memory://nas/photos", name, b"")
+    assert source_of("memory://nas/photos").frame.label.tolist() == source.frame.label.tolist()
+    assert source_of("memory://nas/photos").passed_over["system folders"] == 12
+
+
+def test_folders_that_systems_make_hold_no_images_of_yolo() -> None:
+    root = folder(*(f"images/{name}" for name in SYSTEM_FILES), "images/a.jpg", "labels/x.txt")
+    (root / "labels/a.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    (root / "data.yaml").write_text("train: images\nnames: [cat]\n")
+    assert source_of(root).frame.image_uri.tolist() == ["images/a.jpg"]
+
+
 def test_what_was_passed_over_is_told() -> None:
     (folder() / "cat").mkdir()
     for photo in PHOTOS[:3]:
@@ -424,6 +452,9 @@ def test_what_was_passed_over_is_told() -> None:
     folder("cat/.DS_Store", "cat/notes.txt")
     result = tfrecorder.convert("images", "out")
     assert "skipped in the folder: 1 hidden file, 1 file that is no image" in str(result)
+    folder("cat/@eaDir/a.jpg/small.jpg", "@eaDir/cat/small.jpg")
+    told = str(tfrecorder.convert("images", "out", overwrite=True, dry_run=True))
+    assert "1 file that is no image, 2 folders that a system made" in told
 
 
 @pytest.mark.parametrize(

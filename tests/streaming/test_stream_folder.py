@@ -39,6 +39,8 @@ def test_a_folder_is_taken_as_it_lies_and_grows() -> None:
     put("a/b/c/d.jpg", 2)
     put("a/.hidden.jpg", 2)
     put("a/notes.txt", 2)
+    put("@eaDir/2.jpg", 2)
+    put("#recycle/b/2.jpg", 2)
     result = tfrecorder.stream("in", "out", **options)
     assert (result.records, result.rejects) == (1, {"row/bad_place": 1})
     assert contents_of("out") == {

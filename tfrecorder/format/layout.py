@@ -91,6 +91,19 @@ LEFTOVERS = (TMP, DONE, WAITING, PROGRESS, FAILURE, PARTS, PLAN_ROWS)
 #: Desktops write these into any folder that someone opens; never ours, never in the way.
 DESKTOP_FILES = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", ".directory"})
 
+#: Folders that systems make on a disk, in any folder or in the first: of the NAS of Synology, QNAP
+#: and NetApp; of Windows, macOS and its shares, Linux, Android.  They hold small pictures, what was
+#: removed, and former states.
+SYSTEM_FOLDERS = frozenset(
+    {
+        *("@eaDir", "@tmp", "@sharebin", "#recycle", "#snapshot"),
+        *("@Recycle", "@Recently-Snapshot", "~snapshot"),
+        *("$RECYCLE.BIN", "$Recycle.Bin", "System Volume Information", "FOUND.000"),
+        *("__MACOSX", "Network Trash Folder", "Temporary Items"),
+        *("lost+found", "LOST.DIR"),
+    }
+)
+
 #: TFDS writes six digits from the 100,000th shard of a split on, and then finds none of them.
 MOST_SHARDS = 99_999
 

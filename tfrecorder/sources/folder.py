@@ -317,9 +317,12 @@ def listed(folder: str) -> Listing:
     tables = []
     texts = []
     hidden = others = 0
+    systems = set()
     for parts in walk(folder):
         name = parts[-1]
-        if any(part.startswith(".") for part in parts) or name in layout.DESKTOP_FILES:
+        if system := layout.SYSTEM_FOLDERS.intersection(parts):
+            systems.add(parts[: min(map(parts.index, system)) + 1])
+        elif any(part.startswith(".") for part in parts) or name in layout.DESKTOP_FILES:
             hidden += 1
         elif name.lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
@@ -330,11 +333,15 @@ def listed(folder: str) -> Listing:
             if name.lower().endswith(TEXT_ENDINGS):
                 texts.append("/".join(parts))
     passed_over = {"hidden": hidden, "not images": others}
+    if systems:
+        passed_over["system folders"] = len(systems)
     return Listing(folder, sorted(images), sorted(tables), sorted(texts), passed_over)
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:
-    """The path parts of all files below a folder; a hidden one on a disk counts as one file.
+    """The path parts of all files below a folder.
+
+    On a disk, one that is hidden or that a system made counts as one file.
 
     Links to folders are followed, except those that lead back up.
     """
@@ -343,12 +350,13 @@ def walk(folder: str) -> Iterator[tuple[str, ...]]:
         return
     for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
         above = Path(where).relative_to(folder).parts
-        for name in folders:
-            if name.startswith("."):
+        entered = []
+        for name in sorted(folders):
+            if name.startswith(".") or name in layout.SYSTEM_FOLDERS:
                 yield (*above, name)
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and not _leads_up(where, name)
-        )
+            elif not _leads_up(where, name):
+                entered.append(name)
+        folders[:] = entered
         for name in names:
             storage.check_locale(os.path.join(where, name))
             yield (*above, name)

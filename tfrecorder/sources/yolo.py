@@ -13,6 +13,7 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.errors import SourceError
+from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
@@ -177,10 +178,10 @@ def _images_at(
         where = storage.resolve(entry.removeprefix("../"), root)
     if storage.is_folder(where):
         where = where if storage.scheme(where) else posixpath.normpath(where)
-        names = (
-            name for name in storage.files_below(where) if name.lower().endswith(IMAGE_ENDINGS)
-        )
-        yield from (f"{where}/{name}" for name in names)
+        for name in storage.files_below(where):
+            is_image = name.lower().endswith(IMAGE_ENDINGS)
+            if is_image and layout.SYSTEM_FOLDERS.isdisjoint(name.split("/")):
+                yield f"{where}/{name}"
     elif (text := texts_of([where])[0]) is not None:
         folder = storage.parent(where)
         lines = [line.strip().removeprefix("./") for line in text.splitlines() if line.strip()]
