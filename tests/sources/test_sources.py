@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -16,7 +17,6 @@ from source_cases import Checked, judged, large_from_here, report_of, schema_of,
 from support import CSV, PHOTOS, labelled
 
 import tfrecorder
-from tfrecorder import storage
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.schema import Image, Label, Schema
 
@@ -432,8 +432,9 @@ def test_folders_that_systems_make_are_no_classes() -> None:
     source = source_of(folder(*own, *SYSTEM_FILES))
     assert source.frame.label.tolist() == ["@nasa", "cat", "lost+found wallets"]
     assert source.passed_over == {"hidden": 0, "not images": 0, "system folders": 11}
+    memory = fsspec.filesystem("memory")
     for name in (*own, *SYSTEM_FILES, "train/cat/@eaDir/b.jpg/small.jpg"):
-        storage.publish_bytes("memory://nas/photos", name, b"")
+        memory.pipe(f"/nas/photos/{name}", b"")
     assert source_of("memory://nas/photos").frame.label.tolist() == source.frame.label.tolist()
     assert source_of("memory://nas/photos").passed_over["system folders"] == 12
 
