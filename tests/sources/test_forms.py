@@ -11,9 +11,10 @@ import pytest
 from helpers.annotation_cases import OBJECT, annotation, picture
 from PIL import Image as Pictures
 from sources.source_cases import judged, report_of, source_of
+from support import invoke
 
 import tfrecorder
-from tfrecorder.errors import SourceError
+from tfrecorder.errors import OptionError, SourceError
 
 SPLITS = {"": "TRAIN", "train": "TRAIN", "training": "TRAIN", "test": "TEST"}
 SPLITS |= dict.fromkeys(("val", "valid", "validation"), "VALIDATION")
@@ -283,3 +284,109 @@ def test_objects_whose_lists_do_not_fit_are_named_by_their_row() -> None:
     report = tfrecorder.validate("in")
     assert report.code.tolist()[:1] == ["bad_annotation"]
     assert report.row.tolist()[:1] == [0]
+
+
+SHAPES = json.dumps({"version": "5", "shapes": [{"label": "cat", "points": [[1, 2], [3, 4]]}]})
+VIA = json.dumps({"a.jpg12": {"filename": "a.jpg", "regions": [{"shape_attributes": {"x": 1}}]}})
+CREATE_ML = json.dumps([{"image": "a.jpg", "annotations": [{"label": "cat", "coordinates": {}}]}])
+CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></image></annotations>'
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("x/a.json", SHAPES, "LabelMe"),
+        ("via_project.json", VIA, "VIA"),
+        ("x/_annotations.createml.json", CREATE_ML, "CreateML"),
+        ("annotations.xml", CVAT, "export them as COCO"),
+        ("x/a.txt", "0 .5 .5 .2 .2\n", "classes.txt"),
+        ("x/a.txt", "1 2 30 2 30 9 1 9 large-vehicle 0\n", "export them"),
+        ("labelTxt/a.txt", "Car 0.00 0 -1.5 5.0 1.3 6.2 2.1 1.6 1.6 3.5\n", "export them"),
+        ("train.txt", "x/a.jpg 3\nx/b.jpg 4\n", "export them"),
+        ("train.txt", "./in/x/a.jpg 4,4,30,20,0 1,1,2,2,0\n", "export them"),
+        ("labels.csv", "id,breed,species\na,x,dog\n", "as the source.*labels.csv"),
+        ("boxes.csv", "a.jpg,1,1,9,9,cat\n", "as the source.*boxes.csv"),
+        ("t.csv", "filename,region_count,xmin\na.jpg,1,4\n", "as the source.*t.csv"),
+    ],
+)
+def test_annotations_that_are_not_read_are_refused_by_name(
+    file: str,
+    text: str,
+    words: str,
+) -> None:
+    pictures("in/x/a.jpg", "in/y/b.jpg")
+    put(f"in/{file}", text)
+    with pytest.raises(
+        SourceError, match=rf"in/{file}: holds annotations .*{words}.*form"
+    ) as caught:
+        tfrecorder.validate("in")
+    assert "\n" not in str(caught.value)
+    assert [label for *_, label in rows_of("in", form="folder")] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("x/a.json", '{"iso": 100, "lens": "50mm", "labels": [], "class": null}'),
+        ("x/a.txt", "A cat on a mat, 3 of 4.\n"),
+        ("x/a.xml", "<exif><iso>100</iso></exif>"),
+        ("README.txt", "Pictures such as a.jpg, by me.\n"),
+        ("LICENSE.txt", "1 2 3 4 5\n"),
+        ("captions.csv", "image,caption\na.jpg,A cat\n"),
+        ("captions.txt", "a.jpg\tA cat sits there\n"),
+        ("train.txt", "x/a.jpg\ny/b.jpg\n"),
+        ("cameras.csv", "file,date,camera\na.jpg,2026-01-01,X100\n"),
+        ("classes.txt", "x\ny\n"),
+        ("package.json", '{"name": "x", "labels": ["pets"]}'),
+        ("x/a.json", "{broken"),
+        ("x/a.json", ""),
+        ("notes.json", "\0\1\2"),
+    ],
+)
+def test_files_without_boxes_or_classes_do_not_stop_a_class_folder(file: str, text: str) -> None:
+    pictures("in/x/a.jpg", "in/y/b.jpg")
+    put(f"in/{file}", text)
+    assert [label for *_, label in rows_of("in")] == ["x", "y"]
+    assert source_of("in").passed_over["not images"] == 1
+
+
+def test_one_file_of_annotations_among_many_of_a_camera_is_found() -> None:
+    pictures("in/x/a.jpg", "in/y/b.jpg")
+    for number in range(400):
+        put(f"in/x/IMG_{number}.json", '{"iso": 100}')
+        Path(f"in/x/IMG_{number}.jpg").touch()
+    put("in/x/zz.json", CREATE_ML)
+    with pytest.raises(SourceError, match=r"zz\.json"):
+        tfrecorder.validate("in")
+
+
+def test_the_form_is_chosen_where_files_allow_several() -> None:
+    pictures("in/images/a.jpg")
+    put("in/labels/a.txt", LINE)
+    put("in/data.yaml", "train: images\nnames: [bike]\n")
+    xml("in/annotations/a.xml")
+    coco("in/result.json", "images/a.jpg")
+    put("in/metadata.csv", "file_name,label\nimages/a.jpg,sky\n")
+    found = {form: rows_of("in", form=form)[0][-1] for form in ("coco", "yolo", "voc", "metadata")}
+    assert found == {"coco": ["car"], "yolo": ["bike"], "voc": ["cat"], "metadata": "sky"}
+    assert rows_of("in", form="folder") == [("TRAIN", "images/a.jpg", "images")]
+    with pytest.raises(OptionError, match=r"form='masks'.*folder of pictures and one of"):
+        tfrecorder.validate("in", form="masks")
+    with pytest.raises(OptionError, match="give one of 'coco', 'yolo'"):
+        tfrecorder.validate("in", form="labelme")
+
+
+@pytest.mark.parametrize("form", ["coco", "yolo", "voc", "metadata", "masks", "folder"])
+def test_a_form_is_of_a_folder_or_its_files(form: str) -> None:
+    put("a.csv", "image_uri\na.jpg\n")
+    with pytest.raises(OptionError, match=f"form='{form}'"):
+        tfrecorder.validate("a.csv", form=form)
+
+
+def test_the_commands_take_a_form() -> None:
+    pictures("in/images/a.jpg", "in/images/b.jpg")
+    pictures("in/masks/a.png", "in/masks/b.png")
+    assert "mask_uri: mask" in invoke("schema", "in").output
+    assert "label: label" in invoke("schema", "in", "--form", "folder").output
+    assert invoke("validate", "in", "--form", "voc").exit_code == 2
+    assert tfrecorder.infer_schema("in", form="folder").columns.keys() == {"image_uri", "label"}

@@ -123,6 +123,7 @@ def validate(
 @click.argument("source")
 @option_of("sep")
 @option_of("encoding")
+@option_of("form")
 def schema(source: str, **options: Any) -> None:
     from tfrecorder.schema.schema_file import write_schema
     from tfrecorder.sources.inference import inferred

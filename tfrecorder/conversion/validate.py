@@ -50,7 +50,7 @@ def validate(
             then on the rows that it does not have: also on new classes, on the bytes of its images
             under other names, and on columns that do not fit.  Options are by default as they were
             for the dataset.
-        **options: columns, schema, sep, encoding, base, seed, splits,
+        **options: columns, schema, sep, encoding, base, form, seed, splits,
             stratify, split_by, warnings, progress, and with `check_images` also check and
             max_pixels, as for `tfrecorder.convert`.
 

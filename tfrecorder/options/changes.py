@@ -167,6 +167,7 @@ NOT_STREAMED = {
     **dict.fromkeys(("project", "region", "num_workers"), _OF_MANY),
     **dict.fromkeys(("sep", "encoding"), _OF_TEXT),
     "base": "relative uris start at the current folder, or where the source says; leave it out",
+    "form": "a stream gets rows, not annotations; leave it out",
     "group_copies": "a stream does not know its later images; leave it out",
     "overwrite": "a stream adds to what is there; leave it out, or give another directory",
     "max_reject_fraction": "a stream continues however many rows are rejected; leave it out",

@@ -89,6 +89,13 @@ class ConvertOptions(Options):
         metavar="FOLDER",
         normal=storage.given_path,
     )
+    form: str | None = option(
+        None,
+        OneOf(*values.FORMS),
+        "What a folder is read as, where it could be several. metadata: a table metadata.*; "
+        "masks: pictures and their masks; folder: splits and classes by its folders alone. "
+        "Default: what its files say.",
+    )
     num_shards: int | Mapping[str, int] | None = content_option(
         None,
         values.check_num_shards,

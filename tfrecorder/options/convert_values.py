@@ -26,6 +26,16 @@ DEFAULT_VERSION = "1.0.0"
 #: The codes of a validation report that `warnings` may name: its warnings and notes.
 WARNINGS = sorted(code for code, (severity, _) in CODES.items() if severity != ERROR)
 
+#: What a folder or a file of annotations may be read as, with what is then looked for.
+FORMS = {
+    "coco": "JSON with the lists images and annotations",
+    "yolo": "data.yaml, obj.data, or obj.names or classes.txt with text files of objects",
+    "voc": "XML files of Pascal VOC",
+    "metadata": "metadata.csv, metadata.jsonl or metadata.parquet with a column file_name",
+    "masks": "a folder of pictures and one of masks, such as images and masks",
+    "folder": "a folder of images, whose folders are splits and classes",
+}
+
 #: The names and versions that TFDS finds in folders; it reads others in another way, or not at all.
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")

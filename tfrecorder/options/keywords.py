@@ -69,6 +69,7 @@ class _Runners(TypedDict, total=False):
 
 class _Validated(TypedDict, total=False):
     base: Path | None
+    form: str | None
     group_by: str | None
     warnings: str | Sequence[str]
 

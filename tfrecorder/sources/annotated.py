@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from tfrecorder import storage
+from tfrecorder.core.option import spelled
+from tfrecorder.display.messages import command
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.coco import read_coco
+from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.named_files import in_threads
 from tfrecorder.sources.path_source import Listing, PathSource, stem_of
 from tfrecorder.sources.table import RawTable
@@ -48,7 +51,7 @@ _YOLO_CONFIGS = {
 _CLASSES_ALONE = (".names", "classes.txt")
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """A file, and its beginning and end."""
 
     path: str
@@ -58,22 +61,122 @@ class _Look(NamedTuple):
 def read_annotated(
     source: PathSource,
     listing: Listing,
+    looks: Sequence[Look],
     options: ConvertOptions,
 ) -> RawTable | None:
-    """What the annotations of a folder say; None if it has none."""
-    looks = [*_looks(listing)]
-    if coco := [*_of_coco(looks)]:
+    """What the annotations of a folder say; None if it has none of the form that may count."""
+    form = options.form
+    if form in (None, "coco") and (coco := [*_of_coco(looks)]):
         files = tuple(f"{listing.folder}/{path}" for path in coco)
         return read_coco(PathSource(source.path, files, listing.folder), options)
-    if voc := [*_of_voc(listing, looks)]:
+    if form in (None, "voc") and (voc := [*_of_voc(listing, looks)]):
         return read_voc(listing, voc, options)
-    if yolo := _of_yolo(looks):
+    if form in (None, "yolo") and (yolo := _of_yolo(looks)):
         files = tuple(f"{listing.folder}/{path}" for path in yolo)
         return read_yolo(PathSource(source.path, files, listing.folder), options)
     return None
 
 
-def _of_coco(looks: Iterable[_Look]) -> Iterator[str]:
+#: What holds boxes, shapes or classes: a name with a value in JSON, and a tag in XML.
+_OBJECT_WORDS = (
+    "shapes|regions?|bbox|box(?:es)?|bndbox|objects?|annotations?|polygons?|segmentations?|points|"
+    "keypoints|labels?|class(?:es)?|class_?(?:name|id)|category|categories|category_?(?:name|id)"
+)
+_HOLDS = {
+    ".json": re.compile(rf'"(?:{_OBJECT_WORDS})"\s*:\s*(?!null|""|\[\s*\]|{{\s*}})[^\s]', re.I),
+    ".xml": re.compile(rf"<(?:{_OBJECT_WORDS})[\s>]", re.I),
+}
+
+#: Names of columns of boxes, shapes or classes.
+_COLUMNS = re.compile(
+    rf"(?i)^\W*(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels)\W*$"
+)
+
+#: A name of a picture in a text.
+_PICTURE = re.compile(
+    rf"[^\s\"'/\\<>,;|:][^\"'/\\<>,;|\t\n]*(?:{'|'.join(map(re.escape, IMAGE_ENDINGS))})\b", re.I
+)
+_NUMBER = re.compile(r"-?\d*\.?\d+(e-?\d+)?", re.I)
+
+#: How many lines of a text tell what is in all.
+_LINES = 20
+
+#: What says which tool has written a file.
+_TOOLS = {
+    "shapes": "in LabelMe's form,",
+    "via_": "in VIA's form,",
+    "regions": "in VIA's form,",
+    "coordinates": "in CreateML's form,",
+}
+
+
+def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
+    """Raise a SourceError if a file holds annotations, of a form that is not read.
+
+    It names pictures that are there, or has the name of one, and holds boxes, shapes or classes.
+    """
+    holding = [look for look in looks if _holds_objects(*look)]
+    if not holding:
+        return  # the names of a million pictures take memory
+    names = {parts[-1].lower() for parts in listing.images}
+    stems = {*map(stem_of, names)}
+    unread = [look for look in holding if _is_about(look, names, stems)]
+    if not unread:
+        return
+    path, text = unread[0]
+    whole = f"{listing.folder}/{path}"
+    tool = next((name for word, name in _TOOLS.items() if f'"{word}' in text), "in a form")
+    remedy = "export them as COCO's JSON, YOLO or Pascal VOC"
+    if path.lower().endswith(".csv"):
+        remedy = f"give that file as the source, as in `{command('validate', whole)}`"
+    elif _YOLO_LINE.search(text):
+        remedy = "if they are YOLO's, put a classes.txt with the name of a class on each line there"
+    more = f", and {len(unread) - 1:,} others" if len(unread) > 1 else ""
+    raise SourceError(
+        f"{whole}{more}: holds annotations {tool} that is not read; {remedy}. "
+        f"{spelled('form', 'folder')} reads the images and their folders alone."
+    )
+
+
+def _is_about(
+    look: Look,
+    names: Set[str],
+    stems: Set[str],
+) -> bool:
+    """True for a file with the name of a picture, or that names one; all in lower case."""
+    path = look.path.lower()
+    text = look.text.lower()
+    if stem_of(path) in stems or not names.isdisjoint(_PICTURE.findall(text)):
+        return True
+    words = re.split(r"[\s,;\"]+", text)
+    return path.endswith((".csv", ".txt")) and not stems.isdisjoint(words)
+
+
+def _holds_objects(path: str, text: str) -> bool:
+    """True for what looks like boxes, shapes or classes."""
+    ending = f".{path.rpartition('.')[2].lower()}"
+    if ending in _HOLDS:
+        return _HOLDS[ending].search(text) is not None
+    if ending not in (".csv", ".txt"):
+        return False
+    lines = [line for line in text.splitlines()[: _LINES + 1] if line.strip()]
+    first = re.split(r"[,;\t]", lines[0]) if lines else []
+    if len(first) > 1 and not _PICTURE.search(lines[0]) and any(map(_COLUMNS.search, first)):
+        return True
+    return sum(map(_is_of_objects, lines)) * 2 > len(lines) > 0
+
+
+def _is_of_objects(line: str) -> bool:
+    """True for a line of numbers and a class; or of a picture's name with its class or box."""
+    name = _PICTURE.match(line.rpartition("/")[2])
+    rest = line.rpartition(name[0])[2] if name else line
+    words = re.split(r"[\s,;]+", rest.strip(" \t\r,;"))
+    numbers = [word for word in words if _NUMBER.fullmatch(word)]
+    has_box = len(numbers) >= 4 and len(words) - len(numbers) <= 2
+    return has_box or (name is not None and len(words) == 1 and words != [""])
+
+
+def _of_coco(looks: Iterable[Look]) -> Iterator[str]:
     """The files of COCO's JSON; of those in one folder `instances*` alone, where there are some."""
     by_folder = dict[str, list[str]]()
     for path, text in looks:
@@ -87,7 +190,7 @@ def _of_coco(looks: Iterable[_Look]) -> Iterator[str]:
         yield from chosen or paths
 
 
-def _of_yolo(looks: Sequence[_Look]) -> list[str]:
+def _of_yolo(looks: Sequence[Look]) -> list[str]:
     """The file that says where images are, or those that name the classes."""
     has_lines = any(path.endswith(".txt") and _YOLO_LINE.search(text) for path, text in looks)
     for ending, words in _YOLO_CONFIGS.items():
@@ -108,7 +211,7 @@ def _of_yolo(looks: Sequence[_Look]) -> list[str]:
     return []
 
 
-def _of_voc(listing: Listing, looks: Iterable[_Look]) -> Iterator[str]:
+def _of_voc(listing: Listing, looks: Iterable[Look]) -> Iterator[str]:
     """The XML files of the folders where one that was looked at is of Pascal VOC's form."""
     folders = set()
     for path, text in looks:
@@ -119,7 +222,7 @@ def _of_voc(listing: Listing, looks: Iterable[_Look]) -> Iterator[str]:
             yield path
 
 
-def _looks(listing: Listing) -> Iterator[_Look]:
+def looked_at(listing: Listing) -> list[Look]:
     """The files that are looked at, some of each folder and ending."""
     groups = dict[tuple[str, str], list[str]]()
     for path in listing.texts:
@@ -138,7 +241,7 @@ def _looks(listing: Listing) -> Iterator[_Look]:
     chosen.sort(key=lambda path: path.count("/"))
     chosen = chosen[:_MOST] + _spread(chosen[_MOST:], _MOST)
     full = [f"{listing.folder}/{path}" for path in chosen]
-    yield from map(_Look, chosen, in_threads(_ends, full))
+    return [*map(Look, chosen, in_threads(_ends, full))]
 
 
 def _spread(paths: list[str], most: int) -> list[str]:

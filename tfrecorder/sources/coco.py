@@ -230,7 +230,7 @@ class _Images(NamedTuple):
 
 def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     """COCO's JSON: a file, several, or a folder that has them."""
-    if not isinstance(source, PathSource):
+    if not isinstance(source, PathSource) or options.form not in (None, "coco"):
         return None
     paths = source.files or tuple(files_in(source.folder))
     if not paths or not all(path.lower().endswith(".json") for path in paths):

@@ -21,7 +21,12 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Kind, Schema, Text
 from tfrecorder.schema.splits import SPELLINGS
-from tfrecorder.sources.annotated import TEXT_ENDINGS, read_annotated
+from tfrecorder.sources.annotated import (
+    TEXT_ENDINGS,
+    looked_at,
+    read_annotated,
+    refuse_unread,
+)
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
 from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import texts_of
@@ -164,17 +169,22 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"it, and `tfrecorder.load({source.path!r})` reads it."
         )
     folder = source.folder
+    form = options.form
     listing = listed(folder)
     _, files, tables, texts, passed_over = listing
     named = [name for name in tables if name.rpartition("/")[2] in TABLES]
+    looks = [] if form == "folder" else looked_at(listing)
     # Where there are both, a table counts, but not beside the tree of Pascal VOC.
     is_tree = any(text.startswith("Annotations/") for text in texts)
-    if (is_tree or not named) and (raw := read_annotated(source, listing, options)):
+    counts = is_tree or not named or form is not None
+    if counts and (raw := read_annotated(source, listing, looks, options)):
         return raw
-    if named:
+    if named and form in (None, "metadata"):
         images = [*map("/".join, files)]
         if raw := read_metadata(folder, named, images, passed_over, options):
             return raw
+    if form not in (None, "masks", "folder"):
+        return None
     if tables and not files:
         paths = tuple(f"{folder}/{name}" for name in tables if name.lower().endswith(".parquet"))
         if raw := read_parquet(PathSource(source.path, paths), options):
@@ -187,13 +197,18 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"{folder}: no images found ({seen} other files skipped); expected split/label/file, "
             f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
         )
-    frame = _with_masks(folder, files)
+    frame = None if form == "folder" else _with_masks(folder, files)
     if frame is None:
-        frame = _images_in(folder, files, _places(files))
+        if form == "masks":
+            return None
+        frame = _images_in(folder, files, files if form == "folder" else _places(files))
     findings: Sequence[Finding] = ()
+    read = 0
     if options.schema is not None:
         frame, read, findings = with_sidecar_files(frame, source.folder, options.schema)
         passed_over["not images"] -= read
+    if not read:
+        refuse_unread(listing, looks)
     return RawTable(frame, source.folder, passed_over, findings=findings)
 
 

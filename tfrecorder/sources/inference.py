@@ -27,7 +27,10 @@ _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
 
 
-def infer_schema(source: pd.DataFrame | Path | IO[Any]) -> Schema:
+def infer_schema(
+    source: pd.DataFrame | Path | IO[Any],
+    form: str | None = None,
+) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.
 
     `split`, `image_uri`, `label`, `mask_uri`, `x_min`, `y_min`, `x_max` and `y_max` are recognised
@@ -37,6 +40,7 @@ def infer_schema(source: pd.DataFrame | Path | IO[Any]) -> Schema:
     Args:
         source: a frame; the path of a CSV, of JSON Lines, of Parquet, of COCO's JSON or of a
             folder; or an open file.
+        form: what a folder is read as, as for `tfrecorder.convert`.
 
     Raises:
         SourceError: the source cannot be read, or no column could make a feature.
@@ -45,11 +49,11 @@ def infer_schema(source: pd.DataFrame | Path | IO[Any]) -> Schema:
     >>> print(infer_schema(pd.DataFrame({"image_uri": ["a.jpg"], "age": [3.5]})))
     Schema(image_uri=Image(), age=Number())
     """
-    return inferred(source, ConvertOptions())
+    return inferred(source, ConvertOptions(form=form))
 
 
 def inferred(source: Any, options: ConvertOptions) -> Schema:
-    """What `infer_schema` returns; of the options, those about the text of a CSV count.
+    """What `infer_schema` returns; of the options, those about a CSV's text and the form count.
 
     Raises:
         SourceError: as for `infer_schema`.

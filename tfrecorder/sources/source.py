@@ -18,6 +18,7 @@ from tfrecorder import storage
 from tfrecorder.core.option import is_text
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.options.convert_values import FORMS as FORM_WORDS
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import (
     BOX_COLUMNS,
@@ -151,9 +152,12 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     """
     given = path_source(source) or source
     with storage.failing_as(SourceError, given.path if isinstance(given, PathSource) else ""):
-        for read in FORMS:
+        for read in FORMS if options.form is None else _FORMED:
             if (table := read(given, options)) is not None:
                 return _with_boxes(replace(table, schema=table.schema or options.schema))
+    if options.form is not None:
+        words = f"the source is not of this form: it has no {FORM_WORDS[options.form]}."
+        raise OptionError.of("form", options.form, words)
     raise SourceError(
         f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
         "or the path of a CSV or Parquet file, or of a folder of images."
@@ -191,6 +195,10 @@ FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
     read_folder,
     read_files,
 )
+
+
+#: Those that the option `form` chooses from.
+_FORMED = (read_coco, read_yolo, read_folder)
 
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:

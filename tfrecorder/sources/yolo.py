@@ -44,7 +44,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     Args:
         source: one with both is a file that was found below the folder.
     """
-    if not isinstance(source, PathSource):
+    if not isinstance(source, PathSource) or options.form not in (None, "yolo"):
         return None
     path = _config_of(source)
     if path is None:
