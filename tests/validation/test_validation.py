@@ -51,6 +51,21 @@ PROVOKED = {
     "empty_frame": (table().iloc[:0], {}, (None, "", None)),
     "null_uri": (table(image_uri=at(MANY, _3=None)), {}, (3, "image_uri", None)),
     "null_label": (table(label=at(X, _4=np.nan)), {}, (4, "label", None)),
+    "repeated_heading": (
+        table(
+            split=at(["TRAIN"] * 20, _3="split"),
+            image_uri=at(MANY, _3="image_uri"),
+            label=at(X, _3="label"),
+        ),
+        {},
+        (3, "", ""),
+    ),
+    "text_among_integers": (
+        table(label=at(["1", "2"] * 10, _3="?")),
+        {},
+        (3, "label", "?"),
+    ),
+    "padded_labels": (table(label=[" x"] * 20), {}, (None, "label", " x")),
     "unknown_split": (table(split=at(["TRAIN"] * 20, _5="TRIAN")), {}, (5, "split", "TRIAN")),
     "not_text": (table(image_uri=at(MANY, _6=17)), {}, (6, "image_uri", 17)),
     "bad_text": (
@@ -184,6 +199,7 @@ def test_a_fault_is_found_with_its_row_value_and_remedy(code: str) -> None:
     assert "{" not in first.message
     # Nothing else is wrong with it, but for what the same rows imply.
     implied = {"few_images", *({"label_not_in_train"} if code == "leakage" else ())}
+    implied |= {"unknown_split", "label_not_in_train"} if code == "repeated_heading" else set()
     assert set(report.code) <= {code, *implied}
 
 
@@ -278,12 +294,10 @@ def test_a_missing_integer_label_is_one_fault_not_a_column_of_floats() -> None:
 
 def test_an_integer_that_means_no_label_has_a_remedy() -> None:
     numbers = table(label=at([1] * 20, _3=-1))
-    remedy = "with `Labels(columns=['label'])` in a schema"
-    assert f"If the number means no label, drop the row; or leave the cell empty, {remedy}" in str(
-        numbers.tensorflow.validate()
-    )
+    remedy = "leave the cell empty, and give `Label(required=False)` in a schema"
+    assert f"If the number means no label, {remedy}" in str(numbers.tensorflow.validate())
     kinds = {"split": "split", "image_uri": "image"}
-    schema = {**kinds, "label": {"kind": "labels", "columns": ["label"]}}
+    schema = {**kinds, "label": {"kind": "label", "required": False}}
     numbers["label"] = at([1] * 20, _3=None)
     assert numbers.tensorflow.validate(schema=schema).query("severity == 'error'").empty
 

@@ -19,7 +19,7 @@ from tfrecorder.conversion.existing_rows import Sifted, pass_over_known
 from tfrecorder.conversion.job import run_as_asked
 from tfrecorder.conversion.on_dataset import OnDataset, checked_beside, own_dataset
 from tfrecorder.conversion.operation import Planned, Say
-from tfrecorder.conversion.same_schema import fit_texts, numbered
+from tfrecorder.conversion.same_schema import numbered
 from tfrecorder.conversion.table import CopySearch, planned_rows
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
@@ -188,7 +188,7 @@ class Append(OnDataset):
     ) -> tuple[Table, Sifted]:
         """The table of the source, and what the dataset does not have of it."""
         say("reading the table")
-        table = fit_texts(read_source(self.source, options, stored.fields), stored.fields)
+        table = read_source(self.source, options, stored.fields)
         say("looking for images already there")
         return table, pass_over_known(table, self.where, newest, stored.fields, self.adding)
 

@@ -17,26 +17,12 @@ from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.options.changes import NewClasses
 from tfrecorder.schema.fields import Field, fields_of
-from tfrecorder.schema.kinds import Boxes, Label, Number
+from tfrecorder.schema.kinds import Label, Number, Split
+from tfrecorder.schema.labels import plain_name
+from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.table import Source
 from tfrecorder.validation.rules import Checked
-
-
-def fit_texts(table: Source, known: Sequence[Field]) -> Source:
-    """A text file's labels as texts if the dataset has names: "7" alone looks like a number."""
-    if table.typed:
-        return table
-    frame = table.frame
-    texts = {}
-    for field in known:
-        if field.integer or not field.num_classes:
-            continue
-        kind = field.kind
-        name = kind.label or "" if isinstance(kind, Boxes) else field.column
-        if name in frame and frame[name].dtype == np.int64:
-            texts[name] = frame[name].astype(str)
-    return dataclasses.replace(table, frame=frame.assign(**texts)) if texts else table
 
 
 def refuse_other_schema(
@@ -76,11 +62,18 @@ def schema_faults(
             f"there are no labels, but the dataset has {counted(field.num_classes or 0, 'class')}"
             for name, field in fields.items()
             if isinstance(field.kind, Label) and field.num_classes and name not in table.frame
+            if not _is_test(table)
         ]
     else:
         pairs = ((fields[field.column], field) for field in checked)
         faults = [fault for pair in pairs if (fault := _class_fault(*pair))]
     return faults
+
+
+def _is_test(table: Source) -> bool:
+    """True for a table of TEST alone, which may lack its labels."""
+    (name,) = table.schema.of(Split) or [""]
+    return name in table.frame and bool((parse_splits(table.frame[name]) == "TEST").all())
 
 
 def _column_faults(stored: Mapping[str, Field], given: Mapping[str, Field]) -> Iterator[str]:
@@ -180,18 +173,14 @@ def _new_classes(stored: Field, given: Field) -> Finding:
 
 def _alike(new: Sequence[str], names: Sequence[str]) -> Iterator[str | None]:
     """For each new name the one there that it looks like; of very many names, for the first."""
-    plain = {_plain(name): name for name in names}
-    for name in map(_plain, new[: 1 + _MOST_PAIRS // (1 + len(plain))]):
+    plain = {plain_name(name): name for name in names}
+    for name in map(plain_name, new[: 1 + _MOST_PAIRS // (1 + len(plain))]):
         near = [name] if name in plain else difflib.get_close_matches(name, plain, n=1)
         # Numbered names, such as n02084071, all look alike.
         numbered = [
             _without_digits(name) == _without_digits(other) for other in near if other != name
         ]
         yield plain[near[0]] if near and not any(numbered) else None
-
-
-def _plain(name: str) -> str:
-    return " ".join(name.split()).casefold()
 
 
 def _without_digits(name: str) -> str:

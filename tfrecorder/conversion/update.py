@@ -31,7 +31,7 @@ from tfrecorder.conversion.removal_marks import (
     without_rows,
 )
 from tfrecorder.conversion.row_keys import findings_of, same_bytes
-from tfrecorder.conversion.same_schema import fit_texts, named_classes, schema_faults
+from tfrecorder.conversion.same_schema import named_classes, schema_faults
 from tfrecorder.conversion.table import summary_of
 from tfrecorder.core.arrays import Bools, Objects
 from tfrecorder.format.layout import BASE, CHANGE, COPY_OF, READ, SAME
@@ -171,7 +171,7 @@ class Update(OnDataset):
         newest = own_dataset(state)
         dataset, options = self.open(state)
         say("reading the table")
-        table = fit_texts(read_source(self.source, options, dataset.fields), dataset.fields)
+        table = read_source(self.source, options, dataset.fields)
         if {*OF_COPIES} <= {*table.left_out}:  # what only says which images are copies
             others = tuple(name for name in table.left_out if name not in OF_COPIES)
             table = dataclasses.replace(table, left_out=others)

@@ -21,9 +21,12 @@ REMEDIES = {
         "Or give a schema, which names the source's own columns and may do without an image "
         "(`tfrecorder schema` suggests one). If it is something else, drop it.",
         "empty_frame": "Give at least one row.",
+        "repeated_heading": "Remove it: files were joined into one. Several may be given as they "
+        "are, as a list.",
         "null_uri": "Drop the row or give its image.",
-        "null_label": "Label the row or drop it. For a dataset without labels, leave out the "
-        "label column.",
+        "null_label": "Label the row or drop it. To keep rows without a class, give "
+        "`Label(required=False)` in a schema; for a dataset without labels, leave out the column. "
+        "Only TEST may lack all its labels.",
         "unknown_split": "Use TRAIN, VALIDATION, TEST or UNASSIGNED.",
         "not_text": "Drop the row, or give its image: a path or uri, the bytes of its file, or a "
         "Pillow image.",
@@ -31,8 +34,8 @@ REMEDIES = {
         "unsupported_scheme": "Copy the images to a disk or a bucket, and give their paths there.",
         "mixed_label_types": "Make all labels text or all integers.",
         "unsupported_label": "Make the labels text or integers.",
-        "negative_label": "Number the classes from 0. If the number means no label, drop the row; "
-        "or leave the cell empty, with `Labels(columns=['{column}'])` in a schema.",
+        "negative_label": "Number the classes from 0. If the number means no label, leave the cell "
+        "empty, and give `Label(required=False)` in a schema; or drop the row.",
         "reserved_label": "Number the classes from 1, or rename the class. If the box is around "
         "nothing, drop it.",
         "unknown_label": "Add it to the class names of the schema, or correct the row.",
@@ -64,6 +67,9 @@ REMEDIES = {
         "duplicate_row": "Drop it, or it counts twice.",
         "conflicting_labels": "Keep one label for each image.",
         "similar_labels": "If they are one class, spell it the same way everywhere.",
+        "text_among_integers": "Correct it if the classes are integers. If it means no label, "
+        "leave the cell empty, and give `Label(required=False)` in a schema.",
+        "padded_labels": "Remove the white space around them, or do nothing if it is meant.",
         "label_gaps": "Number the classes from 0 without gaps, or make them text.",
         "label_not_in_train": "Add training images of it, or drop the label.",
         "column_left_out": "If you do not need it, do nothing: it does not become a feature. To "

@@ -25,12 +25,15 @@ from tfrecorder.plan.history import since_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
 from tfrecorder.reading.merged_rows import LikelyCopies, likely_copies
 from tfrecorder.reading.shard_tables import reject_counts
-from tfrecorder.schema.fields import class_field, primary_image
+from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.splits import SPLITS
 
 #: The most rows of a dataset whose looks are compared at the end of each conversion and append:
 #: 1,000,000 take 2 s of CPU and 0.3 GB, 4,000,000 take 9 s and 1 GB.
 MOST_COMPARED = 10_000_000
+
+#: How many classes without a record are named.
+_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ class ConversionResult(Summary, SplitSums, Report):
         retries: further attempts to read images, after failures that passed.
         input_bytes: the size of the image files that became records.
         class_names: by integer; for integer labels, the numbers as text; None without labels.
+        empty_classes: those that no record of the dataset has, as where all their images were
+            rejected; () where an append tells of itself alone.
         seconds: from the call to the commit; 0 if other processes wrote the images.
         was_finished: True if the dataset was finished before the call, which wrote nothing.
         shards_before: how many shards were done before the call, which wrote the others.
@@ -124,6 +129,7 @@ class ConversionResult(Summary, SplitSums, Report):
     retries: int = 0
     input_bytes: int = 0
     class_names: tuple[str, ...] | None = None
+    empty_classes: tuple[str, ...] = ()
     seconds: float = 0
     was_finished: bool = False
     shards_before: int = 0
@@ -201,6 +207,8 @@ class ConversionResult(Summary, SplitSums, Report):
         notes += left_out_words(self.rows_there if self.splits else 0, self.removed)
         if self.class_names is not None:
             notes.append(f"classes: {class_words(self.class_names)}")
+        if self.empty_classes:
+            notes.append(f"classes without a record: {class_words(self.empty_classes, _NAMED)}")
         notes += self.notes
         if self.warnings:
             notes.append(f"warnings: {counts_in_words(self.warnings)}")
@@ -248,6 +256,14 @@ def _splits(done: DoneRecords) -> dict[str, SplitResult]:
     return splits
 
 
+def _empty_classes(labels: Field, done: DoneRecords) -> tuple[str, ...]:
+    """The classes that no record has, but for that of the background."""
+    used = {int(number) for record in done.values() for number in record.classes}
+    first = 1 if labels.label_map else 0
+    every = enumerate(labels.class_names or ())
+    return tuple(name for number, name in every if number >= first and number not in used)
+
+
 def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     """The result of a commit of the dataset in a directory, as its plan tells it.
 
@@ -290,6 +306,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         retries=totals.retries,
         input_bytes=totals.input_bytes,
         class_names=labels.class_names if labels else None,
+        empty_classes=_empty_classes(labels, done) if not commit and labels else (),
         generation=newest.number,
         origins=dict(history.origins),
         updates=history.updates,

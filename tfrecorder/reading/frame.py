@@ -407,6 +407,8 @@ def _cells_in(field: Field, values: Sequence[pa.ChunkedArray]) -> Iterator[tuple
         yield from zip(columns, (edge.to_pylist() for edge in values), strict=True)
     elif isinstance(kind, ValueKind) and kind.shape != ():
         yield field.column, [_value(kind, cell) for cell in values[0].to_pylist()]
+    elif isinstance(kind, Label) and not field.integer:
+        yield field.column, pc.if_else(pc.equal(values[0], ""), None, values[0])
     else:
         yield field.column, values[0]
 
@@ -417,8 +419,10 @@ def _classes(field: Field, row: Row) -> list[Any]:
     if len(texts) and all(map(len, texts)) and not field.integer:
         return list(map(text_of, texts))
     numbers = np.asarray(row.get(field.label_key or "", ()), np.int64).tolist()
-    names = () if field.integer else field.names or ()
-    return [names[number] if 0 <= number < len(names) else number for number in numbers]
+    names: tuple[str | None, ...] = () if field.integer else field.names or ()
+    # The last of the names stands for -1, which is no class.
+    names = (*names, None) if names else ()
+    return [names[number] if -1 <= number < len(names) - 1 else number for number in numbers]
 
 
 def _several(

@@ -186,7 +186,8 @@ class Label(Kind):
     Attributes:
         names: all class names in the order of their integers; None takes the sorted ones found.
         default: the label of rows where it is missing; None makes that an error.
-        required: if False, a source may lack the column: then the label is -1, its text empty.
+        required: if False, a source may lack the column, and any row its label, which is -1 then,
+            with an empty text.
     """
 
     names: tuple[str, ...] | None = option(None, class_names, normal=_texts)

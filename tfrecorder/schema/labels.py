@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,6 +13,22 @@ import pandas as pd
 
 #: What TFDS would not read back of a name: its outer white space, and line breaks.
 _LOST = re.compile(r"\A\s+|(?<!\s)\s+\Z|[\n\r]")
+
+
+#: What the eye does not see in a name: selectors of a glyph's form; others are of the category Cf.
+_SELECTORS = re.compile("[\ufe00-\ufe0f]")
+
+
+def plain_name(name: str) -> str:
+    r"""A name without what people overlook in it: case, white space, and what is not seen.
+
+    >>> plain_name("Cafe\u0301\u200b "), plain_name("STRASSE") == plain_name("Stra\xdfe")
+    ('caf\xe9', True)
+    """
+    if not name.isascii():
+        seen = (char for char in name if unicodedata.category(char) != "Cf")
+        name = unicodedata.normalize("NFC", _SELECTORS.sub("", "".join(seen)))
+    return " ".join(name.split()).casefold()
 
 
 def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:

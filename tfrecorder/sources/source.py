@@ -6,12 +6,12 @@ Only what must be known to read the source is checked here; the rest is up to `v
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
@@ -32,6 +32,7 @@ from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.files import read_files, read_open_file
+from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import OBJECTS, read_dataset, with_objects
 from tfrecorder.sources.named_files import with_contents, without_signatures
@@ -40,6 +41,7 @@ from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source
 from tfrecorder.sources.table import (
     MASK_COLUMN,
+    WHOLE_NUMBER,
     RawTable,
     Source,
     schema_beside,
@@ -47,8 +49,6 @@ from tfrecorder.sources.table import (
     with_classes,
 )
 from tfrecorder.sources.yolo import read_yolo
-
-_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def read_source(
@@ -117,6 +117,7 @@ def read_table(
         del left_out[number]
     text = raw.text
     findings = raw.findings
+    headings = _repeated_headings(frame)
     if options.group_by is not None:
         if raw.cells or raw.findings:
             raise OptionError.of(
@@ -128,8 +129,11 @@ def read_table(
         groups = None if groups is None else groups.iloc[first].set_axis(table.index)
         stated = None if stated is None else stated.iloc[first].set_axis(table.index)
         text = text and text._replace(rows=first)
+        headings = np.flatnonzero(np.isin(first, headings))
+    words = "the row repeats the names of the columns"
+    repeated = Finding("repeated_heading", [*headings], "", [""] * len(headings), words)
     return Source(
-        frame=table if raw.typed else with_integers(table, schema),
+        frame=table if raw.typed else with_integers(table, schema, known),
         base=base or raw.base,
         left_out=tuple(name for name in left_out if name != options.split_by),
         passed_over=raw.passed_over,
@@ -139,8 +143,9 @@ def read_table(
         text=text,
         cells=raw.cells,
         typed=raw.typed,
-        findings=findings,
+        findings=(*findings, repeated),
         stated=stated,
+        is_schema_given=options.schema is not None,
     )
 
 
@@ -269,6 +274,20 @@ def stated_numbers(column: pd.Series) -> pd.Series | None:
     return whole if numbers.dtype != bool and sound.all() else None
 
 
+def _repeated_headings(frame: pd.DataFrame) -> np.ndarray:
+    """The rows that are the names of the columns again, as where files were joined."""
+    rows = np.arange(len(frame)) if len(frame.columns) else np.zeros(0, np.int64)
+    for place, name in enumerate(frame.columns):
+        column = frame.iloc[:, place]
+        is_text = isinstance(column.dtype, pd.StringDtype)
+        if not len(rows) or not (is_text or pd.api.types.infer_dtype(column) == "string"):
+            return rows[:0]
+        # Nearly always, the first column leaves none of the rows.
+        is_name = (column if not place else column.iloc[rows]) == name
+        rows = rows[is_name.fillna(False).to_numpy(dtype=bool)]
+    return rows
+
+
 def _holds_splits(column: pd.Series) -> bool:
     """True if every value is the word of a split."""
     if len(column) > 100 and not _holds_splits(column.head(100)):
@@ -279,24 +298,49 @@ def _holds_splits(column: pd.Series) -> bool:
     return all(SPELLINGS.get(word.strip().lower()) in SPLITS for word in words)
 
 
-def with_integers(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """A CSV whose labels become integers if all are whole numbers, unless they are given names."""
+def with_integers(
+    table: pd.DataFrame,
+    schema: Schema,
+    known: Sequence[Field] = (),
+) -> pd.DataFrame:
+    """A CSV whose labels become integers if all are whole numbers, unless they are given names.
+
+    Args:
+        known: the columns of a dataset, in which classes that have names keep them.
+    """
     table = table.copy(deep=False)
+    named = {field.column for field in known if field.num_classes and not field.integer}
     for name, kind in schema.fields:
         column = kind.label if isinstance(kind, Boxes) else name
-        if not isinstance(kind, (Boxes, Label)) or column not in table:
+        if not isinstance(kind, (Boxes, Label)) or column not in table or name in named:
             continue
-        if _are_numbers(table[column], frozenset(kind.names or ())):
-            table[column] = table[column].astype("int64")
+        has_default = isinstance(kind, Label) and isinstance(kind.default, str)
+        numbers = _as_integers(table[column], frozenset(kind.names or ()), has_default)
+        if numbers is not None:
+            table[column] = numbers
     return table
 
 
-def _are_numbers(labels: pd.Series, names: frozenset[str]) -> bool:
-    """True if every text is an integer as `str` writes it ("7", "-1", not "007" or "7.0").
+def _as_integers(
+    labels: pd.Series,
+    names: frozenset[str],
+    has_default: bool,
+) -> pd.Series | None:
+    """Texts as the integers that they are ("7", "-1", "7.0", not "007"); empty ones stay.
 
-    But not if all of them are class names that were given.
+    None if a text is no integer, if all of them are class names that were given, or if a text
+    takes the place of the empty ones.
     """
-    if labels.hasnans or pd.api.types.infer_dtype(labels) != "string":
-        return False
-    distinct = set(labels.unique())
-    return not distinct <= names and all(_WHOLE_NUMBER.fullmatch(text) for text in distinct)
+    if pd.api.types.infer_dtype(labels) != "string":
+        return None
+    codes, texts = pd.factorize(labels)
+    found = [WHOLE_NUMBER.fullmatch(text) for text in texts]
+    distinct = {*texts} - {""}
+    has_empty = labels.hasnans or "" in texts
+    are_whole = len([*filter(None, found)]) == len(distinct) > 0
+    if distinct <= names or not are_whole or (has_empty and has_default):
+        return None
+    # A row with too few cells has the code -1, and so the last value.
+    values: list[int | str] = [*(int(match[1]) if match else "" for match in found), ""]
+    whole = np.array(values if has_empty else values[:-1], object if has_empty else np.int64)
+    return pd.Series(whole[codes], labels.index)

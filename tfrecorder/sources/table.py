@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from tfrecorder.sources.cells import Cells, Contents
 
 MASK_COLUMN = "mask_uri"
+
+#: An integer as `str` writes it, also with ".0" as pandas does beside a missing one.
+WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(\.0*)?")
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class Source(_Rows):
         stated: the numbers that its column of `to_frame` states, of whatever dataset; -1 for none.
         numbers: of the rows of a dataset that its rows are, once these have been compared; -1 for
             none.
+        is_schema_given: the schema is one that the user gave.
     """
 
     left_out: tuple[str, ...] = ()
@@ -89,6 +94,7 @@ class Source(_Rows):
     contents: Mapping[str, Contents] = dataclass_field(default_factory=dict)
     stated: pd.Series | None = None
     numbers: pd.Series | None = None
+    is_schema_given: bool = False
 
     def only(self, rows: np.ndarray) -> Source:
         """Those of its rows for which this is True, under their numbers."""

@@ -258,7 +258,7 @@ class MicroBatch(Operation):
                     "boxes: a stream has one row for each image; add a table of boxes with "
                     "`append` instead."
                 )
-            checked = check_source(table, self.options.division, self.fields)
+            checked = check_source(table, self.options.division, self.fields, is_whole=False)
             faulty = _faults(checked.findings)
             if not faulty:
                 if self.fields:

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,20 +144,76 @@ def check_splits(column: pd.Series) -> tuple[pd.Series, Finding]:
     return splits, flag("unknown_split", wrong, column, "{value!r} is not a split")
 
 
-def check_label(field: Field, column: pd.Series) -> Outcome:
-    """A column with one class per row."""
+def _is_empty(labels: pd.Series) -> np.ndarray:
+    """Which labels are missing; a list is none."""
+    if (texts := as_texts(labels)) is not None:
+        return pc.equal(texts, "").to_numpy(zero_copy_only=False)
+    if pd.api.types.is_numeric_dtype(labels.dtype):
+        return labels.isna().to_numpy(dtype=bool)
+    cells = as_objects(labels)
+    return np.array([cell is None or (isinstance(cell, str) and not cell) for cell in cells], bool)
+
+
+def _is_no_label(labels: pd.Series) -> np.ndarray:
+    """Which labels are the number that stands for none."""
+    if isinstance(labels.dtype, pd.StringDtype):
+        return np.zeros(len(labels), bool)
+    if pd.api.types.is_numeric_dtype(labels.dtype):
+        return (labels == NO_LABEL).fillna(False).to_numpy(dtype=bool)
+    return np.array([isinstance(cell, Integral) and cell == NO_LABEL for cell in labels], bool)
+
+
+def check_label(
+    field: Field,
+    column: pd.Series,
+    tested: np.ndarray,
+    is_optional: bool,
+) -> Outcome:
+    """A column with one class per row.
+
+    Args:
+        tested: the rows of TEST, which may lack it if all of these do.
+        is_optional: any row may lack it.
+    """
     assert isinstance(field.kind, Label)
-    default = field.kind.default
+    default = None if field.kind.default in (NO_LABEL, "") else field.kind.default
+    empty = _is_empty(column)
     missing = None
+    labelled = np.ones(len(column), bool)
     if default is not None:
-        column = as_objects(column)
-        missing = (column.isna() | (column == "")).to_numpy(dtype=bool)
-        column = column.where(~missing, default)
-    made = numbered_classes(field, column)
+        missing = empty
+        column = as_objects(column).where(~missing, default)
+    else:
+        may_lack = is_optional | tested
+        without = (empty | _is_no_label(column)) & may_lack
+        if is_optional or without[tested].all():
+            labelled = ~without
+    if not labelled.any():
+        return unlabelled(field, len(column))
+    made = numbered_classes(field, column if labelled.all() else column[labelled])
     if made.values and not field.num_classes:
         numbers = made.values[f"{field.key}/label"].to_numpy()
         made.findings.append(_check_gaps(field.column, numbers, made.field))
+    if not labelled.all():
+        made = _with_unlabelled(made, labelled, column.index)
     return made._replace(missing=missing)
+
+
+def _with_unlabelled(
+    made: Outcome,
+    labelled: np.ndarray,
+    index: pd.Index,
+) -> Outcome:
+    """The outcome of the rows that have a class as that of all rows."""
+    places = pa.array(np.cumsum(labelled) - 1, mask=~labelled)
+    values = {}
+    for key, array in made.values.items():
+        none: Any = NO_LABEL if pa.types.is_integer(array.type) else ""
+        values[key] = array.take(places).fill_null(none)
+    column = made.column
+    if column is not None:
+        column = as_objects(column.astype(object).reindex(index))
+    return made._replace(values=values, column=column)
 
 
 def _check_gaps(
@@ -332,8 +389,8 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
             return column, []
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iu":
         return _check_integers(column, np.zeros(len(column), bool), names, [])
+    null = _is_empty(column)
     column = as_objects(column)
-    null = (column.isna() | (column == "")).to_numpy(dtype=bool)
     findings = [flag("null_label", null, column, "the label is missing")]
     given = column[~null]
     kind = pd.api.types.infer_dtype(given, skipna=True)

@@ -4,6 +4,8 @@ the shares that came out, and empty splits.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,17 +14,27 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.core.option import spelled
-from tfrecorder.display.tables import counted, cut
+from tfrecorder.display.tables import class_words, counted, cut
 from tfrecorder.schema.fields import Field, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import FILES, Label
+from tfrecorder.schema.labels import plain_name
 from tfrecorder.schema.splits import UNASSIGNED, Division
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.places import place_numbers
-from tfrecorder.sources.table import Source
+from tfrecorder.sources.table import WHOLE_NUMBER, Source
 
 #: A class with fewer images than this has few images.
 FEW_IMAGES = 10
+
+#: Names of at least so many letters are taken for one where a letter is missing or too much in one
+#: that is so many times as rare.
+LETTERS = 5
+RARE = 20
+
+#: Names beyond this length, and further ones than these, are not compared letter by letter.
+MOST_LETTERS = 100
+MOST_NAMES = 100_000
 
 
 #: The places of a row's first image, and of all its images and masks, as numbers.
@@ -64,8 +76,23 @@ def check_rows(
             numbers = np.flatnonzero(repeated)
             of_rows = {name: column.take(numbers) for name, column in values.items()}
             yield from _check_repeated(_with_all(rows, source, fields, of_rows))
+    is_trained = (split == "TRAIN").to_numpy()
     if LABEL_COLUMN in frame:
-        yield from _check_classes(frame[[SPLIT_COLUMN, LABEL_COLUMN]].dropna())
+        given = frame[LABEL_COLUMN].notna().to_numpy()
+        labels = frame[LABEL_COLUMN][given]
+        yield from _check_classes(LABEL_COLUMN, labels, is_trained[given])
+        yield _few_images(labels)
+    for field in fields:
+        texts = values.get(field.text_key or "")
+        if texts is None or (isinstance(field.kind, Label) and LABEL_COLUMN in frame):
+            continue
+        of_each = is_trained
+        if pa.types.is_large_list(texts.type):
+            of_each = np.repeat(is_trained, np.diff(texts.offsets.to_numpy()))
+            texts = texts.flatten()
+        labels = texts.to_pandas()
+        given = (labels != "").to_numpy()
+        yield from _check_classes(field.column, labels[given], of_each[given])
 
 
 def _with_all(
@@ -158,34 +185,98 @@ def _check_duplicates(rows: pd.DataFrame) -> Finding:
     return Finding("duplicate_row", list(again.index), URI_COLUMN, uris, messages, others)
 
 
-def _check_classes(rows: pd.DataFrame) -> Iterator[Finding]:
-    counts = rows[LABEL_COLUMN].value_counts(sort=False)
-    labels = counts.index.tolist()  # taken one by one, texts in Arrow are five times as slow
-    alike: dict[str, list[Any]] = {}
-    for label in labels:
-        if isinstance(label, str):
-            alike.setdefault(" ".join(label.split()).casefold(), []).append(label)
-    groups = [same for same in alike.values() if len(same) > 1]
-    differ = "differ only in case or whitespace"
-    similar = {same[0]: f"labels {list(map(cut, same))} {differ}" for same in groups}
-    yield _about_labels("similar_labels", similar)
-    trained = set(rows.loc[rows[SPLIT_COLUMN] == "TRAIN", LABEL_COLUMN].unique().tolist())
-    if trained:
-        absent = [label for label in labels if label not in trained]
-        messages = {label: f"label {cut(label)!r} is not in TRAIN" for label in absent}
-        yield _about_labels("label_not_in_train", messages)
+def _check_classes(
+    column: str,
+    labels: pd.Series,
+    is_trained: np.ndarray,
+) -> Iterator[Finding]:
+    """Classes of a column that look like one, and those that are not in TRAIN.
+
+    Args:
+        labels: one after the other.
+        is_trained: which of them are in TRAIN.
+    """
+    counts = labels.value_counts(sort=False)
+    # Taken one by one, texts in Arrow are five times as slow.
+    of_label = dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
+    texts = {label: count for label, count in of_label.items() if isinstance(label, str)}
+    yield _about_labels("similar_labels", column, dict(_similar(texts)))
+    yield _check_integers(column, labels, texts)
+    alike = Counter(map(plain_name, texts))
+    alone = (label for label in texts if alike[plain_name(label)] == 1)
+    padded = [label for label in alone if label != label.strip()]
+    shown = class_words(padded, FEW_IMAGES)
+    message = f"labels that begin or end with white space: {shown}"
+    yield _about_labels("padded_labels", column, dict.fromkeys(padded[:1], message))
+    trained = set(labels[is_trained].unique().tolist())
+    absent = [label for label in of_label if trained and label not in trained]
+    messages = {label: f"label {cut(label)!r} is not in TRAIN" for label in absent}
+    yield _about_labels("label_not_in_train", column, messages)
+
+
+def _check_integers(
+    column: str,
+    labels: pd.Series,
+    texts: Mapping[str, int],
+) -> Finding:
+    """A few texts among integers, for which all of these became texts."""
+    odd = [label for label in texts if not WHOLE_NUMBER.fullmatch(label)]
+    others = [count for label, count in texts.items() if label not in odd]
+    count = sum(map(texts.__getitem__, odd))
+    if len(others) < 2 or not 0 < count <= max(1, sum(others) // RARE):
+        return Finding("text_among_integers", [], column, [], "")
+    first = labels.index[(labels == odd[0]).to_numpy(dtype=bool)][0]
+    others_too = f", nor are {count - 1:,} others" if count > 1 else ""
+    words = f"label {cut(odd[0])!r} is no integer{others_too}"
+    message = f"{words}: so all labels are texts, of which '10' comes before '2'"
+    return Finding("text_among_integers", [int(first)], column, [odd[0]], message)
+
+
+def _similar(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Texts that may be of one class: one of each group, and what to say of it."""
+    alike: dict[str, list[str]] = {}
+    for label in counts:
+        alike.setdefault(plain_name(label), []).append(label)
+    for same in alike.values():
+        if len(same) < 2:
+            continue
+        # Where they look the same, they are shown by their code points.
+        looks = {" ".join(label.split()).casefold() for label in same}
+        shown = ", ".join((repr if len(looks) == 1 else ascii)(cut(label)) for label in same)
+        ways = "case or whitespace" if len(looks) == 1 else "case, whitespace or unseen characters"
+        yield same[0], f"labels [{shown}] differ only in {ways}"
+    for name in itertools.islice(alike, MOST_NAMES):
+        if not LETTERS < len(name) < MOST_LETTERS or any(map(str.isdigit, name)):
+            continue
+        for place, letter in enumerate(name):
+            shorter = name[:place] + name[place + 1 :] if letter.isalpha() else ""
+            if shorter not in alike or sum(map(str.isalpha, shorter)) < LETTERS:
+                continue
+            few, many = sorted([alike[name][0], alike[shorter][0]], key=counts.__getitem__)
+            if counts[few] * RARE <= counts[many]:
+                often = f"is there {counted(counts[few], 'time')}"
+                like = f"{cut(many)!r}, with one letter more or less, {counts[many]:,} times"
+                yield few, f"label {cut(few)!r} {often}; {like}"
+
+
+def _few_images(labels: pd.Series) -> Finding:
+    counts = labels.value_counts(sort=False)
     few = {
         label: f"label {cut(label)!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}"
-        for label, count in zip(labels, counts.tolist(), strict=True)
+        for label, count in zip(counts.index.tolist(), counts.tolist(), strict=True)
         if count < FEW_IMAGES
     }
-    yield _about_labels("few_images", few)
+    return _about_labels("few_images", LABEL_COLUMN, few)
 
 
-def _about_labels(code: str, messages: Mapping[Any, str]) -> Finding:
+def _about_labels(
+    code: str,
+    column: str,
+    messages: Mapping[Any, str],
+) -> Finding:
     """Findings about labels rather than rows: a message for each label."""
     rows = [None] * len(messages)
-    return Finding(code, rows, LABEL_COLUMN, list(messages), list(messages.values()))
+    return Finding(code, rows, column, list(messages), list(messages.values()))
 
 
 def describe_assigned(

@@ -17,9 +17,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tfrecorder.display.tables import counted
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, class_field, fields_of, primary_file
-from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.finding import Finding, flag
@@ -137,6 +138,12 @@ class Checked:
         notes = []
         if label and not label.num_classes and LABEL_COLUMN not in self.frame:
             notes.append("labels: none; the dataset is unlabelled")
+        elif LABEL_COLUMN in self.frame and label and f"{label.key}/label" in self.values:
+            numbers = self.values[f"{label.key}/label"]
+            if without := pc.sum(pc.equal(numbers, NO_LABEL)).as_py():
+                notes.append(
+                    f"labels: {counted(without, 'row has', 'rows have')} none, stored as -1"
+                )
         if self.assigned:
             notes.append(f"splits: {self.assigned}")
         return notes
@@ -146,6 +153,7 @@ def check_source(
     source: Source,
     division: Division = DEFAULT_DIVISION,
     existing: Sequence[Field] = (),
+    is_whole: bool = True,
 ) -> Checked:
     """Apply every rule to a source's table, based on the kinds of its columns.
 
@@ -154,6 +162,7 @@ def check_source(
         division: how rows without a split get one.
         existing: the columns of a dataset that the table will be added to; their classes keep
             their integers.
+        is_whole: False for some rows of a stream, which say nothing about those that follow.
     """
     schema = source.schema
     table = source.frame
@@ -181,17 +190,24 @@ def check_source(
         }
         table, boxes, faults = gather(table, kind, image, beside, source.numbers)
         findings += faults
+    words = None
+    for name in present.intersection(schema.of(kinds.Split)):
+        words, finding = check_splits(table[name])
+        findings.append(finding)
+    # A test set is often published without its labels.
+    tested = np.zeros(len(table), bool)
+    if words is not None and is_whole:
+        tested = (words == "TEST").to_numpy(dtype=bool)
     outcomes = [
-        _check_field(field, table, boxes, source)
+        _check_field(field, table, boxes, source, tested)
         for field in _with_existing_classes(fields_of(schema), existing)
         if field.column in present or not is_required(field.kind)
     ]
     findings += [finding for outcome in outcomes for finding in outcome.findings]
     frame = _rows_of(outcomes, table)
     values = {key: array for outcome in outcomes for key, array in outcome.values.items()}
-    for name in present.intersection(schema.of(kinds.Split)):
-        frame[SPLIT_COLUMN], finding = check_splits(table[name])
-        findings.append(finding)
+    if words is not None:
+        frame[SPLIT_COLUMN] = words
     was_open = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     findings += _check_division(frame, source, division)
     _assign(frame, {} if has_faults(findings) else values, division, source)
@@ -298,6 +314,7 @@ def _check_field(
     table: pd.DataFrame,
     boxes: BoxRows | None,
     source: Source,
+    tested: np.ndarray,
 ) -> Outcome:
     if isinstance(field.kind, kinds.Boxes):
         assert boxes is not None
@@ -308,7 +325,9 @@ def _check_field(
     if isinstance(field.kind, kinds.FILES):
         return _check_files(field, table[names[0]], source.contents.get(names[0]))
     if isinstance(field.kind, kinds.Label):
-        return check_label(field, table[names[0]])
+        means_none = field.kind.default in (NO_LABEL, "")
+        optional = source.is_schema_given and (means_none or not field.kind.required)
+        return check_label(field, table[names[0]], tested, optional)
     columns = [as_objects(table[name]) for name in names]
     if isinstance(field.kind, kinds.Labels):
         return check_several(field, columns)

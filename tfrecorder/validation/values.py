@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder.schema.fields import Field, Fields
-from tfrecorder.schema.keys import BOX_COLUMNS
+from tfrecorder.schema.keys import BOX_COLUMNS, NO_LABEL
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, FILES, Boxes, Bytes, Label, Number, Text
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.schema.statistics import Figures, Statistics
@@ -306,6 +306,8 @@ def describe_columns(
         if isinstance(field.kind, (*FILES, Bytes)) or field.is_unlabelled:
             continue
         absent = missing.get(field.column, np.zeros(len(splits), bool))
+        if isinstance(field.kind, Label):
+            absent = absent | (values[f"{field.key}/label"].to_numpy() == NO_LABEL)
         for name, cells, rows in _described(field, values, len(splits)):
             statistics[name] = {
                 split: {
