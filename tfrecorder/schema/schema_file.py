@@ -6,9 +6,11 @@ import dataclasses
 import difflib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from tfrecorder.core.text import decoded, distinct, read_yaml, typed
 from tfrecorder.errors import OptionError
 from tfrecorder.schema.kinds import KINDS, Kind, Schema, settings
 
@@ -86,20 +88,52 @@ def read_schema(path: str | os.PathLike[str]) -> Schema:
     Raises:
         OptionError: there is no such file, or it holds no schema.
     """
-    import yaml
-
     where = os.path.expanduser(path)
     try:
-        with open(where, encoding="utf-8") as file:
-            # JSON is YAML, except for tabs.
-            read = json.load if where.lower().endswith(".json") else yaml.safe_load
-            columns = read(file)
+        with open(where, "rb") as file:
+            text = decoded(file.read())
+        # JSON is YAML, except for tabs.
+        if where.lower().endswith(".json"):
+            columns = json.loads(text, object_pairs_hook=distinct)
+        else:
+            columns = _typed_columns(read_yaml(text))
     except OSError as error:
         raise OptionError.of("schema", where, f"cannot be read: {error.strerror}.") from error
-    except (ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise OptionError.of("schema", where, f"neither YAML nor JSON: {reason}.") from error
+    except ValueError as error:
+        raise OptionError.of("schema", where, f"neither YAML nor JSON: {error}.") from error
     return from_plain(columns)
+
+
+#: The settings that are numbers, truths or sizes; all others are names.
+_TYPED = ("shape", "required", "depth", "tfds_features", "background_class", "target", "max_bytes")
+
+_WHOLE = re.compile("0|-?[1-9][0-9]*")
+
+
+def _typed_columns(columns: Any) -> Any:
+    """The columns of a schema in YAML, whose names stay as they are written: `no`, `010`, `1_000`."""
+    if not isinstance(columns, dict):
+        return columns
+    typed_columns = {}
+    for name, kind in columns.items():
+        is_named = not isinstance(kind, dict)
+        word = kind if is_named else kind.get("kind")
+        settings = {} if is_named else {key: _setting(word, key, kind[key]) for key in kind}
+        typed_columns[name] = str(word) if is_named else settings
+    return typed_columns
+
+
+def _setting(word: Any, name: str, value: Any) -> Any:
+    """A setting of a kind of column, by the word of the kind, with its type."""
+    if name in _TYPED or (name == "default" and word == "number"):
+        return typed(value)
+    if isinstance(value, list):
+        return [_setting(word, "", item) for item in value]
+    if isinstance(value, dict):
+        return {key: str(item) for key, item in value.items()}
+    if name == "default" and word == "label" and _WHOLE.fullmatch(value):
+        return typed(value)
+    return None if name and typed(value) is None else str(value)
 
 
 def write_schema(schema: Schema) -> str:

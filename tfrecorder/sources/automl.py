@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from tfrecorder.core.text import distinct
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert_values import TextForm
 from tfrecorder.schema.keys import BOX_COLUMNS, FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -172,7 +173,7 @@ def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not text.strip():
                 continue
             try:
-                line = json.loads(text, object_pairs_hook=_distinct)
+                line = json.loads(text, object_pairs_hook=distinct)
             except ValueError as error:
                 raise SourceError(f"{path}: line {number} is not sound JSON: {error}.") from error
             if not isinstance(line, dict) or _NAMES.isdisjoint(line):
@@ -181,14 +182,6 @@ def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
                     "nor file_name or image_uri; read any other with pandas, and convert the frame."
                 )
             yield number, line
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object's values by name; `json` alone would keep the last of one name."""
-    line = dict(pairs)
-    if len(line) < len(pairs):
-        raise ValueError(f"a name is there twice among {[name for name, _ in pairs]}")
-    return line
 
 
 def _boxes(
