@@ -127,6 +127,7 @@ def test_every_fault_is_found_at_once_with_its_image() -> None:
             annotation(11, 3, [0, 0, 45, 30]),
             annotation(300, 3, [5, 5, 0, 4]),
             {"image_id": 300, "category_id": 3, "bbox": "wide"},
+            annotation(300, 8, [5, 5, 1, 4]),
         ],
         categories=[*CATEGORIES, {"id": 8, "name": "dog"}],
     )
@@ -142,9 +143,8 @@ def test_every_fault_is_found_at_once_with_its_image() -> None:
     ]
     assert "no image has the id 12" in "".join(report.message)
     assert "no category has the id 4" in "".join(report.message)
-    assert "the box (0, 0, 45, 30) of 'a cat' on 'one.jpg' is beyond its 40 x 30" in [
-        *report.message
-    ]
+    box = "the box (0, 0, 45, 30) of 'a cat' on 'one.jpg' is beyond its 40 x 30"
+    assert f"{Path(source).resolve()}: annotations[5]: {box}" in [*report.message]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,10 @@ class Changes:
         return ", ".join(parts) or "nothing changes"
 
 
+#: How a note begins that names what of a source's annotations the dataset does not hold.
+NOT_STORED = "not stored: "
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """What is to be known of an operation beyond what its shards hold.

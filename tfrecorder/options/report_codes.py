@@ -51,6 +51,8 @@ REMEDIES = {
         "most cannot be read. Relative paths start at {base}; {private_hosts} allows "
         "private addresses.",
         "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
+        "no_annotations": "Put the files where they are looked for, or leave the split out. If the "
+        "images show no objects, give each an empty label file or an XML without objects.",
         "bad_annotation": "Correct the file of annotations, or drop the object from it.",
     },
     WARNING: {
@@ -75,6 +77,15 @@ REMEDIES = {
         "column_left_out": "If you do not need it, do nothing: it does not become a feature. To "
         "keep it, give a schema.",
         "empty_box": "It is left out. Correct the box, if there is an object.",
+        "repeated_box": "Drop one of them from the file of annotations.",
+        "missing_annotations": "Fine if these images show no objects. Otherwise put the files "
+        "where they are looked for.",
+        "annotations_without_image": "Put the images there if you want them; the objects in these "
+        "files are left out.",
+        "other_file_name": "The image with the name of the XML file is taken. If `<filename>` is "
+        "right, rename the files.",
+        "listed_twice": "They make one record, which has the objects of both. If they are two "
+        "images, correct the names.",
         "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
         "{new_classes}.",
         "same_bytes_leakage": "Put it into the split of the other, or drop it; `append` does with "

@@ -25,6 +25,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import add_up
 from tfrecorder.format.manifest import losses_in_words
 from tfrecorder.format.plan import Shape
+from tfrecorder.format.summary import NOT_STORED
 from tfrecorder.images.geometry import Sides
 from tfrecorder.images.header import reduced_in_words, reduced_of
 from tfrecorder.options.keywords import Path
@@ -196,6 +197,7 @@ class DatasetInfo(Report):
         unread: keys of images, labels, boxes and masks in other tools' records that we do not
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
         lost: what was lost and nobody knows any more, a sentence for each kind.
+        not_stored: what of the source's annotations the records do not hold, such as key points.
     """
 
     _totals = ("records", "shards", "bytes")
@@ -221,6 +223,7 @@ class DatasetInfo(Report):
     unread: Mapping[str, str] = field(default_factory=dict)
     card: int | None = None
     lost: tuple[str, ...] = ()
+    not_stored: tuple[str, ...] = ()
 
     @property
     def records(self) -> int | None:
@@ -329,6 +332,8 @@ class DatasetInfo(Report):
         yield "features", ", ".join(self.features)
         for words in self.unread.values():
             yield "not understood", words
+        for words in self.not_stored:
+            yield "not stored", words
         if self.rejects:
             where = os.path.join(self.directory, layout.REJECTS)
             yield "rejects", f"{_counts(self.rejects)}; see {where}"
@@ -466,7 +471,15 @@ def info(
         unread=dict(stored.unread),
         card=card.commit if card else None,
         lost=tuple(losses_in_words(every[-1].plan.carried.losses)) if every else (),
+        not_stored=_not_stored(every),
     )
+
+
+def _not_stored(every: Iterable[Commit]) -> tuple[str, ...]:
+    """What the operations of some commits said that they do not store, each once."""
+    notes = [note for commit in every for note in commit.plan.summary.notes]
+    words = [note.removeprefix(NOT_STORED) for note in notes if note.startswith(NOT_STORED)]
+    return tuple(dict.fromkeys(words))
 
 
 def summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:

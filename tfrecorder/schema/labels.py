@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.text import composed
+
 #: What TFDS would not read back of a name: its outer white space, and line breaks.
 _LOST = re.compile(r"\A\s+|(?<!\s)\s+\Z|[\n\r]")
 
@@ -38,6 +40,35 @@ def build_vocabulary(labels: Iterable[str]) -> tuple[str, ...]:
     ('daisy', 'rose')
     """
     return tuple(sorted(set(labels)))
+
+
+def in_one_form(labels: pd.Series, known: Sequence[str]) -> pd.Series:
+    """Labels of which those that differ in Unicode's form alone are spelled in one way.
+
+    Args:
+        known: names that stay as they are; labels that look like one of them are spelled as it is,
+            others in the form NFC if that is among them.
+    """
+    try:
+        distinct = [label for label in labels.unique() if isinstance(label, str)]
+    except TypeError:  # a list, which another rule names
+        return labels
+    odd = sorted({label for label in distinct if not label.isascii()}.difference(known))
+    if not odd:
+        return labels
+    spelled = {composed(name): name for name in reversed(known)}
+    for label in sorted(odd, key=lambda label: label != composed(label)):
+        spelled.setdefault(composed(label), label)
+    other = {label: spelled[composed(label)] for label in odd}
+    if all(label == name for label, name in other.items()):
+        return labels
+    made = [other.get(label, label) for label in labels]
+    return pd.Series(
+        made,
+        labels.index,
+        object,
+        labels.name,
+    )
 
 
 def number_labels(

@@ -111,7 +111,7 @@ _WHOLE = re.compile("0|-?[1-9][0-9]*")
 
 
 def _typed_columns(columns: Any) -> Any:
-    """The columns of a schema in YAML, whose names stay as they are written: `no`, `010`, `1_000`."""
+    """The columns of a schema in YAML, whose names stay as they are written, also `no`."""
     if not isinstance(columns, dict):
         return columns
     typed_columns = {}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import json
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +16,8 @@ import pandas as pd
 from PIL import Image as Pictures
 
 from tfrecorder import storage
+from tfrecorder.core.text import NotTextError, composed, decoded, encoding_of
+from tfrecorder.display.tables import cut
 from tfrecorder.errors import SourceError
 from tfrecorder.images.boxes_and_masks import rle_of
 from tfrecorder.options.convert import ConvertOptions
@@ -19,7 +25,15 @@ from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.finding import Finding, bad_annotation
-from tfrecorder.sources.objects import MASKS, as_numbers, object_columns, objects_of
+from tfrecorder.sources.objects import (
+    MASKS,
+    Said,
+    as_numbers,
+    object_columns,
+    objects_of,
+    say_not_stored,
+    say_unused,
+)
 from tfrecorder.sources.path_source import (
     Pairs,
     PathSource,
@@ -40,6 +54,15 @@ _FOLDERS = ("", "/train", "/valid", "/val", "/validation", "/test")
 #: What is kept of each annotation.
 _KEPT = ("image_id", "category_id", "bbox", "iscrowd", "area", "caption", MASKS)
 
+#: What says nothing beyond that.
+_NO_VALUES = frozenset([*_KEPT[:-1], "id", "num_keypoints", "segments_info", "file_name"])
+
+#: What some of the other values are, in words.
+_KINDS = {"keypoints": "key points", MASKS: "masks"}
+
+#: How some of them would be stored.
+_REMEDIES = {"masks": "`Boxes(unit='pixel', masks='segmentation')` in a schema stores them"}
+
 
 class File(NamedTuple):
     """A file of annotations.
@@ -47,12 +70,14 @@ class File(NamedTuple):
     Attributes:
         annotations: by each of `_KEPT` the values of all; None for one that is not there, and masks
             as JSON.
+        others: how many annotations have something else, by its name.
     """
 
     path: str
     images: list[dict[str, Any]]
     annotations: dict[str, list[Any]]
     categories: list[dict[str, Any]]
+    others: Mapping[str, int]
 
 
 def files_in(folder: str) -> Iterator[str]:
@@ -74,6 +99,10 @@ def read_file(path: str, masks: bool) -> File:
         SourceError: it is not COCO's.
     """
     made = list[Any]()  # of all annotations, flat: a container for each takes a second a million
+    others = Counter[str]()
+    attributes = Counter[str]()
+    passed = {*_NO_VALUES, MASKS} if masks else _NO_VALUES
+    names_of: dict[tuple[str, ...], list[str]] = {}  # most annotations have the same few
 
     def slim(value: dict[str, Any]) -> Any:
         """The object itself; or True for an annotation, of which some values are kept."""
@@ -83,11 +112,28 @@ def read_file(path: str, masks: bool) -> File:
             made.extend(map(annotation.get, _KEPT[:-1]))
             # As JSON, which takes a tenth of the memory.
             made.append(json.dumps(annotation.get(MASKS)) if masks else None)
+            keys = tuple(annotation)
+            if (names := names_of.get(keys)) is None:
+                names = [key for key in keys if key not in passed]
+                names_of[keys] = names
+            for name in names:
+                if not annotation[name]:
+                    continue
+                others[name] += 1
+                if name == "attributes" and isinstance(annotation[name], dict):
+                    attributes.update(key for key, value in annotation[name].items() if value)
+                if name == "keypoints" and annotation.get("num_keypoints") == 0:
+                    others[name] -= 1
         return True
 
-    with storage.local_copy(path) as copy, open(copy, encoding="utf-8-sig") as file:
+    with storage.local_copy(path) as copy:
+        with open(copy, "rb") as start:
+            encoding = encoding_of(start.read(4))
         try:
-            document = json.load(file, object_hook=slim)
+            with open(copy, encoding=encoding) as file:
+                document = json.load(file, object_hook=slim)
+        except UnicodeError as error:
+            raise SourceError(f"{path}, {_not_text(copy)}.") from error
         except ValueError as error:
             raise SourceError(f"{path} is not sound JSON: {error}.") from error
     held = document if isinstance(document, dict) and "images" in document else {"images": None}
@@ -118,7 +164,20 @@ def read_file(path: str, masks: bool) -> File:
             f"{path}: {str(wrong[0])[:200]} is not as COCO has it: images have id and file_name, "
             "annotations image_id, categories id and name."
         )
-    return File(path, images, columns, categories)
+    if attributes:
+        del others["attributes"]
+    words = {_KINDS.get(name, repr(cut(name))): count for name, count in others.items()}
+    words |= {f"the attribute {cut(name)!r}": count for name, count in attributes.items()}
+    return File(path, images, columns, categories, words)
+
+
+def _not_text(copy: str) -> str:
+    """Where a file is of no encoding that is read."""
+    try:
+        decoded(Path(copy).read_bytes())
+    except NotTextError as error:
+        return str(error)
+    return "it is cut off"
 
 
 def _objects_in(annotation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -221,10 +280,11 @@ _SLACK = 1.0
 
 
 class _Images(NamedTuple):
-    """The images of all files: the row of each by its split and uri; and what is known of each."""
+    """The images of all files: the row of each by split and place, and what is known of each."""
 
     rows: dict[tuple[str, str], int]
     ids: list[Any]
+    uris: list[str]
     sizes: list[tuple[Any, Any]]
 
 
@@ -240,52 +300,88 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     files = [read_file(path, masks) for path in paths]
     roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
     base = source.folder or common_folder(roots)
-    findings: list[Finding] = []
-    names = _class_names(files, findings)
-    images = _Images({}, [], [])
+    said = Said([], [])
+    names = _class_names(files, said.findings)
+    images = _Images({}, [], [], [])
     frames = []
     captions = list[tuple[int, Any]]()
+    starts_of = [0]  # the number that the first annotation of each file has among those of all
     for file, root in zip(files, roots, strict=True):
         uris = _uris_of(file, root, base, options.base)
-        of_ids = _add_images(images, file, uris, _split_of(file, bool(source.folder)), findings)
+        split = _split_of(file, bool(source.folder))
+        of_ids = _add_images(images, file, uris, split, said.findings)
         every = file.annotations
         rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
         objects = _objects(file, rows, names, masks)
+        objects.index += starts_of[-1]
+        starts_of.append(starts_of[-1] + len(rows))
         is_text = np.array([text is not None for text in every["caption"]], bool)
         is_unclassed = (objects[LABEL_COLUMN] == "").to_numpy(dtype=bool)
-        findings += _of_no_use(file, rows, is_unclassed & ~is_text)
+        said.findings.extend(_of_no_use(file, rows, is_unclassed & ~is_text))
         has_image = rows >= 0
         frames.append(objects[has_image & ~is_unclassed & ~is_text])
         for place in np.flatnonzero(has_image & is_text):
             captions.append((rows[place], every["caption"][place]))
-    columns, kinds = _columns(images, pd.concat(frames), captions, findings)
+
+    def place_of(number: int) -> str:
+        file = bisect.bisect(starts_of, number) - 1
+        return f"{paths[file]}: annotations[{number - starts_of[file]}]"
+
+    objects = pd.concat(frames)
+    columns, kinds = _columns(images, objects, captions, said.findings, place_of)
+    not_stored = Counter[str]()
+    for file in files:
+        not_stored.update(file.others)
+    say_not_stored(said, not_stored, _REMEDIES)
+    if "boxes" in kinds:
+        say_unused(said, names, objects[LABEL_COLUMN].unique())
     schema = options.schema or Schema({SPLIT_COLUMN: Split(required=False), **kinds})
     classes = {LABEL_COLUMN: names} if names else {}
     frame = pd.DataFrame(columns)
     return RawTable(
         frame,
         base,
-        findings=findings,
+        findings=said.findings,
+        notes=said.notes,
         schema=schema,
         classes=classes,
     )
 
 
 def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, ...]:
-    """The names of all categories in the order of the first file that has them."""
-    names: dict[str, None] = {}
+    """The names of all categories in the order of the first file that has them.
+
+    Of two with one name that are in a file, one may be of no use: some tools write such twins.
+    """
+    names: dict[str, str] = {}
     for file in files:
-        of_file = set()
-        ids = set()
+        of_file: dict[str, list[Any]] = {}
+        ids: dict[Any, str] = {}
         for category in file.categories:
-            name = str(category.get("name", category["id"]))
-            if name in of_file or category["id"] in ids:
-                message = f"{file.path}: the category {name!r}, id {category['id']}, is there twice"
-                findings.append(bad_annotation(None, LABEL_COLUMN, name, message))
-            of_file.add(name)
-            ids.add(category["id"])
-            names.setdefault(name)
-    return tuple(names)
+            number = category["id"]
+            name = str(category.get("name", number))
+            look = composed(name)
+            same = of_file.setdefault(look, [])
+            if ids.setdefault(number, look) != look:
+                findings.append(_twice(file, name, number))
+            elif number not in same:
+                same.append(number)
+            names.setdefault(look, name)
+        if len(of_file) < len(ids):
+            used = {*file.annotations["category_id"]}
+            for look, same in of_file.items():
+                several = [number for number in same if number in used]
+                findings += [_twice(file, names[look], number) for number in several[1:]]
+    return tuple(names.values())
+
+
+def _twice(
+    file: File,
+    name: str,
+    number: Any,
+) -> Finding:
+    message = f"{file.path}: the category {name!r}, id {number}, is there twice"
+    return bad_annotation(None, LABEL_COLUMN, name, message)
 
 
 def _add_images(
@@ -297,15 +393,23 @@ def _add_images(
 ) -> dict[Any, int]:
     """Add the images of a file that are not there yet; the row of each of its ids."""
     of_ids: dict[Any, int] = {}
+    of_rows: dict[int, dict[str, Any]] = {}
     for image, uri in zip(file.images, uris, strict=True):
         number = image["id"]
-        row = images.rows.setdefault((split, uri), len(images.rows))
+        place = posixpath.normpath(uri) if "./" in uri or "//" in uri else uri
+        row = images.rows.setdefault((split, place), len(images.ids))
         if row == len(images.ids):
             images.ids.append(number)
+            images.uris.append(uri)
             images.sizes.append((image.get("width") or None, image.get("height") or None))
+        first = of_rows.setdefault(row, image)
         if of_ids.setdefault(number, row) != row:
             message = f"{file.path}: two images have the id {number!r}; the second is {uri!r}"
             findings.append(bad_annotation(row, URI_COLUMN, number, message))
+        elif first is not image:
+            shown = [f"{cut(name_of(entry))!r}, id {entry['id']}" for entry in (first, image)]
+            message = f"{file.path} lists one image as {shown[0]}, and as {shown[1]}"
+            findings.append(Finding("listed_twice", [row], URI_COLUMN, [uri], message))
     return of_ids
 
 
@@ -318,8 +422,8 @@ def _objects(
     """The annotations of a file as objects; the label of one without a category is ""."""
     every = file.annotations
     of_file = {entry["id"]: str(entry.get("name", entry["id"])) for entry in file.categories}
-    number_of = {name: number for number, name in enumerate(names)}
-    codes = {number: number_of[name] for number, name in of_file.items()}
+    number_of = {composed(name): number for number, name in enumerate(names)}
+    codes = {number: number_of[composed(name)] for number, name in of_file.items()}
     classes = np.array([codes.get(number, -1) for number in every["category_id"]], np.int64)
     boxes = as_numbers(every["bbox"], 4)
     starts = boxes[:, :2]
@@ -357,10 +461,11 @@ def _columns(
     objects: pd.DataFrame,
     captions: list[tuple[int, Any]],
     findings: list[Finding],
+    place_of: Callable[[int], str],
 ) -> tuple[dict[str, Any], dict[str, Kind]]:
     """The columns of all images, and the kinds of these."""
     splits = [split for split, _ in images.rows]
-    uris = [uri for _, uri in images.rows]
+    uris = images.uris
     numbers = all(isinstance(number, int) for number in images.ids)
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     # Not as pandas' own text, which holds no bad text: validation reports it.
@@ -375,7 +480,8 @@ def _columns(
         columns["caption"] = in_lists(texts, counts)
         kinds["caption"] = Text(shape=(None,))
     if len(objects) or not captions:
-        of_boxes, wrong = object_columns(objects, uris, as_numbers(images.sizes, 2), _SLACK)
+        sizes = as_numbers(images.sizes, 2)
+        of_boxes, wrong = object_columns(objects, uris, sizes, _SLACK, place_of)
         findings += wrong
         columns |= of_boxes
         kinds["boxes"] = Boxes(unit="pixel")

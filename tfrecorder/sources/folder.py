@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tfrecorder import storage
+from tfrecorder.core.text import NotTextError, decoded, encoding_of
 from tfrecorder.display.messages import command
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
@@ -29,7 +30,7 @@ from tfrecorder.sources.annotated import (
 )
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
 from tfrecorder.sources.finding import Finding, bad_annotation
-from tfrecorder.sources.objects import texts_of
+from tfrecorder.sources.objects import files_of
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import (
     MASK_FOLDERS,
@@ -93,8 +94,12 @@ def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
     (path,) = table.files
     if not path.endswith(".parquet"):
         with storage.open_seekable(path) as file:
-            if FILE_NAME.encode() not in file.read(2**16).partition(b"\n")[0]:
-                return None
+            start = file.read(2**16)
+        encoding = encoding_of(start)
+        if FILE_NAME not in start.decode(encoding, errors="ignore").partition("\n")[0]:
+            return None
+        if encoding == "utf-16" and not options.text_form.encoding and path.endswith(".csv"):
+            options = replace(options, encoding=encoding)
     raw = read_parquet(table, options) or read_files(table, options)
     return raw if raw is not None and FILE_NAME in raw.frame else None
 
@@ -120,9 +125,9 @@ def with_sidecar_files(
     for uri in uris:
         stem, _ = os.path.splitext(uri)
         stems.append(os.path.join(folder, stem))
-    files = texts_of([f"{stem}.json" for stem in stems])
+    findings: list[Finding] = []
+    files = _texts_beside([f"{stem}.json" for stem in stems], uris, findings)
     documents = []
-    findings = []
     for row, text in enumerate(files):
         document = _document(text)
         documents.append(document)
@@ -137,12 +142,30 @@ def with_sidecar_files(
     texts = [name for name in schema.of(Text) if name in wanted and name not in columns]
     if len(texts) == 1:
         (name,) = texts
-        text_files = texts_of([f"{stem}.txt" for stem in stems])
+        text_files = _texts_beside([f"{stem}.txt" for stem in stems], uris, findings)
         files += text_files
         if any(text is not None for text in text_files):
             cells_of_texts = [_cell(schema.columns[name], text) for text in text_files]
             columns[name] = pd.Series(cells_of_texts, frame.index, object)
     return frame.assign(**columns), sum(text is not None for text in files), findings
+
+
+def _texts_beside(
+    paths: Sequence[str],
+    uris: pd.Series[Any],
+    findings: list[Finding],
+) -> list[str | None]:
+    """The texts of the files of images, None for one that is not there; and which are no text."""
+    texts = []
+    for row, data in enumerate(files_of(paths)):
+        text = None
+        try:
+            text = None if data is None else decoded(data)
+        except NotTextError as error:
+            message = f"{paths[row]}, {error}"
+            findings.append(bad_annotation(row, URI_COLUMN, uris[row], message))
+        texts.append(text)
+    return texts
 
 
 def _document(text: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
+from tfrecorder.core.text import composed
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import TextForm
@@ -169,6 +170,11 @@ def stem_of(path: str) -> str:
     return name.rpartition(".")[0] or name
 
 
+def look_of(name: str) -> str:
+    """What names have in common that differ in case or in Unicode's form."""
+    return composed(name).casefold()
+
+
 class Pairs:
     """The pictures of a folder by their stems, for files that say something about them.
 
@@ -180,6 +186,13 @@ class Pairs:
         self._of_stem: dict[str, list[str]] = {}
         for path in pictures:
             self._of_stem.setdefault(stem_of(path), []).append(path)
+        self._alike: dict[str, list[str]] = {}
+        for stem, paths in self._of_stem.items():
+            self._alike.setdefault(look_of(stem), []).extend(paths)
+
+    def _with_stem(self, stem: str) -> list[str]:
+        """The pictures of a stem, or of one that looks like it."""
+        return self._of_stem.get(stem) or self._alike.get(look_of(stem), [])
 
     def of(self, path: str) -> str:
         """The picture that a file is about; "" if there is none, or it cannot be told.
@@ -187,7 +200,7 @@ class Pairs:
         It has the stem of the file.  Of several it is the one in the same folder, or in the one
         whose path differs from the file's only in what is said of the kind of files.
         """
-        found = self._of_stem.get(stem_of(path), [])
+        found = self._with_stem(stem_of(path))
         if len(found) > 1:
             folder = path.rpartition("/")[0]
             beside = [one for one in found if one.rpartition("/")[0] == folder]
@@ -200,9 +213,10 @@ class Pairs:
         Of several it is the one whose folder has the same name too.
         """
         *above, name = re.split(r"[\\/]", path)
-        found = [
-            one for one in self._of_stem.get(stem_of(name), []) if f"/{one}".endswith(f"/{name}")
-        ]
+        same = self._with_stem(stem_of(name))
+        found = [one for one in same if look_of(f"/{one}").endswith(f"/{look_of(name)}")]
+        exact = [one for one in found if f"/{one}".endswith(f"/{name}")]
+        found = exact or found
         if len(found) > 1 and above:
             found = [one for one in found if f"/{one}".endswith(f"/{above[-1]}/{name}")]
         return found[0] if len(found) == 1 else ""

@@ -144,6 +144,7 @@ def read_table(
         cells=raw.cells,
         typed=raw.typed,
         findings=(*findings, repeated),
+        notes=raw.notes,
         stated=stated,
         is_schema_given=options.schema is not None,
     )

@@ -42,6 +42,7 @@ class _Rows:
         cells: the cells of image columns that are not in the frame, which has empty texts for them.
         typed: False if every cell was a text, as in a CSV, even if it is a number.
         findings: what is wrong beyond what the table shows.
+        notes: what is no problem but should be known, such as what is not stored.
     """
 
     frame: pd.DataFrame
@@ -51,6 +52,7 @@ class _Rows:
     cells: Mapping[str, Cells] = dataclass_field(default_factory=dict)
     typed: bool = True
     findings: Sequence[Finding] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 
+from tfrecorder.core.text import NotTextError, decoded_xml
+from tfrecorder.display.tables import counted, cut
+from tfrecorder.errors import SourceError
+from tfrecorder.format.summary import NOT_STORED
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
 from tfrecorder.sources.finding import Finding, bad_annotation
-from tfrecorder.sources.objects import as_numbers, object_columns, objects_of, texts_of
+from tfrecorder.sources.objects import (
+    Said,
+    as_numbers,
+    files_of,
+    object_columns,
+    objects_of,
+    say_missing,
+    say_not_stored,
+    say_without_image,
+    some_of,
+    text_of,
+)
 from tfrecorder.sources.path_source import (
     MASK_FOLDERS,
     Listing,
     Pairs,
+    look_of,
     refuse_table_options,
     split_of_folders,
     stem_of,
@@ -57,73 +75,176 @@ def read_voc(
     """
     refuse_table_options(options, "a folder of Pascal VOC's form")
     schema = options.schema or _SCHEMA
-    root = listing.folder
     masks = dict[str, str]()
     pictures = list[str]()
     for parts in listing.images:
         path = "/".join(parts)
         kind = parts[-2].lower() if len(parts) > 1 else ""
         if kind == "segmentationclass" and path.endswith(".png"):
-            masks[stem_of(path)] = path
+            masks[look_of(stem_of(path))] = path
         elif kind not in MASK_FOLDERS:
             pictures.append(path)
-    folder = pictures[0].rpartition("/")[0] if pictures else ""
+    said = Said([], [])
     pairs = Pairs(pictures)
-    entries = [(path, pairs.of(path)) for path in files]
-    stems = {stem_of(path) for path in files}
+    entries = _entries(said, listing.folder, files, pairs)
+    stems = {entry.stem for entry in entries}
     kind = "segmentation" if schema.of(Mask) else "main"
-    splits = dict(_splits(listing, kind, stems | {stem_of(path) for path in pictures}))
+    splits = dict(_splits(listing, kind, [*stems, *map(stem_of, pictures)]))
     absent = 0
     for stem in splits:
         if stem not in stems:
             picture = pairs.of(f"{stem}.jpg")
-            entries += [("", picture)] if picture else []
+            entries += [_Entry("", picture)] if picture else []
             absent += not picture
     columns = dict[str, Any]()
     if schema.of(Mask):
-        entries = [pair for pair in entries if stem_of(pair[0] or pair[1]) in masks]
-        columns[MASK_COLUMN] = [masks[stem_of(file or picture)] for file, picture in entries]
+        entries = [entry for entry in entries if look_of(entry.stem) in masks]
+        columns[MASK_COLUMN] = [masks[look_of(entry.stem)] for entry in entries]
     stated = []
-    for file, picture in entries:
-        of_folders = split_of_folders(picture) or split_of_folders(file)
-        stated.append(splits.get(stem_of(file or picture)) or of_folders)
+    for entry in entries:
+        of_folders = split_of_folders(entry.picture) or split_of_folders(entry.file)
+        stated.append(splits.get(entry.stem) or of_folders)
     if any(stated):
         columns[SPLIT_COLUMN] = stated
-    uris = list[str]()
-    sizes = list[Any]()
-    objects = list[Any]()
-    findings = list[Finding]()
-    texts = iter(texts_of([f"{root}/{file}" for file, _ in entries if file]))
-    for row, (file, picture) in enumerate(entries):
-        document = ElementTree.Element("annotation")
-        try:
-            document = ElementTree.fromstring(next(texts) or "") if file else document
-        except ElementTree.ParseError as error:
-            message = f"{root}/{file} is not sound XML: {error}"
-            findings.append(bad_annotation(row, URI_COLUMN, file.rpartition("/")[2], message))
-        name = _text(document, "filename").replace("\\", "/") or f"{stem_of(file)}.jpg"
-        named = pairs.named(name)
-        # Where none has its stem.  Two XML files are never of one picture.
-        picture = picture or ("" if stem_of(named) in stems else named)
-        uris.append(picture or "/".join(filter(None, [folder, name])))
-        sizes.append([document.findtext(f"size/{side}") for side in ("width", "height")])
-        objects += ((row, tag) for tag in document.iterfind("object"))
+    uris = [entry.picture for entry in entries]
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
+    objects = list[_Object]()
+    for row, entry in enumerate(entries):
+        if entry.fault:
+            name = entry.file.rpartition("/")[2]
+            said.findings.append(bad_annotation(row, URI_COLUMN, name, entry.fault))
+        objects += (
+            _Object(row, number, tag)
+            for number, tag in enumerate(entry.document.iterfind("object"), 1)
+        )
     if schema.of(Boxes):
-        sides = as_numbers(sizes, 2)
+        missing = [row for row, entry in enumerate(entries) if not entry.file]
+        if missing:
+            looked = f"{entries[missing[0]].stem}.xml"
+            say_missing(said, "XML file", missing, stated, uris, looked)
+        sides = as_numbers([entry.size for entry in entries], 2)
         sides[sides == 0] = np.nan
-        of_boxes, wrong = object_columns(_objects(objects), uris, sides, _SLACK)
+
+        def place_of(number: int) -> str:
+            row, place, _ = objects[number]
+            return f"{listing.folder}/{entries[row].file}, object {place}"
+
+        of_boxes, wrong = object_columns(_objects(objects), uris, sides, _SLACK, place_of)
         columns |= of_boxes
-        findings += wrong
-    without = len({*pictures}.difference(uris)) if not schema.of(Mask) else 0
+        said.findings.extend(wrong)
+        _say_not_stored(said, objects)
+    without = 0
+    if not schema.of(Mask):
+        without = len({*pictures}.difference(uris))
+        if count := sum(look_of(entry.stem) in masks for entry in entries):
+            remedy = "`mask_uri: mask` in a schema stores them"
+            said.notes.append(f"{NOT_STORED}masks of {counted(count, 'image')} ({remedy})")
     counts = {"images without annotations": without, "listed images that are not there": absent}
     return RawTable(
         pd.DataFrame(columns),
-        root,
+        listing.folder,
         {kind: count for kind, count in counts.items() if count},
         schema=schema,
-        findings=findings,
+        findings=said.findings,
+        notes=said.notes,
     )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An image.
+
+    Attributes:
+        file: its XML file, from the folder of all; "" without one.
+        picture: its own path from there.
+        document: what the XML file holds.
+        fault: what is wrong with that file.
+    """
+
+    file: str
+    picture: str
+    document: ElementTree.Element = field(default_factory=lambda: ElementTree.Element("none"))
+    fault: str = ""
+
+    @property
+    def stem(self) -> str:
+        return stem_of(self.file or self.picture)
+
+    @property
+    def size(self) -> list[str | None]:
+        """Width and height as the XML file states them."""
+        return [self.document.findtext(f"size/{side}") for side in ("width", "height")]
+
+
+class _Object(NamedTuple):
+    """An object: the row of its image, its number there from 1, and its element."""
+
+    row: int
+    number: int
+    tag: ElementTree.Element
+
+
+def _entries(
+    said: Said,
+    root: str,
+    files: Sequence[str],
+    pairs: Pairs,
+) -> list[_Entry]:
+    """The images of XML files, in the order of these.
+
+    An XML file is of the image with its own stem.  Only where there is none, `<filename>` counts;
+    and two XML files are never of one image.
+
+    Raises:
+        SourceError: none of the files has an image.
+    """
+    own = [pairs.of(file) for file in files]
+    taken = {*own}
+    entries = []
+    others = []
+    orphans = []
+    documents = _documents([f"{root}/{file}" for file in files])
+    for file, picture, (document, fault) in zip(files, own, documents, strict=True):
+        stated = _text(document, "filename")
+        named = pairs.named(stated)
+        if picture and named not in ("", picture):
+            if look_of(stem_of(named)) == look_of(stem_of(file)):
+                picture = named  # of several with the stem of the file
+            else:
+                others.append(f"{file} names {named}, not {picture}")
+        if not picture:
+            named = named or pairs.of(stated.replace("\\", "/")) or pairs.of(f"{stated}.jpg")
+            picture = "" if named in taken else named
+            taken.add(picture)
+        if picture:
+            entries.append(_Entry(file, picture, document, fault))
+        else:
+            orphans.append(file)
+    if not entries:
+        raise SourceError(
+            f"{root}: no image has the name of any of {counted(len(files), 'XML file')}, such as "
+            f"{orphans[0]}."
+        )
+    say_without_image(said, "XML file", orphans, len(files))
+    if others:
+        count = counted(len(others), "XML file names", "XML files name")
+        words = f"{count} another image that is there too: {some_of(others)}"
+        said.findings.append(Finding("other_file_name", [None], URI_COLUMN, [len(others)], words))
+    return entries
+
+
+def _documents(paths: Sequence[str]) -> Iterator[tuple[ElementTree.Element, str]]:
+    """What XML files hold, each with what is wrong with it."""
+    for path, data in zip(paths, files_of(paths), strict=True):
+        fault = ""
+        document = ElementTree.Element("annotation")
+        try:
+            document = ElementTree.fromstring(decoded_xml(data or b""))
+        except NotTextError as error:
+            fault = f"{path}, {error}"
+        except ElementTree.ParseError as error:
+            fault = f"{path} is not sound XML: {error}"
+        yield document, fault
 
 
 def _splits(
@@ -141,22 +262,25 @@ def _splits(
     lists = {}
     for path in listing.texts:
         *_, above, folder, name = ("", "", *path.lower().split("/"))
-        if (above, folder) == ("imagesets", kind) and name.removesuffix(".txt") in _LISTS:
+        if (above, folder) == ("imagesets", kind):
             lists[name.removesuffix(".txt")] = f"{listing.folder}/{path}"
-    if lists.keys() & {"train", "val"}:
-        lists.pop("trainval", None)
-    texts = texts_of([*lists.values()])
-    for name, text in zip(lists, texts, strict=True):
-        for line in (text or "").splitlines():
-            if stem := line.strip():
-                stem = stem if stem in stems else stem.split()[0]
+    names = [name for name in _LISTS if name in lists]
+    if not {"train", "val"} & {*names} and "trainval" in lists:
+        names.append("trainval")
+    alike = {look_of(stem): stem for stem in stems}
+    exact = {*stems}
+    for name in names:
+        for line in (text_of(lists[name]) or "").splitlines():
+            if word := line.strip():
+                word = word if look_of(word) in alike else word.split()[0]
+                stem = word if word in exact else alike.get(look_of(word), word)
                 yield stem, "train" if name == "trainval" else name
 
 
-def _objects(objects: list[Any]) -> pd.DataFrame:
+def _objects(objects: Sequence[_Object]) -> pd.DataFrame:
     """The objects of all images."""
-    rows = np.array([row for row, _ in objects], np.int64)
-    tags = [tag for _, tag in objects]
+    rows = np.array([one.row for one in objects], np.int64)
+    tags = [one.tag for one in objects]
     edges = []
     for tag in tags:
         edges.append([tag.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")])
@@ -166,6 +290,19 @@ def _objects(objects: list[Any]) -> pd.DataFrame:
         flags[name] = np.array(is_set, int)
     labels = np.array([_text(tag, "name") for tag in tags], dtype=object)
     return objects_of(rows, labels, as_numbers(edges, 4), flags)
+
+
+#: What of an object becomes columns, and values that say nothing.
+_READ = ("name", "bndbox", *_FLAGS)
+_NOTHING = ("", "0", "Unspecified")
+
+
+def _say_not_stored(said: Said, objects: Sequence[_Object]) -> None:
+    counts = Counter[str]()
+    for one in objects:
+        tags = {tag.tag for tag in one.tag if len(tag) or (tag.text or "").strip() not in _NOTHING}
+        counts.update(tags.difference(_READ))
+    say_not_stored(said, {repr(cut(name)): count for name, count in sorted(counts.items())}, {})
 
 
 def _text(tag: ElementTree.Element, name: str) -> str:

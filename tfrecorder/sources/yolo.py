@@ -5,22 +5,44 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from PIL import Image as Pictures
 
 from tfrecorder import storage
+from tfrecorder.core.text import NotTextError, composed, decoded, read_yaml
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Schema, Split
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.finding import Finding, bad_annotation
-from tfrecorder.sources.objects import MASKS, object_columns, objects_of, texts_of
-from tfrecorder.sources.path_source import PathSource, refuse_table_options, split_of_folders
+from tfrecorder.sources.named_files import in_threads
+from tfrecorder.sources.objects import (
+    MASKS,
+    ROW,
+    Said,
+    files_of,
+    object_columns,
+    objects_of,
+    say_missing,
+    say_not_stored,
+    say_unused,
+    say_without_image,
+    text_of,
+)
+from tfrecorder.sources.path_source import (
+    PathSource,
+    look_of,
+    refuse_table_options,
+    split_of_folders,
+    stem_of,
+)
 from tfrecorder.sources.table import RawTable
 
 #: The names of the file that says what is where; the last is of Label Studio, the classes alone.
@@ -81,13 +103,20 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     masks = options.schema is not None and MASKS in options.schema.source_columns()
-    objects, findings = _objects(images, names, "kpt_shape" in config, masks)
-    of_boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), _SLACK)
+    said = Said([], [])
+    files = label_files(images, root)
+    _say_absent(said, files, splits, uris, root)
+    lines = _lines_of(said, files.paths, len(names))
+    objects = _objects(said, lines, names, _numbers_of_pose(path, config), masks)
+    slack = _slack_of(images, objects)
+    boxes, wrong = object_columns(objects, uris, np.ones((len(uris), 2)), slack, lines.place_of)
+    say_unused(said, names, objects[LABEL_COLUMN])
     return RawTable(
-        pd.DataFrame({**columns, **of_boxes}),
+        pd.DataFrame({**columns, **boxes}),
         base,
         schema=options.schema or _SCHEMA,
-        findings=[*findings, *wrong],
+        findings=[*said.findings, *wrong],
+        notes=said.notes,
         classes={LABEL_COLUMN: names},
     )
 
@@ -106,9 +135,7 @@ def _config_of(source: PathSource) -> str | None:
 
 def _read_config(path: str) -> dict[str, Any]:
     """What a file says: `names`, and where the images of each split are, "" for those of none."""
-    import yaml
-
-    text = storage.read_bytes(path).decode("utf-8-sig", errors="replace")
+    text = text_of(path) or ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     folder = storage.parent(path)
     if path.endswith(".txt"):
@@ -123,9 +150,9 @@ def _read_config(path: str) -> dict[str, Any]:
             stated[key.strip()] = _found(value.strip(), folder) or value.strip()
         return {**_read_config(stated["names"]), "": (), **_by_split(stated)}
     try:
-        config = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SourceError(f"{path} is not sound YAML: {' '.join(str(error).split())}.") from error
+        config = read_yaml(text)
+    except ValueError as error:
+        raise SourceError(f"{path} is not sound YAML: {error}.") from error
     return config if isinstance(config, dict) else {}
 
 
@@ -154,11 +181,11 @@ def _found(name: str, folder: str) -> str:
 
 def _class_names(path: str, names: Any) -> list[str]:
     """The names of the classes by their numbers."""
-    if isinstance(names, Mapping) and {*names} == {*range(len(names))}:
-        names = [names[number] for number in range(len(names))]
+    if isinstance(names, Mapping) and {*names} == {*map(str, range(len(names)))}:
+        names = [names[str(number)] for number in range(len(names))]
     if isinstance(names, list):
         texts = [*map(str, names)]
-        if len({*texts}) == len(texts):
+        if len({*map(composed, texts)}) == len(texts) and all(texts):
             return texts
     raise SourceError(
         f"{path}: `names` is neither a list of names, each once, nor has it one for each "
@@ -182,7 +209,7 @@ def _images_at(
             is_image = name.lower().endswith(IMAGE_ENDINGS)
             if is_image and layout.SYSTEM_FOLDERS.isdisjoint(name.split("/")):
                 yield f"{where}/{name}"
-    elif (text := texts_of([where])[0]) is not None:
+    elif (text := text_of(where)) is not None:
         folder = storage.parent(where)
         lines = [line.strip().removeprefix("./") for line in text.splitlines() if line.strip()]
         places = [storage.resolve(line, folder) for line in lines]
@@ -194,65 +221,324 @@ def _images_at(
         raise SourceError(f"{path} names {entry!r}, which is not there: looked for {where}.")
 
 
-def _labels_of(image: str) -> str:
-    """The text file of an image: in `labels` instead of `images`."""
-    return f"{'/labels/'.join(image.rsplit('/images/', 1)).rpartition('.')[0]}.txt"
+class LabelFiles(NamedTuple):
+    """The text files of images.
+
+    Attributes:
+        paths: that of each image; "" for none.
+        tried: where that of each image was looked for, in words.
+        orphans: text files with objects where others were found, that are of no image.
+    """
+
+    paths: list[str]
+    tried: list[str]
+    orphans: list[str]
+
+
+def label_files(images: Sequence[str], root: str) -> LabelFiles:
+    """The text files of images, which lie in the first place where a folder of images has any."""
+    paths = [""] * len(images)
+    tried = [""] * len(images)
+    rows_of: dict[str, list[int]] = {}
+    for row, image in enumerate(images):
+        rows_of.setdefault(storage.parent(image), []).append(row)
+    used: dict[str, set[str]] = {}
+    folders = dict[str, set[str]]()
+    for folder, rows in rows_of.items():
+        stems = [stem_of(images[row]) for row in rows]
+        places = list(dict.fromkeys(_label_folders(folder, root)))
+        found: list[str] = []
+        for place in places:
+            found = [*_named(place, stems)]
+            if any(found):
+                used.setdefault(place, set()).update(found)
+                folders.setdefault(place, set()).add(folder)
+                places = [place]
+                break
+        for row, name in zip(rows, found, strict=True):
+            paths[row] = f"{places[0]}/{name}" if name else ""
+            tried[row] = " and ".join(f"{place}/{stem_of(images[row])}.txt" for place in places)
+    orphans = []
+    for place, names in used.items():
+        orphans += _orphans(place, names, folders[place])
+    return LabelFiles(paths, tried, orphans)
+
+
+def _label_folders(folder: str, root: str) -> Iterator[str]:
+    """Where the text files of a folder of images may be, the likeliest first.
+
+    In `labels` instead of `images`, or beside the images.
+    """
+    parts = folder.split("/")
+    of_root = len(root.split("/")) if f"{folder}/".startswith(f"{root}/") else len(parts)
+    for place in reversed(range(len(parts))):
+        if parts[place].lower() == "images":
+            start = "/".join(parts[:place])
+            below = ["labels", *parts[place + 1 :]]
+            # What lies above the root may not be listed.
+            yield "/".join([start, *below]) if place < of_root else _as_there(start, below)
+    yield folder
+
+
+def _as_there(start: str, parts: Sequence[str]) -> str:
+    """A folder whose name may have another case or form of Unicode than the parts say."""
+    whole = "/".join([start, *parts])
+    if storage.is_folder(whole):
+        return whole
+    for part in parts:
+        names = {look_of(name): name for name in storage.names(start)}
+        start = f"{start}/{names.get(look_of(part), part)}"
+    return start if storage.is_folder(start) else whole
+
+
+def _named(place: str, stems: Sequence[str]) -> Iterator[str]:
+    """The name of the text file of each image in a folder; "" for none."""
+    if storage.is_web(place):  # which cannot be listed
+        names = [f"{stem}.txt" for stem in stems]
+        held = files_of([f"{place}/{name}" for name in names])
+        for name, data in zip(names, held, strict=True):
+            yield name if data is not None else ""
+        return
+    files = [name for name in storage.names(place) if name.lower().endswith(".txt")]
+    exact = {name.removesuffix(".txt"): name for name in files}
+    alike = {look_of(stem_of(name)): name for name in files if stem_of(name) not in {*stems}}
+    yield from (exact.get(stem) or alike.get(look_of(stem), "") for stem in stems)
+
+
+def _orphans(
+    place: str,
+    used: Collection[str],
+    folders: Iterable[str],
+) -> list[str]:
+    """The text files of a folder that hold objects and have no image."""
+    if storage.is_web(place):
+        return []
+    left = [name for name in storage.names(place) if name.lower().endswith(".txt")]
+    left = [name for name in left if name not in used]
+    if not left:
+        return []
+    images = set()
+    for folder in folders:
+        names = storage.names(folder)
+        images |= {look_of(stem_of(name)) for name in names if name.lower().endswith(IMAGE_ENDINGS)}
+    paths = [f"{place}/{name}" for name in left if look_of(stem_of(name)) not in images]
+    held = files_of(paths)
+    return [path for path, data in zip(paths, held, strict=True) if _OBJECT.match(data or b"")]
+
+
+#: How a file begins that holds objects, and not names or a text.
+_OBJECT = re.compile(rb"\s*\d+(\s+-?[\d.]+([eE]-?\d+)?){4}")
+
+
+def _say_absent(
+    said: Said,
+    files: LabelFiles,
+    splits: Sequence[str],
+    uris: Sequence[str],
+    root: str,
+) -> None:
+    missing = [row for row, path in enumerate(files.paths) if not path]
+    if missing:
+        looked = files.tried[missing[0]].replace(f"{root}/", "")
+        say_missing(said, "label file", missing, splits, uris, looked)
+    orphans = [path.removeprefix(f"{root}/") for path in files.orphans]
+    count = len({*files.paths} - {""}) + len(orphans)
+    say_without_image(said, "label file", orphans, count)
+
+
+class _Lines(NamedTuple):
+    """The lines of text files that name a class.
+
+    Attributes:
+        paths: of the file of each image.
+        places: the row of the image, and the number of the line from 1.
+        classes: their numbers.
+        numbers: what follows these.
+    """
+
+    paths: Sequence[str]
+    places: list[tuple[int, int]]
+    classes: list[int]
+    numbers: list[list[float]]
+
+    def place_of(self, number: int) -> str:
+        """Where a line stands, in words."""
+        row, line = self.places[number]
+        return f"{self.paths[row]}, line {line}"
+
+
+def _lines_of(
+    said: Said,
+    paths: Sequence[str],
+    classes: int,
+) -> _Lines:
+    """The lines of the text files of all images, and those that name no class."""
+    lines = _Lines(paths, [], [], [])
+    rows = [row for row, path in enumerate(paths) if path]
+    for row, data in zip(rows, files_of([paths[row] for row in rows]), strict=True):
+        try:
+            text = decoded(data or b"")
+        except NotTextError as error:
+            said.findings.append(_fault(row, "", f"{paths[row]}, {error}"))
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            fault = ""
+            try:
+                label, *numbers = map(float, line.split())
+            except ValueError:
+                fault = "it holds something other than numbers"
+            else:
+                if label not in range(classes):
+                    words = f"the classes are 0 to {classes - 1}"
+                    fault = f"there is no class {line.split()[0]}; {words}"
+                elif len(numbers) < 4:
+                    fault = _count_words(numbers)
+            if fault:
+                said.findings.append(_fault(row, line, f"{paths[row]}, line {number}: {fault}"))
+            else:
+                lines.places.append((row, number))
+                lines.classes.append(int(label))
+                lines.numbers.append(numbers)
+    return lines
+
+
+def _fault(
+    row: int,
+    line: str,
+    message: str,
+) -> Finding:
+    return bad_annotation(row, LABEL_COLUMN, line[:200], message)
+
+
+def _count_words(numbers: Sequence[float]) -> str:
+    return f"it has {counted(len(numbers), 'number')} after its class: neither a box nor a polygon"
+
+
+def _numbers_of_pose(path: str, config: Mapping[str, Any]) -> int:
+    """How many numbers a box with key points has; 0 where no `kpt_shape` says that there are any.
+
+    Raises:
+        SourceError: it is not two whole numbers.
+    """
+    if "kpt_shape" not in config:
+        return 0
+    try:
+        points, values = map(int, config["kpt_shape"])
+    except (TypeError, ValueError):
+        raise SourceError(
+            f"{path}: `kpt_shape` is not two whole numbers: {config['kpt_shape']!r}."
+        ) from None
+    return 4 + points * values
 
 
 def _objects(
-    images: Sequence[str],
+    said: Said,
+    lines: _Lines,
     names: Sequence[str],
-    keypoints: bool,
+    pose: int,
     masks: bool,
-) -> tuple[pd.DataFrame, list[Finding]]:
-    """The objects of all images, with their polygons as `masks` says, and lines that say none."""
-    rows = []
-    objects = []
-    findings = []
-    paths = [*map(_labels_of, images)]
-    texts = texts_of(paths)
-    if not any(text is not None for text in texts):
-        paths = [f"{image.rpartition('.')[0]}.txt" for image in images]
-        texts = texts_of(paths)
-    for row, (path, text) in enumerate(zip(paths, texts, strict=True)):
-        for number, line in enumerate((text or "").splitlines(), 1):
-            if not line.strip():
-                continue
-            made = _object(line.split(), len(names), keypoints)
-            if isinstance(made, str):
-                message = f"{path}, line {number}: {made}"
-                findings.append(bad_annotation(row, LABEL_COLUMN, line[:200], message))
-            else:
-                rows.append(row)
-                objects.append(made)
-    classes, edges, polygons = zip(*objects, strict=True) if objects else ((), (), ())
-    labels = np.array([*names, ""], dtype=object)[np.array(classes, np.int64)]
-    beside = {MASKS: np.array(polygons, dtype=object)} if masks else {}
-    sides = np.array(edges).reshape(-1, 4)
-    return objects_of(np.array(rows, np.int64), labels, sides, beside), findings
+) -> pd.DataFrame:
+    """The objects of all lines, with their polygons as `masks` says; and what is not stored."""
+    counts = np.array([*map(len, lines.numbers)], np.int64)
+    edges = np.full((len(counts), 4), np.nan)
+    if not pose and not masks and (pose := _likely_pose(lines.numbers, counts)):
+        said.notes.append(
+            f"the {pose} numbers of each line are taken for a box and key points, which `kpt_shape`"
+            " would state; if they are polygons, a schema with masks reads them so"
+        )
+    is_box = np.isin(counts, [4, pose])
+    is_polygon = ~is_box & (counts % 2 == 0) & (not pose)
+    boxes = np.array([lines.numbers[place][:4] for place in np.flatnonzero(is_box)]).reshape(-1, 4)
+    halves = boxes[:, 2:] / 2
+    edges[is_box] = np.hstack([boxes[:, :2] - halves, boxes[:, :2] + halves])
+    polygons = np.full(len(counts), None, dtype=object)
+    for place in np.flatnonzero(is_polygon):
+        numbers = lines.numbers[place]
+        xs = numbers[0::2]
+        ys = numbers[1::2]
+        edges[place] = min(xs), min(ys), max(xs), max(ys)
+        if masks:
+            polygons[place] = json.dumps([numbers])
+    has_corners = bool((counts[is_polygon] == _CORNERS).all())
+    shape = "four corners, perhaps of turned boxes," if has_corners else "polygons"
+    not_stored = {
+        "key points": int(((counts == pose) & (counts > 4)).sum()),
+        shape: 0 if masks else int(is_polygon.sum()),
+    }
+    remedy = "the upright box is; `Boxes(masks='segmentation')` in a schema stores the area within"
+    say_not_stored(said, not_stored, {shape: remedy})
+    is_sound = is_box | is_polygon
+    said.findings.extend(_miscounted(lines, np.flatnonzero(~is_sound).tolist(), pose))
+    beside = {MASKS: polygons} if masks else {}
+    labels = np.array([*names, ""], dtype=object)[np.array(lines.classes, np.int64)]
+    rows = np.array([row for row, _ in lines.places], np.int64)
+    return objects_of(rows, labels, edges, beside)[is_sound]
 
 
-def _object(
-    words: Sequence[str],
-    classes: int,
-    keypoints: bool,
-) -> Any:
-    """The class, edges and polygon of a line's object, the last as JSON; or what is wrong."""
+def _miscounted(
+    lines: _Lines,
+    places: Sequence[int],
+    pose: int,
+) -> Iterator[Finding]:
+    """Lines with as many numbers as no object has."""
+    hint = f"; a box has 4, and with the key points of `kpt_shape` {pose}"
+    for place in places:
+        numbers = lines.numbers[place]
+        words = hint if pose else "; key points need `kpt_shape` beside the names of the classes"
+        message = f"{lines.place_of(place)}: {_count_words(numbers)}{words}"
+        yield _fault(lines.places[place][0], str(numbers), message)
+
+
+#: The numbers of four corners, as boxes that are turned have them.
+_CORNERS = 8
+
+
+def _likely_pose(numbers: Sequence[Sequence[float]], counts: np.ndarray) -> int:
+    """How many numbers a box with key points has, where all lines look so; else 0.
+
+    All but the boxes have as many, and the points are in the box that the first four numbers state;
+    or each third number of theirs is 0, 1 or 2, for whether it is seen.
+    """
+    several = {*counts[counts > 4].tolist()}
+    (count,) = several if len(several) == 1 else (0,)
+    if count < 7 or count == _CORNERS:
+        return 0
+    values = np.array([of for of in numbers if len(of) == count])
+    centers = values[:, None, :2]
+    sizes = values[:, None, 2:4]
+    if (count - 4) % 3 == 0 and np.isin(values[:, 6::3], (0, 1, 2)).all():
+        return count
+    if count % 2:
+        return 0
+    points = values[:, 4:].reshape(len(values), -1, 2)
+    is_placed = (points != 0).any(axis=2)
+    is_inside = (np.abs(points - centers) <= sizes / 2 + _SLACK).all(axis=2)
+    in_image = (centers - sizes / 2 >= -_SLACK) & (centers + sizes / 2 <= 1 + _SLACK)
+    return count if in_image.all() and is_inside[is_placed].all() else 0
+
+
+#: An edge that is farther outside than this, as a fraction, is no matter of a pixel.
+_FARTHEST = 1 / 16
+
+
+def _slack_of(images: Sequence[str], objects: pd.DataFrame) -> np.ndarray:
+    """How far boxes may be beyond each image: a pixel, where its file had to be asked for that."""
+    slack = np.full((len(images), 2), _SLACK)
+    edges = objects[[*BOX_COLUMNS]].to_numpy()
+    beyond = np.maximum(-edges, edges - 1).max(axis=1, initial=0)
+    asked = np.unique(objects[ROW].to_numpy()[(beyond > _SLACK) & (beyond < _FARTHEST)])
+    sizes = in_threads(_size_of, [images[row] for row in asked])
+    for row, size in zip(asked, sizes, strict=True):
+        slack[row] = np.maximum(slack[row], 1 / np.array(size))
+    return slack
+
+
+def _size_of(image: str) -> tuple[float, float]:
+    """Width and height of an image; endless for one that is not read."""
     try:
-        label, *numbers = map(float, words)
-    except ValueError:
-        return "it holds something other than numbers"
-    if label not in range(classes):
-        return f"there is no class {words[0]}; the classes are 0 to {classes - 1}"
-    if len(numbers) == 4 or (keypoints and len(numbers) > 4):
-        x, y, width, height = numbers[:4]
-        half_width = width / 2
-        half_height = height / 2
-        edges = (x - half_width, y - half_height, x + half_width, y + half_height)
-        return int(label), edges, None
-    if len(numbers) < 6 or len(numbers) % 2:
-        return f"it has {len(numbers)} numbers after its class: neither a box nor a polygon"
-    xs = numbers[0::2]
-    ys = numbers[1::2]
-    edges = (min(xs), min(ys), max(xs), max(ys))
-    return int(label), edges, json.dumps([numbers])
+        with storage.open_seekable(image) as file, Pictures.open(file) as opened:
+            return opened.size
+    except (OSError, ValueError, storage.UnreadableError, Pictures.DecompressionBombError):
+        return np.inf, np.inf  # what is wrong with it, the conversion says

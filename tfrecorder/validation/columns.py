@@ -25,7 +25,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import BACKGROUND, NO_LABEL
 from tfrecorder.schema.kinds import Boxes, Label, Labels
-from tfrecorder.schema.labels import number_labels
+from tfrecorder.schema.labels import in_one_form, number_labels
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.finding import Finding, flag
@@ -280,8 +280,9 @@ def numbered_classes(
 ) -> Outcome:
     """Labels as integers and as texts: one per row, or one after the other for lists of sizes."""
     kind: Any = field.kind
-    checked, findings = check_labels(labels, kind.names)
     names = field.names or ()
+    labels = in_one_form(labels, [*names, *(kind.names or ())])
+    checked, findings = check_labels(labels, kind.names)
     if isinstance(kind, Boxes) and kind.background_class:
         findings.append(_check_reserved(checked))
         names = names or ((BACKGROUND,) if len(checked) else ())

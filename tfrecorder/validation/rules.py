@@ -128,7 +128,7 @@ class Checked:
         """
         report = build_report(self.findings)
         lines = line_numbers(table, shown_rows(report))
-        notes = (*self.notes, *notes, *comparison_sentences(report, lines))
+        notes = (*self.notes, *table.notes, *notes, *comparison_sentences(report, lines))
         return ValidationReport.of(as_errors(report, warnings), len(table.frame), notes, lines)
 
     @property
