@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from tfrecorder.core.threads import map_at_once
 from tfrecorder.storage.folders import held_open
-from tfrecorder.storage.local import LocalStore, check_locale
+from tfrecorder.storage.local import LocalStore, check_locale, other_form
 from tfrecorder.storage.retry import retried
 from tfrecorder.storage.store import (
     Described,
@@ -129,6 +129,8 @@ def read_source(
         try:
             return (store.read(path), None) if local is None else local.read_dated(path)
         except UnreadableError as error:
+            if error.code == "not_found" and local is not None and (other := other_form(path)):
+                return local.read_dated(other)
             if error.code == "not_found" and (gone := folders.vanished(path)) is not None:
                 raise TransientError(
                     f"its folder {gone} was there before, but is now gone or empty"

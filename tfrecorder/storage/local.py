@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 import sys
+import unicodedata
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from typing import BinaryIO
@@ -258,6 +259,20 @@ def _status(path: str) -> os.stat_result | None:
         raise _as_unreadable(error) from error
     except ValueError:  # a NUL, or a character the file system cannot encode
         return None
+
+
+def other_form(path: str) -> str | None:
+    """A path that is there and has another form of Unicode in its names; None if there is none."""
+    if path.isascii():
+        return None
+    where = ""
+    for part in path.split("/"):
+        forms = [part, *(unicodedata.normalize(form, part) for form in ("NFC", "NFD"))]
+        there = [form for form in forms if os.path.lexists(f"{where}{form}" or "/")]
+        if not there:
+            return None
+        where += f"{there[0]}/"
+    return where[:-1]
 
 
 def _as_unreadable(error: OSError) -> Exception:
