@@ -104,11 +104,11 @@ def test_images_that_pascal_voc_lists_are_records_without_xml_too() -> None:
     xml("in/Annotations/0.xml")
     xml("in/Annotations/4.xml")
     put("in/ImageSets/Main/train.txt", "0\n1\n9\n")
-    put("in/ImageSets/Main/val.txt", "2 -1\n")
+    put("in/ImageSets/Main/val.txt", "2 -1\n4\n")
     result = tfrecorder.convert("in", "out", splits={"TRAIN": 1}, progress=False)
     frame = tfrecorder.to_frame("out").sort_index()
     assert frame.label.tolist() == [["cat"], ["cat"], [], []]
-    assert frame.split.tolist() == ["TRAIN", "TRAIN", "TRAIN", "VALIDATION"]
+    assert frame.split.tolist() == ["TRAIN", "VALIDATION", "TRAIN", "VALIDATION"]
     assert "1 image without annotations, 1 listed image that is not there" in str(result)
 
 

@@ -17,12 +17,11 @@ _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0?\0": "utf-16-le",  # XML without a mark
+    b"\0<\0?": "utf-16-be",
 }
 
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.:-]+)")
-
-#: How XML of two bytes a character begins where no mark says so.
-_WIDE_XML = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
 
 #: The largest YAML that is read, in characters (21,841 classes take 600,000), and its most levels.
 _LONGEST_YAML = 4_000_000
@@ -70,7 +69,7 @@ def decoded_xml(data: bytes) -> str:
         NotTextError: it is of another one.
     """
     match = _DECLARED.match(data)
-    declared = match[1].decode() if match else _WIDE_XML.get(data[:2], "utf-8")
+    declared = match[1].decode() if match else "utf-8"
     # What can be read as ASCII up to here has one byte a character, whatever it says.
     is_wide = match is not None and re.match(r"utf-?(16|32)|ucs", declared, re.IGNORECASE)
     return decoded(data, "utf-8" if is_wide else declared)

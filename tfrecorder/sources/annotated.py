@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
+from tfrecorder.core.text import encoding_of
 from tfrecorder.display.messages import command
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
@@ -258,5 +259,4 @@ def _ends(path: str) -> str:
         if size > len(data):
             file.seek(max(len(data), size - _SEEN))
             data += file.read(_SEEN)
-    is_wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return data.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
+    return data.decode(encoding_of(data), errors="replace")

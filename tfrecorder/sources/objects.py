@@ -166,7 +166,7 @@ def say_missing(
     missing: Sequence[int],
     splits: Sequence[str],
     uris: Sequence[str],
-    looked: str,
+    looked: Callable[[int], str],
 ) -> None:
     """Say for which images a file of annotations is missing.
 
@@ -176,7 +176,7 @@ def say_missing(
         what: the file, in words.
         missing: the rows of these images.
         splits, uris: of all images.
-        looked: what was looked for.
+        looked: what was looked for, for a row.
     """
     lost = Counter(splits[row] for row in missing)
     of_all = Counter(splits)
@@ -197,10 +197,10 @@ def say_missing(
         is_error = is_everything or SPELLINGS.get(split.lower()) != "TEST"
         code = "no_annotations" if is_error else "missing_annotations"
         where = f" of {SPELLINGS.get(split.lower(), split)}" if split else ""
-        message = f"{words(rows, len(rows))}{where}; looked for {looked}"
+        message = f"{words(rows, len(rows))}{where}; looked for {looked(rows[0])}"
         said.findings.append(Finding(code, [None], URI_COLUMN, [len(rows)], message))
     if len(rest) > _MANY * of_rest:
-        message = f"{words(rest, of_rest)}; looked for {looked}"
+        message = f"{words(rest, of_rest)}; looked for {looked(rest[0])}"
         said.findings.append(
             Finding("missing_annotations", [None], URI_COLUMN, [len(rest)], message)
         )

@@ -120,7 +120,10 @@ def read_voc(
     if schema.of(Boxes):
         missing = [row for row, entry in enumerate(entries) if not entry.file]
         if missing:
-            looked = f"{entries[missing[0]].stem}.xml"
+
+            def looked(row: int) -> str:
+                return f"{entries[row].stem}.xml"
+
             say_missing(said, "XML file", missing, stated, uris, looked)
         sides = as_numbers([entry.size for entry in entries], 2)
         sides[sides == 0] = np.nan

@@ -300,8 +300,8 @@ def _named(place: str, stems: Sequence[str]) -> Iterator[str]:
             yield name if data is not None else ""
         return
     files = [name for name in storage.names(place) if name.lower().endswith(".txt")]
-    exact = {name.removesuffix(".txt"): name for name in files}
-    alike = {look_of(stem_of(name)): name for name in files if stem_of(name) not in {*stems}}
+    exact = {stem_of(name): name for name in files}
+    alike = {look_of(stem): exact[stem] for stem in exact.keys() - {*stems}}
     yield from (exact.get(stem) or alike.get(look_of(stem), "") for stem in stems)
 
 
@@ -339,8 +339,8 @@ def _say_absent(
 ) -> None:
     missing = [row for row, path in enumerate(files.paths) if not path]
     if missing:
-        looked = files.tried[missing[0]].replace(f"{root}/", "")
-        say_missing(said, "label file", missing, splits, uris, looked)
+        tried = [places.replace(f"{root}/", "") for places in files.tried]
+        say_missing(said, "label file", missing, splits, uris, tried.__getitem__)
     orphans = [path.removeprefix(f"{root}/") for path in files.orphans]
     count = len({*files.paths} - {""}) + len(orphans)
     say_without_image(said, "label file", orphans, count)
