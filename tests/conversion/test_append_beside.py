@@ -60,6 +60,16 @@ def test_the_same_bytes_under_another_name_are_added_and_named(out) -> None:
     assert result.warnings == {"same_bytes": 2}
 
 
+def test_a_base_is_the_remedy_where_paths_are_relative_alone(out) -> None:
+    rows = copies(table(0, 2))
+    for base, uris in ((None, rows["image_uri"]), ("copies", ["0.jpg", "1.jpg"])):
+        given = rows.assign(image_uri=uris)
+        report = tfrecorder.validate(given, against=out, base=base, progress=False)
+        (remedy,) = set(report.query("code == 'same_bytes'")["remedy"])
+        assert ("the folder where they were as `base`" in remedy) == (base is not None)
+        assert "Drop it, or it counts twice; `append` does with `duplicates='content'`." in remedy
+
+
 def test_the_same_bytes_in_another_split_are_leakage(out) -> None:
     rows = copies(table(0, 2)).assign(split=["TRAIN", "TEST"])
     with pytest.warns(UserWarning, match="leakage: 1 row has the bytes .* in TEST is .*"):

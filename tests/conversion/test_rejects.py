@@ -215,7 +215,8 @@ def test_the_remedy_fits_the_uris_that_cannot_be_read(
     if "base" in says:
         assert "; --base names another folder." in invoke("convert", "images.csv", "out").stderr
         report = frame.tensorflow.validate(check_images=True)
-        assert "Relative paths start at `base`;" in report.remedy[0]
+        says = f"No such file or directory; relative paths start at {str(Path.cwd())!r}, or at"
+        assert f"{says} `base`" in report.message[0]
     else:
         assert "base" not in message
 

@@ -185,10 +185,10 @@ def test_each_face_has_its_own_words(
 
 def test_remedies_of_a_report_are_typed_too() -> None:
     Path("a.csv").write_text("image_url,label\na.jpg,x\n")
-    assert "the column: `frame.rename(columns={'image_url': 'image_uri'})`." in str(
+    assert "rename that: `frame.rename(columns={'image_url': 'image_uri'})`." in str(
         tfrecorder.validate("a.csv")
     )
-    assert "the column: --column image_url=image_uri." in invoke("validate", "a.csv").stdout
+    assert "rename that: --column image_url=image_uri." in invoke("validate", "a.csv").stdout
 
 
 def test_calls_are_typed_as_commands() -> None:

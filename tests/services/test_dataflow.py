@@ -368,6 +368,13 @@ def test_all_faults_are_told_at_once_and_nothing_is_written(gcs: Gcs) -> None:
     assert not Path("out").exists()
 
 
+def test_what_options_lack_is_told_before_a_bucket_is_waited_for(bucket: Gcs) -> None:
+    bucket.forget_requests()
+    with pytest.raises(OptionError, match=r"project: give the(.*\n)*.*region: give the"):
+        tfrecorder.convert(SOURCE, OUT, runner="DataflowRunner")
+    assert bucket.count() == 0
+
+
 @pytest.mark.parametrize(
     ("more", "fault"),
     [

@@ -254,6 +254,7 @@ def test_a_table_without_an_image_is_pointed_at_a_schema() -> None:
     frame = pd.DataFrame({"age": [1, 2, 3], "name": ["a", "b", "c"]})
     (fault,) = frame.tensorflow.validate().query("code == 'missing_column'").to_dict("records")
     assert "'age': 'image_uri'" not in fault["remedy"]
+    assert "If none is, give a schema" in fault["remedy"]
     assert "may do without an image (`tfrecorder schema`" in fault["remedy"]
     schema = tfrecorder.infer_schema(frame)
     assert frame.tensorflow.validate(schema=schema).query("severity == 'error'").empty

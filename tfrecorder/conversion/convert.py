@@ -130,9 +130,13 @@ class Conversion(Operation):
             DatasetError: the dataset that is there is damaged.
         """
         where = self.where
+        check_runner(self.options)
+        if self.options.runner == "DataflowRunner" and not storage.is_local(where):
+            from tfrecorder.runners.dataflow import checks
+
+            checks.check_settings(where, self.options)  # a bucket may be waited for
         refuse_nested(where, self.options)
         refuse_links(where)
-        check_runner(self.options)
         try:
             return DatasetState.read(where)
         except DatasetError as error:

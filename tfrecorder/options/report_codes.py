@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfrecorder import storage
 from tfrecorder.core.option import spelled
 
 ERROR = "error"
@@ -17,9 +18,9 @@ SEVERITIES = (ERROR, WARNING, NOTE)
 #: The remedy for each reason code, by severity; `remedy_of` words it.
 REMEDIES = {
     ERROR: {
-        "missing_column": "Rename the column: {rename}. "
-        "Or give a schema, which names the source's own columns and may do without an image "
-        "(`tfrecorder schema` suggests one). If it is something else, drop it.",
+        "missing_column": "If another column is it, rename that: {rename}. If none is, give a "
+        "schema, which names the source's own columns and may do without an image (`tfrecorder "
+        "schema` suggests one), or drop what only looks like it.",
         "empty_frame": "Give at least one row.",
         "repeated_heading": "Remove it: files were joined into one. Several may be given as they "
         "are, as a list.",
@@ -30,7 +31,7 @@ REMEDIES = {
         "unknown_split": "Use TRAIN, VALIDATION, TEST or UNASSIGNED.",
         "not_text": "Drop the row, or give its image: a path or uri, the bytes of its file, or a "
         "Pillow image.",
-        "bad_text": "Rename the file or label so that it is valid Unicode.",
+        "bad_text": "Correct the text, or rename the file, so that it is valid Unicode.",
         "unsupported_scheme": "Copy the images to a disk or a bucket, and give their paths there.",
         "mixed_label_types": "Make all labels text or all integers.",
         "unsupported_label": "Make the labels text or integers.",
@@ -48,8 +49,7 @@ REMEDIES = {
         "no_strata": "Leave {stratify} out, or give each row one label.",
         "other_columns": "Give the columns of the dataset, of the same kinds.",
         "unusable_image": "Fix or drop the image; a conversion lists it as a reject, or stops if "
-        "most cannot be read. Relative paths start at {base}; {private_hosts} allows "
-        "private addresses.",
+        "most cannot be read.",
         "box_outside": "Correct the box or drop it; a conversion would list its image as a reject.",
         "no_annotations": "Put the files where they are looked for, or leave the split out. If the "
         "images show no objects, give each an empty label file or an XML without objects.",
@@ -90,8 +90,7 @@ REMEDIES = {
         "{new_classes}.",
         "same_bytes_leakage": "Put it into the split of the other, or drop it; `append` does with "
         "{by_content}.",
-        "same_bytes": "Drop it, or it counts twice; `append` does with {by_content}. If "
-        "the files only moved, give the folder where they were as {base}.",
+        "same_bytes": "Drop it, or it counts twice; `append` does with {by_content}.{moved}",
         "near_there_leakage": "Put it into the split of the other, as {group_copies} does for "
         "rows without one.",
         "near_there": "Leave it out, or it counts nearly twice.",
@@ -121,15 +120,16 @@ def remedy_of(
 ) -> str:
     """What to do about the findings of a code in a column, which are the same for each value."""
     names = {str(value): column for value in values[:1]}  # a missing column has one, what it is now
+    is_relative = any(storage.resolve(str(uri), "/") != str(uri) for uri in values)
+    moved = f" If the files only moved, give the folder where they were as {spelled('base')}."
     return CODES[code][1].format(
         column=column,
         rename=spelled("columns", names, f"frame.rename(columns={names})"),
-        base=spelled("base"),
+        moved=moved if is_relative else "",
         by_content=spelled("duplicates", "content"),
         by_name=spelled("duplicates", "name"),
         group_copies=spelled("group_copies", True),
         kept=spelled("duplicates", "keep"),
         new_classes=spelled("new_classes", "allow"),
-        private_hosts=spelled("private_hosts", True),
         stratify=spelled("stratify", True),
     )

@@ -50,7 +50,7 @@ def open_some(
     for column, opened in zip(columns, uris, strict=True):
         # Not strict: the faults of the next column follow.
         pairs = zip(opened, faults, strict=False)
-        failed = [_Failed.of(uri, *fault, beside) for uri, fault in pairs if fault]
+        failed = [_failed(uri, *fault, beside) for uri, fault in pairs if fault]
         are_all = len(failed) == len(opened)
         are_too_many = len(failed) > allowed * len(opened)
         where = f"column {str(column.name)!r}: " if len(columns) > 1 else ""
@@ -81,18 +81,16 @@ class _Failed(NamedTuple):
     words: str
     near: storage.Near | None
 
-    @classmethod
-    def of(
-        cls,
-        uri: str,
-        code: str,
-        words: str,
-        beside: storage.Beside,
-    ) -> _Failed:
-        if code != "not_found":
-            return cls(uri, code, words, None)
-        path = storage.resolve(uri, beside.base)
-        return cls(uri, code, words + beside.hint(path), beside.near(path))
+
+def _failed(
+    uri: str,
+    code: str,
+    words: str,
+    beside: storage.Beside,
+) -> _Failed:
+    path = storage.resolve(uri, beside.base)
+    near = beside.near(path) if code == "not_found" else None
+    return _Failed(uri, code, words + beside.hint(path, code), near)
 
 
 _DISK = "Is a disk not mounted?"
@@ -152,9 +150,7 @@ def _fault(path: str) -> tuple[str, str] | None:
     try:
         data, _ = storage.read_source(path, storage.FoldersRead())
     except storage.UnreadableError as error:
-        is_private = error.code == "private_host"
-        hint = f"; {spelled('private_hosts', True)} allows it" if is_private else ""
-        return error.code, f"{path}: {error.detail}{hint}"
+        return error.code, f"{path}: {error.detail}"
     if data.startswith(storage.LFS_POINTER):
         return "pointer", f"{path} is {storage.LFS_WORDS}"
     return None

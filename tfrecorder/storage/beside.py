@@ -9,6 +9,7 @@ import os
 import unicodedata
 from typing import NamedTuple
 
+from tfrecorder.core.option import spelled
 from tfrecorder.storage import files
 from tfrecorder.storage.store import UnreadableError
 from tfrecorder.storage.uris import absolute, backslash_hint, is_local, is_web, parent, scheme
@@ -95,9 +96,11 @@ class Beside:
             return None
         return Near(found, differs, found.removeprefix(f"{self.base}/") if self.base else found)
 
-    def hint(self, path: str) -> str:
-        """What to add to a message that there is no such file, or ""."""
-        near = self.near(path)
+    def hint(self, path: str, code: str = "not_found") -> str:
+        """What to add to the message of an `UnreadableError` of this code, or ""."""
+        if code == "private_host":
+            return f"; {spelled('private_hosts', True)} allows it"
+        near = self.near(path) if code == "not_found" else None
         return f"; {near}" if near else backslash_hint(path)
 
     def _like(self, path: str) -> str:

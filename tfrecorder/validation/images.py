@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tfrecorder import storage
+from tfrecorder.core.option import spelled
 from tfrecorder.core.threads import DECODING_BYTES, Budget, ThreadPool, map_ahead, spare_bytes
 from tfrecorder.display.bars import Advance, counting
 from tfrecorder.images.boxes_and_masks import (
@@ -40,7 +41,7 @@ ROWS_AHEAD = 64
 
 #: What is wrong with a row's files, by column; of its first image, if it is read, (width, height),
 #: and what it looks like.
-_Outcome = tuple[dict[str, str], tuple[int, int] | None, Fingerprint]
+_Outcome = tuple[dict[str, Reject], tuple[int, int] | None, Fingerprint]
 
 #: The bytes of a file in a column, of the row with this number, whose cell is this uri.
 _ReadFile = Callable[[str, int, str], bytes]
@@ -106,10 +107,14 @@ def look_at_files(
         rows = list(reasons.index)
         values = uris[name][reasons.index].tolist()
         messages = []
-        for uri, reason in zip(values, reasons, strict=True):
-            is_missing = ": not_found: " in reason
-            hint = beside.hint(storage.resolve(uri, table.base)) if is_missing else ""
-            messages.append(f"{reason}{hint}")
+        for uri, reject in zip(values, reasons, strict=True):
+            # A report on several columns is also read line by line, as messages.
+            shown = repr(uri) if len(uris.columns) == 1 else f"{name} {uri!r}"
+            path = storage.resolve(uri, table.base)
+            hint = beside.hint(path, reject.code) if reject.stage == "read" else ""
+            if reject.code == "not_found" and not hint and path != storage.resolve(uri, ""):
+                hint = f"; relative paths start at {table.base!r}, or at {spelled('base')}"
+            messages.append(f"{shown}: {reject}{hint}")
         findings.append(Finding("unusable_image", rows, name, values, messages))
     findings += _outside(table, uris, sizes)
     looks = pd.DataFrame([*fingerprints], uris.index, dtype="Int64")
@@ -341,9 +346,7 @@ def _row_check(
                     stored_mask(fields[name], file, Placed(of, of, None), budget.room)
                 read[name] = file
             except Reject as reject:
-                # A report on several columns is also read line by line, as messages.
-                shown = repr(uri) if len(uris) == 1 else f"{name} {uri!r}"
-                faults[name] = f"{shown}: {reject}"
+                faults[name] = reject
         first = read.get(images[0]) if images else None
         look, size = (first.look, (first.width, first.height)) if first else (None, None)
         return faults, size, fingerprints_of([look])[0] if look else UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
@@ -28,6 +29,21 @@ _BRING_PACKAGES = (
 )
 
 
+def check_settings(output_dir: str, options: ConvertOptions) -> None:
+    """Raise if what is given alone would keep Dataflow from starting; no store is asked.
+
+    Raises:
+        OptionError: as for `check`.
+    """
+    settings = Settings.of(output_dir, options)
+    _refuse(
+        _place_faults(settings, options),
+        _output_faults(output_dir, options),
+        _temporary_faults(settings, output_dir),
+        _beam_faults(settings, output_dir, options),
+    )
+
+
 def check(
     uris: Iterable[str],
     output_dir: str,
@@ -47,14 +63,18 @@ def check(
         OptionError: with all faults, each with its remedy.
     """
     settings = Settings.of(output_dir, options)
-    faults = [
-        *_place_faults(settings, options),
-        *_output_faults(output_dir, options),
-        *_image_faults(uris, options),
-        *_temporary_faults(settings, output_dir),
-        *_beam_faults(settings, output_dir, options),
-        *_bucket_faults(settings, output_dir),
-    ]
+    _refuse(
+        _place_faults(settings, options),
+        _output_faults(output_dir, options),
+        _image_faults(uris, options),
+        _temporary_faults(settings, output_dir),
+        _beam_faults(settings, output_dir, options),
+        _bucket_faults(settings, output_dir),
+    )
+
+
+def _refuse(*kinds: Iterable[str | OptionError]) -> None:
+    faults = [*itertools.chain.from_iterable(kinds)]
     if faults:
         raise OptionError("the DataflowRunner cannot start:", *faults)
 
