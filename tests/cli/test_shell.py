@@ -123,8 +123,12 @@ def test_a_workbook_is_named_as_one() -> None:
     with zipfile.ZipFile("book.xlsx", "w", zipfile.ZIP_DEFLATED) as book:
         book.writestr("xl/workbook.xml", "<workbook/>" * 99)
     found = invoke("validate", "book.xlsx")
-    assert found.stderr.startswith("error: book.xlsx: it is a workbook or another ZIP archive")
+    assert found.stderr.startswith("error: book.xlsx: it is a workbook, not a CSV; save its sheet")
     assert "`pandas.read_excel('book.xlsx')`" in found.stderr
+    with zipfile.ZipFile("images.zip", "w", zipfile.ZIP_DEFLATED) as images:
+        images.writestr("cat/a.jpg", PHOTOS[0].read_bytes())
+    words = "it is a ZIP archive; unpack it, and give the folder, or its table."
+    assert invoke("validate", "images.zip").stderr == f"error: images.zip: {words}\n"
 
 
 def test_a_message_speaks_of_commands_and_conditions_not_of_python() -> None:

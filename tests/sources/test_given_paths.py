@@ -14,7 +14,7 @@ from helpers.streaming_cases import TO_ITS_END
 from support import PHOTOS, error_of, invoke, photo_frame, rejects, run
 
 import tfrecorder
-from tfrecorder.errors import DatasetError, ImagesUnreachableError, SourceError
+from tfrecorder.errors import DatasetError, ImagesUnreachableError, OptionError, SourceError
 
 
 @pytest.fixture
@@ -161,6 +161,24 @@ def test_a_missing_image_is_looked_for_below_the_base() -> None:
     moved = missing("C:\\me\\photos\\dog\\0.jpg")
     assert "Write paths as the files have them: 'x/photos/dog/0.jpg' for 'C:" in moved
     assert "x/photos" not in missing("0.jpg")  # there are two
+
+
+def test_a_base_above_the_table_is_the_remedy_where_images_lie_from_there() -> None:
+    photo_at("set/images/a.jpg", "set/b.jpg")
+    Path("set/lists/of 2026").mkdir(parents=True)
+    frame = pd.DataFrame({"image_uri": ["images/a.jpg"], "label": "x"})
+    frame.to_csv("set/lists/of 2026/rows.csv", index=False)
+    message = error_of(ImagesUnreachableError, "set/lists/of 2026/rows.csv")
+    assert f"Nothing was written. Give `base='{Path.cwd()}/set'`." in message
+    with pytest.raises(OptionError, match=r"no such folder; '.*/set/lists' is there, in other"):
+        tfrecorder.validate(frame, base="set/Lists", progress=False)
+
+
+def test_a_folder_that_yolo_names_is_compared_too() -> None:
+    photo_at("set/Images/a.jpg")
+    Path("set/data.yaml").write_text("train: images\nnames: [cat]\n")
+    with pytest.raises(SourceError, match=r"'images', which is not there: .*set/Images' is there"):
+        tfrecorder.validate("set", progress=False)
 
 
 def test_a_link_that_leads_nowhere_is_called_one() -> None:

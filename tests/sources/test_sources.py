@@ -416,6 +416,8 @@ def test_files_that_are_no_images_are_passed_over_and_counted() -> None:
     source = source_of(root)
     assert source.frame.image_uri.tolist() == ["cat/a.jpg"]
     assert source.passed_over == {"hidden": 5, "not images": 3}
+    (root / "dog").symlink_to("/mnt/gone/dog")
+    assert source_of(root).passed_over == {**source.passed_over, "links astray": 1}
 
 
 #: What a NAS, a system or a removed disk leaves among images.

@@ -159,6 +159,7 @@ def class_words(names: Sequence[str], most: int = 8) -> str:
 _PASSED_OVER = {
     "hidden": ("hidden file", "hidden files"),
     "not images": ("file that is no image", "files that are no images"),
+    "links astray": ("link that leads nowhere", "links that lead nowhere"),
     "system folders": ("folder that a system made", "folders that a system made"),
     "images without a row": ("image without a row", "images without a row"),
     "images without annotations": ("image without annotations", "images without annotations"),

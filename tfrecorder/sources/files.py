@@ -304,8 +304,9 @@ def _refuse_other_separator(
             )
 
 
-#: How a ZIP archive begins, which a workbook is.
+#: How a ZIP archive begins, which a workbook is; and what is in a workbook.
 _ZIP = b"PK\3\4"
+_SHEETS = (b"xl/workbook", b"opendocument.spreadsheet")
 
 
 def _not_decoded(
@@ -319,9 +320,11 @@ def _not_decoded(
     data = Path(copy).read_bytes()
     line = 1
     if data.startswith(_ZIP):
+        if not any(mark in data for mark in _SHEETS):
+            return f"{path}: it is a ZIP archive; unpack it, and give the folder, or its table."
         return (
-            f"{path}: it is a workbook or another ZIP archive, not a CSV; save its sheet as CSV, "
-            f"or, in Python, give the frame of `pandas.read_excel({path!r})`."
+            f"{path}: it is a workbook, not a CSV; save its sheet as CSV, or, in Python, give the "
+            f"frame of `pandas.read_excel({path!r})`."
         )
     own = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "cp1252"
     try:

@@ -354,7 +354,8 @@ def listed(folder: str) -> Listing:
     images = []
     tables = []
     texts = []
-    hidden = others = 0
+    hidden = others = astray = 0
+    is_local = storage.is_local(folder)
     systems = set()
     for parts in walk(folder):
         name = parts[-1]
@@ -368,11 +369,15 @@ def listed(folder: str) -> Listing:
             tables.append("/".join(parts))
         else:
             others += 1
+            astray += is_local and not os.path.exists(os.path.join(folder, *parts))
             if name.lower().endswith(TEXT_ENDINGS):
                 texts.append("/".join(parts))
     passed_over = {"hidden": hidden, "not images": others}
     if systems:
         passed_over["system folders"] = len(systems)
+    if astray:
+        passed_over["not images"] -= astray
+        passed_over["links astray"] = astray
     return Listing(folder, sorted(images), sorted(tables), sorted(texts), passed_over)
 
 

@@ -85,7 +85,8 @@ def read_table(
     if base is not None:
         base = storage.absolute(storage.given_path(base))
         if storage.is_local(base) and not os.path.isdir(base):
-            raise OptionError.of("base", base, "there is no such folder.")
+            hint = storage.hint_beside(base)
+            raise OptionError.of("base", base, f"there is no such folder{hint}.")
     raw = read_raw(source, options)
     if base is not None and raw.passed_over:
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")

@@ -218,7 +218,8 @@ def _images_at(
             places = [one or place for one, place in zip(there, places, strict=True)]
         yield from places
     else:
-        raise SourceError(f"{path} names {entry!r}, which is not there: looked for {where}.")
+        hint = storage.hint_beside(where)
+        raise SourceError(f"{path} names {entry!r}, which is not there: looked for {where}{hint}.")
 
 
 class LabelFiles(NamedTuple):

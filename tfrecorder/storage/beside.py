@@ -7,6 +7,7 @@ import itertools
 import operator
 import os
 import unicodedata
+from pathlib import Path
 from typing import NamedTuple
 
 from tfrecorder.core.option import spelled
@@ -135,9 +136,15 @@ class Beside:
         return self._listed[folder]
 
     def _elsewhere(self, path: str) -> str:
-        """The file of this name below the base, of several that in the same folders; or ""."""
+        """The file, had the base been a folder above it; or else the file of this name below the
+        base, of several that in the same folders; or "".
+        """
         if not self.base or not is_local(self.base) or not is_local(path):
             return ""
+        below = path.removeprefix(f"{self.base}/")
+        for above in Path(self.base).parents:
+            if below != path and os.path.isfile(above / below):
+                return str(above / below)
         if self._below is None:
             self._below = {}
             every = ((where, name) for where, _, names in os.walk(self.base) for name in names)
