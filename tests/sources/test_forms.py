@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers.annotation_cases import OBJECT, annotation, picture
 from PIL import Image as Pictures
@@ -390,3 +391,54 @@ def test_the_commands_take_a_form() -> None:
     assert "label: label" in invoke("schema", "in", "--form", "folder").output
     assert invoke("validate", "in", "--form", "voc").exit_code == 2
     assert tfrecorder.infer_schema("in", form="folder").columns.keys() == {"image_uri", "label"}
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "filename,width,height,class,xmin,ymin,xmax,ymax",
+        "image_path,width,height,label,x1,y1,x2,y2",
+        "Image,w,h,Class Name,XMin,YMin,XMax,YMax",
+        "file_name,w,h,category,left,top,right,bottom",
+        "image_uri,w,h,label,x_min,y_min,x_max,y_max",
+    ],
+)
+def test_boxes_under_their_usual_names(heading: str) -> None:
+    pictures("in/a.jpg", "in/b.jpg")
+    put("in/a.csv", f"{heading}\na.jpg,40,20,car,1,2,3,4\na.jpg,40,20,bus,2,2,4,4\n")
+    frame = source_of("in/a.csv").frame
+    assert frame.label.tolist() == ["car", "bus"]
+    assert frame[["image_uri", "x_min", "y_min", "x_max", "y_max"]].to_numpy().tolist() == [
+        ["a.jpg", "1", "2", "3", "4"],
+        ["a.jpg", "2", "2", "4", "4"],
+    ]
+    by_pandas = pd.read_csv("in/a.csv")
+    assert source_of(by_pandas, base="in").frame.label.tolist() == ["car", "bus"]
+    put("schema.yaml", invoke("schema", "in/a.csv").output)
+    assert source_of("in/a.csv", schema="schema.yaml").frame.x_max.tolist() == ["3", "4"]
+
+
+def test_columns_that_a_table_has_already_keep_their_meaning() -> None:
+    """Without all four edges, or with ours among them, nothing is renamed."""
+    for heading in (
+        "image_uri,label,class,xmin,ymin",
+        "image_uri,label,x1,x_min,y_min,x_max,y_max",
+    ):
+        put("a.csv", f"{heading}\na.jpg,car,{','.join('123456'[: heading.count(',') - 1])}\n")
+        assert source_of("a.csv").frame.label.tolist() == ["car"]
+    put("a.csv", "image_uri,label,class,xmin,ymin,xmax,ymax\na.jpg,car,7,1,2,3,4\n")
+    read = source_of("a.csv")
+    assert read.frame.label.tolist() == ["car"]
+    assert read.left_out == ("class",)
+
+
+def test_what_roboflow_writes_for_tensorflow() -> None:
+    heading = "filename,width,height,class,xmin,ymin,xmax,ymax\n"
+    for split in ("train", "valid"):
+        pictures(f"in/{split}/a.jpg", f"in/{split}/b.jpg")
+        put(f"in/{split}/_annotations.csv", f"{heading}a.jpg,40,20,car,1,2,30,4\n")
+    assert rows_of("in") == [
+        ("TRAIN", "train/a.jpg", "car"),
+        ("VALIDATION", "valid/a.jpg", "car"),
+    ]
+    assert source_of("in").passed_over["images without a row"] == 2

@@ -46,8 +46,12 @@ from tfrecorder.sources.table import MASK_COLUMN, RawTable
 #: The folders of a path, and the name.
 Parts = tuple[str, ...]
 
+#: What Roboflow writes beside the images of a split, and its column of their names.
+BESIDE = "_annotations.csv"
+_ROBOFLOW = "filename"
+
 #: The names of such tables.
-TABLES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+TABLES = ("metadata.csv", "metadata.jsonl", "metadata.parquet", BESIDE)
 
 
 def read_metadata(
@@ -92,15 +96,18 @@ def read_metadata(
 def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
     """A table; None if another tool's, of which nothing is read."""
     (path,) = table.files
+    name = _ROBOFLOW if path.endswith(f"/{BESIDE}") else FILE_NAME
     if not path.endswith(".parquet"):
         with storage.open_seekable(path) as file:
             start = file.read(2**16)
         encoding = encoding_of(start)
-        if FILE_NAME not in start.decode(encoding, errors="ignore").partition("\n")[0]:
+        if name not in start.decode(encoding, errors="ignore").partition("\n")[0]:
             return None
         if encoding == "utf-16" and not options.text_form.encoding and path.endswith(".csv"):
             options = replace(options, encoding=encoding)
     raw = read_parquet(table, options) or read_files(table, options)
+    if raw is not None and name == _ROBOFLOW:
+        raw = replace(raw, frame=raw.frame.rename(columns={_ROBOFLOW: FILE_NAME}))
     return raw if raw is not None and FILE_NAME in raw.frame else None
 
 

@@ -6,6 +6,7 @@ Only what must be known to read the source is checked here; the rest is up to `v
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -49,6 +50,16 @@ from tfrecorder.sources.table import (
     with_classes,
 )
 from tfrecorder.sources.yolo import read_yolo
+
+#: Usual names of the edges of boxes, and of the image and the class beside them: in lower case,
+#: without what is neither a letter nor a digit.
+_EDGES = (
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("x1", "y1", "x2", "y2"),
+    ("left", "top", "right", "bottom"),
+)
+_URIS = ("filename", "imagepath", "image", "path", "filepath", "file", "imagename")
+_LABELS = ("class", "classname", "labelname", "category", "categoryname", "name")
 
 
 def read_source(
@@ -161,7 +172,8 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     with storage.failing_as(SourceError, given.path if isinstance(given, PathSource) else ""):
         for read in FORMS if options.form is None else _FORMED:
             if (table := read(given, options)) is not None:
-                return _with_boxes(replace(table, schema=table.schema or options.schema))
+                table = replace(table, schema=table.schema or options.schema)
+                return _with_usual_names(_with_boxes(table))
     if options.form is not None:
         words = f"the source is not of this form: it has no {FORM_WORDS[options.form]}."
         raise OptionError.of("form", options.form, words)
@@ -183,6 +195,29 @@ def _with_boxes(table: RawTable) -> RawTable:
         classes[LABEL_COLUMN] = of_objects
     findings = [*table.findings, *findings]
     return replace(table, frame=frame, classes=classes, findings=findings)
+
+
+def _with_usual_names(table: RawTable) -> RawTable:
+    """A table of boxes whose columns have other usual names, such as `xmin` and `filename`."""
+    have = [str(name) for name in table.frame.columns]
+    taken = {*have, *table.columns.values()}
+    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in have}
+    boxes = next((names for names in _EDGES if plain.keys() >= {*names}), ())
+    if not boxes or not taken.isdisjoint(BOX_COLUMNS):
+        return table
+    taken |= {URI_COLUMN} if FILE_NAME in taken else set()
+    columns = {plain[usual]: ours for ours, usual in zip(BOX_COLUMNS, boxes, strict=True)}
+    for ours, names in ((URI_COLUMN, _URIS), (LABEL_COLUMN, _LABELS)):
+        usual = next((name for name in names if name in plain), "")
+        if usual and ours not in taken:
+            columns.setdefault(plain[usual], ours)
+    if table.schema is not None:
+        # As a schema that was proposed has our names.
+        stated = table.schema.source_columns()
+        columns = {
+            name: ours for name, ours in columns.items() if ours in stated and name not in stated
+        }
+    return replace(table, columns={**columns, **table.columns})
 
 
 def _read_frame(source: Any, options: ConvertOptions) -> RawTable | None:
