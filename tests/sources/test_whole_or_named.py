@@ -297,6 +297,24 @@ def test_an_image_is_found_under_a_name_of_another_form() -> None:
     assert tfrecorder.to_frame("out").image_uri.tolist() == [f"{NFC}/{NFC}.jpg"]
 
 
+@pytest.mark.slow
+def test_a_caption_of_another_encoding_is_a_reject_of_its_row() -> None:
+    """As if its image could not be read: `verify` knows it, and it comes in once it is mended."""
+    for name in "abcd":
+        pictures(f"in/{name}.png")
+        put(f"in/{name}.txt", f"{name}: Käfer", "cp1252" if name == "b" else "utf-8")
+    schema = {"image_uri": "image", "caption": "text"}
+    options: Any = {"schema": schema, "splits": {"TRAIN": 1}, "progress": False}
+    assert said(schema=schema)["not_decoded"].startswith("b.txt, line 1: byte 5, 0xe4, is not UTF")
+    result = tfrecorder.convert("in", "out", max_reject_fraction=0.5, **options)
+    assert result.rejects == {"row/not_decoded": 1}
+    assert tfrecorder.verify("out", records=True).ok
+    put("in/b.txt", "b")
+    tfrecorder.append("in", "out", retry_rejects=True, progress=False)
+    frame = tfrecorder.to_frame("out").sort_index()
+    assert frame.caption.tolist() == ["a: Käfer", "b", "c: Käfer", "d: Käfer"]
+
+
 def test_a_table_of_a_folder_may_be_utf_16() -> None:
     pictures("in/a.jpg")
     put("in/metadata.csv", "file_name,label\na.jpg,kät\n", "utf-16")

@@ -86,6 +86,7 @@ REMEDIES = {
         "right, rename the files.",
         "listed_twice": "They make one record, which has the objects of both. If they are two "
         "images, correct the names.",
+        "not_decoded": "Save the file as UTF-8; a conversion would list its image as a reject.",
         "new_class": "Correct the label if it is a mistake. If not, do nothing, or give "
         "{new_classes}.",
         "same_bytes_leakage": "Put it into the split of the other, or drop it; `append` does with "

@@ -115,25 +115,27 @@ def with_sidecar_files(
     frame: pd.DataFrame,
     folder: str,
     schema: Schema,
-) -> tuple[pd.DataFrame, int, list[Finding]]:
+) -> tuple[pd.DataFrame, int, list[Finding], dict[int, str]]:
     """A folder's images with the columns of the schema that its paths do not give.
 
     A JSON file has them by name.  A text file gives the only column of texts that no JSON file has:
     its text, or of a column of lists its lines.
 
     Returns:
-        The frame, how many of these files were read, and those that are not understood.
+        The frame, how many of these files were read, and those that are not understood; and why a
+        row becomes a reject, by its number, because its text file is of another encoding.
     """
     wanted = [name for name in schema.source_columns() if name not in frame]
     if not wanted:
-        return frame, 0, []
+        return frame, 0, [], {}
     uris = frame[URI_COLUMN]
     stems = []
     for uri in uris:
         stem, _ = os.path.splitext(uri)
         stems.append(os.path.join(folder, stem))
-    findings: list[Finding] = []
-    files = _texts_beside([f"{stem}.json" for stem in stems], uris, findings)
+    files, faults = _texts_beside([f"{stem}.json" for stem in stems])
+    findings = [bad_annotation(row, URI_COLUMN, uris[row], of) for row, of in faults.items()]
+    rejects = dict[int, str]()
     documents = []
     for row, text in enumerate(files):
         document = _document(text)
@@ -149,30 +151,28 @@ def with_sidecar_files(
     texts = [name for name in schema.of(Text) if name in wanted and name not in columns]
     if len(texts) == 1:
         (name,) = texts
-        text_files = _texts_beside([f"{stem}.txt" for stem in stems], uris, findings)
+        text_files, rejects = _texts_beside([f"{stem}.txt" for stem in stems])
+        for row in rejects:
+            text_files[row] = "no text"
+            rejects[row] = f"not_decoded: {rejects[row]}"
         files += text_files
         if any(text is not None for text in text_files):
             cells_of_texts = [_cell(schema.columns[name], text) for text in text_files]
             columns[name] = pd.Series(cells_of_texts, frame.index, object)
-    return frame.assign(**columns), sum(text is not None for text in files), findings
+    return frame.assign(**columns), sum(text is not None for text in files), findings, rejects
 
 
-def _texts_beside(
-    paths: Sequence[str],
-    uris: pd.Series[Any],
-    findings: list[Finding],
-) -> list[str | None]:
-    """The texts of the files of images, None for one that is not there; and which are no text."""
-    texts = []
+def _texts_beside(paths: Sequence[str]) -> tuple[list[str | None], dict[int, str]]:
+    """The texts of the files of images, None for one that is not there; and by row what is none."""
+    texts = list[str | None]()
+    faults = {}
     for row, data in enumerate(files_of(paths)):
-        text = None
+        texts.append(None)
         try:
-            text = None if data is None else decoded(data)
+            texts[row] = None if data is None else decoded(data)
         except NotTextError as error:
-            message = f"{paths[row]}, {error}"
-            findings.append(bad_annotation(row, URI_COLUMN, uris[row], message))
-        texts.append(text)
-    return texts
+            faults[row] = f"{paths[row].rpartition('/')[2]}, {error}"
+    return texts, faults
 
 
 def _document(text: str | None) -> dict[str, Any]:
@@ -234,12 +234,13 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
         frame = _images_in(folder, files, files if form == "folder" else _places(files))
     findings: Sequence[Finding] = ()
     read = 0
+    rejects: Mapping[int, str] = {}
     if options.schema is not None:
-        frame, read, findings = with_sidecar_files(frame, source.folder, options.schema)
+        frame, read, findings, rejects = with_sidecar_files(frame, source.folder, options.schema)
         passed_over["not images"] -= read
     if not read:
         refuse_unread(listing, looks)
-    return RawTable(frame, source.folder, passed_over, findings=findings)
+    return RawTable(frame, source.folder, passed_over, findings=findings, rejects=rejects)
 
 
 def _places(files: Sequence[Parts]) -> Sequence[Parts]:

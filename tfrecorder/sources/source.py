@@ -157,6 +157,7 @@ def read_table(
         typed=raw.typed,
         findings=(*findings, repeated),
         notes=raw.notes,
+        rejects=raw.rejects,
         stated=stated,
         is_schema_given=options.schema is not None,
     )

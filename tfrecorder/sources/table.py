@@ -43,6 +43,7 @@ class _Rows:
         typed: False if every cell was a text, as in a CSV, even if it is a number.
         findings: what is wrong beyond what the table shows.
         notes: what is no problem but should be known, such as what is not stored.
+        rejects: why a row becomes a reject, by its number, where the source says so already.
     """
 
     frame: pd.DataFrame
@@ -53,6 +54,7 @@ class _Rows:
     typed: bool = True
     findings: Sequence[Finding] = ()
     notes: Sequence[str] = ()
+    rejects: Mapping[int, str] = dataclass_field(default_factory=dict)
 
 
 @dataclass(frozen=True)

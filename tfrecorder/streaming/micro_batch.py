@@ -26,7 +26,7 @@ from tfrecorder.conversion.same_schema import refuse_other_schema
 from tfrecorder.core.option import is_text, is_whole
 from tfrecorder.display.tables import escaped
 from tfrecorder.errors import SourceError
-from tfrecorder.format.layout import POSITION_OF, REJECT_OF
+from tfrecorder.format.layout import POSITION_OF
 from tfrecorder.format.plan import PlanKind
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.output.staging import Spool
@@ -44,13 +44,10 @@ from tfrecorder.sources.places import places
 from tfrecorder.sources.source import read_source
 from tfrecorder.sources.table import Source
 from tfrecorder.streaming.stream_source import Cells, Unusable
-from tfrecorder.validation.rules import Checked, check_source
+from tfrecorder.validation.rules import Checked, check_source, planned_rejects
 
 #: How many images have their sizes looked up to decide on the shards of an unspooled batch.
 SIZED = 20
-
-#: The stage of rejects whose image was never read.
-STAGE = "row"
 
 
 class NothingSoundError(Exception):
@@ -312,13 +309,11 @@ class MicroBatch(Operation):
             column = filler if checked is None else pa.concat_arrays([checked.values[key], filler])
             values[key] = column.take(order)
         missing = {} if checked is None else checked.missing
-        reasons = [self.faults.get(at, "") for at in range(len(rows))]
         texts = {
-            REJECT_OF.stage: [STAGE if reason else "" for reason in reasons],
-            REJECT_OF.reason: reasons,
             POSITION_OF.source: [self.source] * len(rows),
             POSITION_OF.position: [row.position for row in rows],
         }
+        values |= planned_rejects(self.faults, range(len(rows)))
         values |= {name: pa.array(column, pa.large_string()) for name, column in texts.items()}
         return Checked(
             frame=frame.iloc[order].set_axis(np.arange(len(rows)) + self.first),

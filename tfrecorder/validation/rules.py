@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecorder.display.tables import counted
+from tfrecorder.format.layout import REJECT_OF
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, class_field, fields_of, primary_file
 from tfrecorder.schema.keys import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COLUMN
@@ -58,6 +59,9 @@ _SYNONYMS = {
 
 
 DEFAULT_DIVISION = Division()
+
+#: The stage of rejects whose image was never read.
+STAGE = "row"
 
 #: What is odd in a dataset, but not in a table that is added to one.
 _OF_WHOLE_DATASETS = ("no_train", "label_not_in_train", "few_images")
@@ -223,6 +227,11 @@ def check_source(
     described = describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups)
     missing = {finding.column for finding in findings if finding.code == "missing_column"}
     lacks_splits = not missing.isdisjoint(schema.of(kinds.Split))
+    if source.rejects:
+        values |= planned_rejects(source.rejects, frame.index)
+        rows = list(source.rejects)
+        messages = [reason.partition(": ")[2] for reason in source.rejects.values()]
+        findings.append(Finding("not_decoded", rows, URI_COLUMN, messages, messages))
     return Checked(
         frame=frame,
         findings=tuple(findings),
@@ -243,6 +252,14 @@ def check_source(
         },
         unassigned=was_open,
     )
+
+
+def planned_rejects(rejects: Mapping[int, str], rows: Iterable[int]) -> dict[str, pa.Array]:
+    """The columns of a plan that say which of its rows are rejects before any image is read."""
+    reasons = [rejects.get(row, "") for row in rows]
+    stages = [STAGE if reason else "" for reason in reasons]
+    texts = {REJECT_OF.stage: stages, REJECT_OF.reason: reasons}
+    return {name: pa.array(column, pa.large_string()) for name, column in texts.items()}
 
 
 def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -> list[Field]:

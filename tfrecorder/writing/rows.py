@@ -218,7 +218,7 @@ class RowLoader:
 
     def load_from(self, reader: FileReader, planned: PlannedRow) -> Loaded | Rejected:
         """As `load`, with another reader of files."""
-        if self._has_facts:
+        if self._has_facts or REJECT_OF.reason in planned.values:
             reject = planned_reject(planned)
             if reject is not None:
                 return reject
