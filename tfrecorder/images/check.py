@@ -181,7 +181,7 @@ def check_file(
 
     Raises:
         Reject: there are none, or too many, or the validator raised an exception.
-        OptionError: only the name of the validator is known.
+        OptionError: only the name of the validator is known, or it returned False.
         RunnerError: the validator needs a package that is not there.
     """
     if not data:
@@ -194,7 +194,7 @@ def check_file(
         )
     if kind.validator is not None:
         try:
-            kind.validator(data)
+            found = kind.validator(data)
         except MemoryError:
             raise
         except ImportError as error:
@@ -202,6 +202,11 @@ def check_file(
             raise RunnerError(f"the validator of {column!r} cannot run: {words}.") from error
         except Exception as error:
             raise Reject("check", "invalid", words_of(error)) from None
+        if type(found).__name__ in ("bool", "bool_") and not found:  # also of NumPy
+            raise OptionError(
+                f"schema: {column}=File(validator=…): it returned False, which says nothing; let "
+                'it raise an exception for a file that cannot be used: `raise ValueError("why")`.'
+            )
     return data
 
 

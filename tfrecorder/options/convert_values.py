@@ -48,10 +48,17 @@ class TextForm:
     Attributes:
         sep: the character between two values.
         encoding: as Python names it; None for UTF-8, with or without a byte order mark.
+        is_spaced: a blank follows each separator, which is no part of the value.
     """
 
     sep: str | None = None
     encoding: str | None = None
+    is_spaced: bool = False
+
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """What `csv.reader` and pandas must know of it."""
+        return {"delimiter": self.separator, "skipinitialspace": self.is_spaced}
 
     @property
     def separator(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -69,7 +70,7 @@ def read_headerless(
     uris = []
     given = []
     with open(copy, newline="", encoding=form.codec) as file, wide_fields():
-        for cells in csv.reader(file, delimiter=form.separator, strict=True):
+        for cells in csv.reader(file, strict=True, **form.dialect):
             if not any(cells):
                 continue
             # Also if it is a word that is not a split: if the image comes next, validation will
@@ -85,12 +86,43 @@ def read_headerless(
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=str)
     if any(map(_holds_box, given)):
         return _with_boxes(path, table, given), _DETECTION
+    _refuse_numbers(path, [values for values in given if values], any(splits))
     if max(map(len, given), default=0) > 1:
         return table.assign(label=pd.Series(given, dtype=object)), _SEVERAL_LABELS
     labels = [values[0] if values else "" for values in given]
     if any(labels):
         table[LABEL_COLUMN] = pd.Series(labels, dtype=table[URI_COLUMN].dtype)
     return table, None
+
+
+def _refuse_numbers(
+    path: str,
+    rows: list[list[str]],
+    has_splits: bool,
+) -> None:
+    """Raise a SourceError if what follows the images are no classes, or not all of them.
+
+    Args:
+        rows: what follows, if anything does.
+    """
+    if len({*map(len, rows)}) != 1 or len(rows[0]) < 2:
+        return
+    of_numbers = [all(map(_is_number_or_empty, column)) for column in zip(*rows, strict=True)]
+    are_boxes = of_numbers.count(True) == len(BOX_COLUMNS)
+    are_whole = all(cell.isdecimal() for row in rows for cell in row)
+    if not any(of_numbers) or (all(of_numbers) and are_whole and not are_boxes):
+        return
+    edges = iter(BOX_COLUMNS)
+    values = (f"value_{number}" for number in itertools.count(1))
+    labels = iter([LABEL_COLUMN])
+    names = [SPLIT_COLUMN, URI_COLUMN] if has_splits else [URI_COLUMN]
+    for is_number in of_numbers:
+        names.append(next(labels, "") if not is_number else next(edges if are_boxes else values))
+    shown = ", ".join(value[:40] for value in rows[0][:9])
+    raise SourceError(
+        f"{path}: {shown} after the first image are not all classes, and no heading says what they "
+        f"are. Write one as the first line, such as {','.join(names)}"
+    )
 
 
 def _without_empty_end(cells: list[str]) -> list[str]:

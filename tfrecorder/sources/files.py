@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import importlib
 import itertools
 import os
 import tempfile
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +68,7 @@ def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
             f"source {source.path!r} is an image; give its folder, or a CSV that lists images."
         )
     with storage.local_copy(whole) as copy:
-        raw = _read_file(source.path, copy, storage.parent(whole), options)
+        raw = _read_unpacked(source.path, copy, storage.parent(whole), options)
     return raw if storage.is_local(whole) else replace(raw, text=None)
 
 
@@ -102,12 +104,58 @@ def read_open_file(source: Any, options: ConvertOptions) -> RawTable | None:
         return None
     name = getattr(source, "name", None)
     called = name if isinstance(name, str) and name != "<stdin>" else "standard input"
-    # It is deleted with the table that keeps it.
+    spooled = _spooled(source)
+    raw = _read_unpacked(called, spooled.name, os.getcwd(), options)
+    keeps = (raw.text and raw.text.spooled) or spooled
+    return replace(raw, text=raw.text and raw.text._replace(spooled=keeps))
+
+
+def _spooled(source: Any) -> Any:
+    """The rest of an open file in a file that is deleted with what keeps it."""
     spooled = tempfile.NamedTemporaryFile(prefix="tfrecorder-")
     while block := source.read(2**20):
         spooled.write(block.encode() if isinstance(block, str) else block)
     spooled.flush()
-    raw = _read_file(called, spooled.name, os.getcwd(), options)
+    return spooled
+
+
+#: How packed files begin, and what they are packed with.
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\0": "lzma", b"\x28\xb5\x2f\xfd": "zstd"}
+
+#: The endings of their names, which say nothing of what is in them.
+_PACKED_ENDINGS = (".gz", ".gzip", ".bz2", ".xz", ".zst")
+
+
+def _read_unpacked(
+    path: str,
+    copy: str,
+    base: str,
+    options: ConvertOptions,
+) -> RawTable:
+    """`_read_file`, of a file that may be packed: it is unpacked to a disk, as long as it is used.
+
+    Raises:
+        SourceError: it cannot be unpacked; also as `_read_file`.
+    """
+    with open(copy, "rb") as file:
+        begin = file.read(8)
+    packed = next((form for magic, form in _PACKED.items() if begin.startswith(magic)), None)
+    if packed is None:
+        return _read_file(path, copy, base, options)
+    module: Any = pa if packed == "zstd" else importlib.import_module(packed)
+    damages = (EOFError, OSError, ValueError, zlib.error, getattr(module, "LZMAError", OSError))
+    try:
+        # Python unpacks Zstandard from 3.14 on.
+        is_arrow = module is pa
+        opened = pa.input_stream(copy, compression=packed) if is_arrow else module.open(copy)
+        with opened:
+            spooled = _spooled(opened)
+    except damages as error:
+        raise SourceError(f"{path}: its {packed} cannot be unpacked: {error}.") from error
+    inside = path
+    if path.lower().endswith(_PACKED_ENDINGS):
+        inside = os.path.splitext(path)[0]
+    raw = _read_file(inside, spooled.name, base, options)
     return replace(raw, text=raw.text and raw.text._replace(spooled=spooled))
 
 
@@ -140,6 +188,7 @@ def _read_file(
             refuse_form(form, "JSON Lines are UTF-8 without a separator")
             frame, stated = read_json_lines(path, copy)
         else:
+            form = _spaced(copy, form)
             first = _first_row(copy, form)
             if not form.sep:
                 _refuse_other_separator(path, first, names)
@@ -184,9 +233,9 @@ def _read_headed(
         copy,
         dtype=str,
         keep_default_na=False,
-        sep=form.separator,
         encoding=form.codec,
         skip_blank_lines=True,
+        **form.dialect,
     )
     if not isinstance(table.index, pd.RangeIndex):
         raise SourceError(
@@ -220,7 +269,7 @@ def _read_plain(
 
     if len(header) < 2 or not all(header) or len(set(header)) < len(header):
         return None
-    if form.encoding or not form.separator.isascii():
+    if form.encoding or form.is_spaced or not form.separator.isascii():
         return None
     if os.path.getsize(copy) < ARROW_BYTES:
         return None
@@ -267,7 +316,7 @@ def _first_lines(file: TextIO, text: TextFile) -> Iterator[int]:
     if text.json_lines:
         yield from (number for number, line in enumerate(file, 1) if line.strip())
         return
-    reader = csv.reader(file, delimiter=text.form.separator)
+    reader = csv.reader(file, **text.form.dialect)
     before = 0
     for cells in reader:
         if any(cells) or (text.headed and cells):
@@ -282,7 +331,18 @@ def _is_json(copy: str) -> bool:
 
 def _first_row(path: str, form: TextForm) -> list[str]:
     with open(path, newline="", encoding=form.codec) as file, wide_fields():
-        return next(filter(None, csv.reader(file, delimiter=form.separator)), [])
+        return next(filter(None, csv.reader(file, **form.dialect)), [])
+
+
+def _spaced(path: str, form: TextForm) -> TextForm:
+    """The form of a CSV, in whose first row a blank may follow each separator."""
+    spaced = replace(form, is_spaced=True)
+    values = _first_row(path, form)[1:]
+    if form.separator.isspace() or not values or any(value[:1] != " " for value in values):
+        return form
+    # What is still there stands in quotes, and is meant.
+    is_meant = any(value[:1] == " " for value in _first_row(path, spaced))
+    return form if is_meant else spaced
 
 
 def _refuse_other_separator(
@@ -293,9 +353,10 @@ def _refuse_other_separator(
     """Spreadsheets of some countries write semicolons: say so, or no column would be recognised."""
     if len(first) != 1:
         return
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+    for separator, name in ((";", "semicolons"), ("\t", "tabs"), (" ", "blanks")):
         cells = [cell.strip() for cell in first[0].split(separator)]
         is_known = not names.isdisjoint(cells) or cells[0].lower() in SPELLINGS
+        is_known |= looks_like_image(cells[0]) and not looks_like_image(first[0])
         if len(cells) > 1 and is_known:
             by_pandas = f"pandas.read_csv({path!r}, sep={separator!r})"
             raise SourceError(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 
+from tfrecorder.display.messages import warn
 from tfrecorder.errors import SourceError
 from tfrecorder.images.reencode import is_picture
 from tfrecorder.options.convert import ConvertOptions
@@ -21,7 +23,7 @@ from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
 from tfrecorder.sources.source import read_raw, refuse_twice, stated_numbers, with_integers
-from tfrecorder.sources.table import as_objects, is_list, kinds_by_name, with_classes
+from tfrecorder.sources.table import as_objects, is_list, is_time, kinds_by_name, with_classes
 
 _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
@@ -88,6 +90,11 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
             made[name] = kinds.Labels() if column.dropna().map(is_list).any() else kinds.Label()
         else:
             made[name] = by_name.get(name) or _with_default(_guess(column), column)
+        if made.get(name) == kinds.Ignore() and column.map(is_time).any():
+            warn(
+                f"column {name!r} is ignored: a record holds no dates and times; "
+                f"`frame[{name!r}].astype(str)` makes texts of them"
+            )
     if all(isinstance(kind, (kinds.Ignore, kinds.Split)) for kind in made.values()):
         raise SourceError(f"no column could make a feature; the columns are {names}.")
     masks = [name for name, kind in made.items() if isinstance(kind, kinds.Mask)]
@@ -116,7 +123,11 @@ def _guess(column: pd.Series) -> kinds.Kind:
         return kinds.Number(dtype="bool")
     if cells.map(lambda cell: isinstance(cell, (int, np.integer))).all():
         return _numbers(cells, "int64")
-    if cells.map(lambda cell: isinstance(cell, (int, float, np.integer, np.floating))).all():
+    if cells.map(lambda cell: isinstance(cell, Decimal) and not cell % 1).all():
+        return _numbers(cells, "int64")
+    if cells.map(
+        lambda cell: isinstance(cell, (int, float, np.integer, np.floating, Decimal))
+    ).all():
         return _numbers(cells, "float32")
     return kinds.Ignore()
 

@@ -108,9 +108,10 @@ def read_table(
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
     picked = {}
+    place_of = {name: place for place, name in reversed([*enumerate(names)])}
     for name in kept:
-        if name in names:
-            picked[name] = frame.iloc[:, names.index(name)].set_axis(rows)
+        if name in place_of:
+            picked[name] = frame.iloc[:, place_of[name]].set_axis(rows)
     passed = {*kept, *schema.of(Ignore)}
     left_out = {name: place for place, name in enumerate(names) if name not in passed}
     split_like = None

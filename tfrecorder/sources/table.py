@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field, replace
+from datetime import date, time, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -135,6 +136,11 @@ def as_objects(column: pd.Series) -> pd.Series:
     return column.astype(object).where(column.notna(), None)
 
 
+def is_time(value: Any) -> bool:
+    """True for a date, a time or a duration, which no record can hold."""
+    return isinstance(value, (date, time, timedelta, np.datetime64, np.timedelta64))
+
+
 def is_list(value: Any) -> bool:
     """True for what holds the values of a cell with several."""
     return isinstance(value, (list, tuple, np.ndarray))
@@ -171,7 +177,11 @@ def schema_of(table: pd.DataFrame) -> kinds.Schema:
     """The schema of a table, which may have boxes or a mask in columns with the known names."""
     by_name = kinds_by_name(table)
     has_more = URI_COLUMN in by_name and not {MASK_COLUMN, "boxes"}.isdisjoint(by_name)
-    return kinds.Schema(by_name) if has_more else kinds.DEFAULT_SCHEMA
+    if has_more:
+        return kinds.Schema(by_name)
+    if isinstance(by_name.get(LABEL_COLUMN), kinds.Labels):
+        return kinds.Schema({**kinds.DEFAULT_SCHEMA.columns, LABEL_COLUMN: kinds.Labels()})
+    return kinds.DEFAULT_SCHEMA
 
 
 def schema_beside(
@@ -216,7 +226,8 @@ def kinds_by_name(table: pd.DataFrame) -> dict[str, kinds.Kind]:
         label = LABEL_COLUMN if LABEL_COLUMN in names else None
         made["boxes"] = kinds.Boxes(unit=_box_unit(table), label=label)
     elif LABEL_COLUMN in names:
-        made[LABEL_COLUMN] = kinds.Label()
+        has_lists = table[LABEL_COLUMN].dtype == object and table[LABEL_COLUMN].map(is_list).any()
+        made[LABEL_COLUMN] = kinds.Labels() if has_lists else kinds.Label()
     return made
 
 

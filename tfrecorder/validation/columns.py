@@ -11,6 +11,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from tfrecorder.schema.labels import in_one_form, number_labels
 from tfrecorder.schema.splits import parse_splits
 from tfrecorder.sources.cells import CellFault
 from tfrecorder.sources.finding import Finding, flag
-from tfrecorder.sources.table import as_objects, as_texts
+from tfrecorder.sources.table import as_objects, as_texts, is_list
 
 #: How many uris have their schemes checked together.
 _TOGETHER = 2**16
@@ -400,7 +401,7 @@ def check_labels(column: pd.Series, names: Sequence[str] | None) -> tuple[pd.Ser
         given = given.astype(str).astype(object)
         kind = "string"
         column = column.where(null, given)
-    if kind in ("floating", "mixed-integer-float") and bool((given % 1 == 0).all()):
+    if kind in ("floating", "mixed-integer-float", "decimal") and bool((given % 1 == 0).all()):
         kind = "integer"  # pandas turns integers into floats if one is missing
     if kind in ("string", "empty"):
         findings.append(check_unicode(column))
@@ -433,6 +434,14 @@ def _check_types(column: pd.Series, given: pd.Series) -> Finding:
     usable = given.map(_is_text_or_whole)
     if not usable.all():
         wrong = (~usable).reindex(column.index, fill_value=False).to_numpy(dtype=bool)
+        are_lists = column.map(is_list).to_numpy(dtype=bool)
+        if are_lists.any():  # a report holds no lists, but their text
+            return flag(
+                "unsupported_label",
+                are_lists,
+                column.where(~are_lists, column.map(repr)),
+                "{value} is a list of labels, which `Labels()` in the schema is for",
+            )
         return flag(
             "unsupported_label",
             wrong,
@@ -451,7 +460,7 @@ def _check_types(column: pd.Series, given: pd.Series) -> Finding:
 
 
 def _is_text_or_whole(label: Any) -> bool:
-    if isinstance(label, (float, np.floating)):
+    if isinstance(label, (float, np.floating, Decimal)):
         return float(label).is_integer()
     return isinstance(label, (str, int, np.integer))
 

@@ -103,13 +103,15 @@ def _with_all(
 ) -> pd.DataFrame:
     """Rows with the places of all their files, and all their values."""
     places = {}
+    texts = {}
     for field in fields:
         keys = [feature.key for feature in field.features if feature.key in values]
         if isinstance(field.kind, FILES):
             places[field.column] = place_numbers(source, field.column).loc[rows.index]
         elif keys and not (isinstance(field.kind, Label) and LABEL_COLUMN in rows):
             cells = zip(*(values[key].to_pylist() for key in keys), strict=True)
-            rows[f"{_VALUES}{field.column}"] = list(map(repr, cells))
+            texts[f"{_VALUES}{field.column}"] = list(map(repr, cells))
+    rows = pd.concat([rows, pd.DataFrame(texts, index=rows.index)], axis=1)
     rows[_FILES] = pd.DataFrame(places).groupby([*places]).ngroup()
     return rows
 
@@ -135,7 +137,9 @@ def _check_repeated(rows: pd.DataFrame) -> Iterator[Finding]:
     for name in map(str, rows):
         if name.startswith(_VALUES):
             words = f"is also in a row with other values of {name.removeprefix(_VALUES)!r}"
-            yield _check_agreement("image_again", rows, _FILES, name, words)
+            # Alone: of a table of thousands of columns, all would be taken for each of them.
+            of_one = rows[[URI_COLUMN, _FILES, name]]
+            yield _check_agreement("image_again", of_one, _FILES, name, words)
 
 
 def _check_agreement(

@@ -294,7 +294,7 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
     suggested = set()
     for name, kind in source.schema.fields:
         for wanted in kinds.columns_of(name, kind):
-            if wanted in present or isinstance(kind, kinds.Ignore):
+            if wanted in source.frame or isinstance(kind, kinds.Ignore):
                 continue
             near = nearest_name(wanted, others)
             if isinstance(kind, kinds.Split) and near is None:
@@ -310,6 +310,8 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
                 )
             elif is_required(kind) and not (is_added and isinstance(kind, kinds.Split)):
                 words = f"there is no column {wanted!r}; the columns are {present + others}"
+                if source.text and source.text.headed:
+                    words += ", as the first line names them: if it is a row, put a heading above"
                 if isinstance(kind, kinds.Split):
                     words += "; `Split(required=False)` in the schema divides rows that have none"
                 yield Finding("missing_column", [None], wanted, ["…"], words)

@@ -20,7 +20,7 @@ from tfrecorder.schema.kinds import BEYOND_FLOAT32, FILES, Boxes, Bytes, Label, 
 from tfrecorder.schema.splits import SPLITS
 from tfrecorder.schema.statistics import Figures, Statistics
 from tfrecorder.sources.finding import Finding, flag
-from tfrecorder.sources.table import is_list
+from tfrecorder.sources.table import is_list, is_time
 from tfrecorder.validation.columns import (
     Outcome,
     as_lists,
@@ -148,6 +148,8 @@ def _wrong(
     message = f"{{value!r}}, of type {{type}}, is not {wanted}"
     if len(column) and column.map(_is_container).all():
         message = f"{{value}} is not {wanted}"
+    if column.map(is_time).any():
+        message += f"; `frame[{field.column!r}].astype(str)` makes texts of dates and times"
     return flag("wrong_value", np.ones(len(column), bool), shown, message)
 
 
@@ -161,17 +163,19 @@ def _number(value: Any, dtype: str) -> float | int | None:
         return _number_of_text(value.strip(), dtype)
     if isinstance(value, (bool, np.bool_)):
         return int(value)
-    if not isinstance(value, (int, float, np.integer, np.floating)):
+    if not isinstance(value, (int, float, np.integer, np.floating, Decimal)):
         return None
     try:
         number = float(value)
-    except OverflowError:  # an integer of more than 308 digits
+    except (OverflowError, ValueError):  # an integer of more than 308 digits, a signalling NaN
+        return None
+    if math.isinf(number) and number != value:  # a Decimal of as many
         return None
     if dtype == "float32":
         return number if abs(number) < BEYOND_FLOAT32 or not math.isfinite(number) else None
-    if not number.is_integer():
+    # Not of the float, which a Decimal of many digits may round to.
+    if not math.isfinite(number) or (whole := int(value)) != value:
         return None
-    whole = int(value)
     if dtype == "bool":
         return whole if whole in (0, 1) else None
     return whole if -(2**63) <= whole < 2**63 else None
@@ -251,8 +255,11 @@ def _numbers(value: Any, dtype: str) -> np.ndarray | None:
         return None
     if array.size == 0:
         return array.astype(_DTYPES[dtype])
-    if array.dtype.kind == "O":  # a None among the numbers, or integers beyond 64 bits
-        return None
+    if array.dtype.kind == "O":  # Decimals, a None among the numbers, integers beyond 64 bits
+        cells = [_number(cell, dtype) for cell in array.flat if isinstance(cell, Decimal)]
+        if len(cells) < array.size or None in cells:
+            return None
+        return np.array(cells, _DTYPES[dtype]).reshape(array.shape)
     if dtype == "float32" and array.dtype.kind in "fiub":
         with np.errstate(over="ignore"):
             numbers = array.astype(np.float32)
