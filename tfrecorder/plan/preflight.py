@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -110,12 +109,10 @@ def _remedy(failed: Sequence[_Failed], base: str) -> str:
         elif near is not None and near.differs == "place" and near.path.endswith(f"/{uri}"):
             folder = near.path.removesuffix(f"/{uri}")
             sentences["base"] = f"Give {spelled('base', folder)}."
-        elif near is not None and near.differs == "form":
-            form = "NFC" if unicodedata.is_normalized("NFC", near.path) else "NFD"
-            words = f"Python's `unicodedata.normalize({form!r}, …)` makes names like the files'."
-            sentences["form"] = words
         elif near is not None and near.differs != "link":
-            words = f"Write paths as the files have them: {near.shown!r} for {uri!r}."
+            spelling = ascii if near.differs == "form" else repr
+            names = f"{spelling(near.shown)} for {spelling(uri)}"
+            words = f"Write paths as the files have them: {names}."
             sentences.setdefault("near", words)
             if near.differs == "place":  # it may be another file
                 sentences["disk"] = _DISK

@@ -6,11 +6,11 @@ import contextlib
 import itertools
 import operator
 import os
-import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
 from tfrecorder.core.option import spelled
+from tfrecorder.core.text import composed
 from tfrecorder.storage import files
 from tfrecorder.storage.store import UnreadableError
 from tfrecorder.storage.uris import absolute, backslash_hint, is_local, is_web, parent, scheme
@@ -89,7 +89,7 @@ class Beside:
             found = self._elsewhere(plain)
         elif found == plain:
             differs = "slashes"
-        elif _composed(found) == _composed(plain):
+        elif composed(found) == composed(plain):
             differs = "form"
         elif _alike(found) == _alike(plain):
             differs = "case"
@@ -120,7 +120,7 @@ class Beside:
         found = next(filter(None, map(names.get, (_alike(name), *stems))), None)
         if found is None:
             return ""
-        best = min(found, key=lambda other: (other != name, _composed(other) != _composed(name)))
+        best = min(found, key=lambda other: (other != name, composed(other) != composed(name)))
         return f"{folder.rstrip('/')}/{best}"
 
     def _names_in(self, folder: str) -> dict[str, list[str]]:
@@ -168,12 +168,8 @@ def hint_beside(path: str) -> str:
     return Beside("", ("",)).hint(absolute(path)) if is_local(path) else backslash_hint(path)
 
 
-def _composed(name: str) -> str:
-    return unicodedata.normalize("NFC", name)
-
-
 def _alike(name: str) -> str:
-    return _composed(name).casefold()
+    return composed(name).casefold()
 
 
 def _stem(name: str) -> str:
