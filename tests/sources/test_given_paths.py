@@ -156,6 +156,17 @@ def test_of_several_files_beside_the_one_most_like_it_is_named() -> None:
     assert "Is a disk not mounted?" in missing("b.jpg")  # what no image can be is not named
 
 
+def test_blanks_around_a_name_are_told_where_images_are_checked() -> None:
+    photo_at("in/a.jpg", "in/b c.jpg")
+    frame = pd.DataFrame({"image_uri": ["in/a.jpg ", "in/ b c.jpg"]})
+    report = tfrecorder.validate(frame, check_images=True, progress=False)
+    for message, name in zip(
+        report.query("severity == 'error'").message, ("a", "b c"), strict=True
+    ):
+        assert message.endswith(f"; 'in/{name}.jpg' is there, without the blanks")
+    assert "Remove the blanks around paths, such as 'in/a.jpg '." in missing("in/a.jpg ")
+
+
 def test_a_missing_image_is_looked_for_below_the_base() -> None:
     photo_at("x/photos/cat/0.jpg", "x/photos/dog/0.jpg", "x/photos/dog/1.jpg")
     message = missing("photos/cat/0.jpg", "photos/dog/0.jpg")
@@ -232,6 +243,12 @@ def test_a_pointer_of_git_lfs_is_called_one() -> None:
         with pytest.raises(DatasetError, match=says):
             tfrecorder.info("out")
         Path("out", name).write_bytes(whole)
+    for name in ("table/metadata.csv", "coco/annotations/instances_val.json", "yolo/data.yaml"):
+        photo_at(f"{name.partition('/')[0]}/images/a.jpg")
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(POINTER)
+        with pytest.raises(SourceError, match=f"{name} {says}"):
+            tfrecorder.validate(name.partition("/")[0], progress=False)
     Path("other.tfrecord").write_bytes(POINTER)
     with pytest.raises(DatasetError, match=says):
         tfrecorder.info("other.tfrecord")

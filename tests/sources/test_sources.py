@@ -442,7 +442,8 @@ def test_folders_that_systems_make_are_no_classes() -> None:
 
 
 def test_folders_that_systems_make_hold_no_images_of_yolo() -> None:
-    root = folder(*(f"images/{name}" for name in SYSTEM_FILES), "images/a.jpg", "labels/x.txt")
+    root = folder(*(f"images/{name}" for name in SYSTEM_FILES), "images/a.jpg", "labels/a.txt")
+    folder("images/._a.jpg", "labels/._a.txt")  # of macOS, on other disks than its own
     (root / "labels/a.txt").write_text("0 0.5 0.5 0.5 0.5\n")
     (root / "data.yaml").write_text("train: images\nnames: [cat]\n")
     assert source_of(root).frame.image_uri.tolist() == ["images/a.jpg"]

@@ -38,6 +38,7 @@ from tfrecorder.sources.path_source import (
     Pairs,
     PathSource,
     common_folder,
+    refuse_pointer,
     refuse_table_options,
     split_in,
     uri_below,
@@ -126,6 +127,7 @@ def read_file(path: str, masks: bool) -> File:
                     others[name] -= 1
         return True
 
+    refuse_pointer(path)
     with storage.local_copy(path) as copy:
         with open(copy, "rb") as start:
             encoding = encoding_of(start.read(4))

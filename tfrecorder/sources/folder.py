@@ -37,6 +37,7 @@ from tfrecorder.sources.path_source import (
     PICTURE_FOLDERS,
     Listing,
     PathSource,
+    refuse_pointer,
     refuse_table_options,
     stem_of,
     uri_below,
@@ -96,6 +97,7 @@ def read_metadata(
 def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
     """A table; None if another tool's, of which nothing is read."""
     (path,) = table.files
+    refuse_pointer(path)
     name = _ROBOFLOW if path.endswith(f"/{BESIDE}") else FILE_NAME
     if not path.endswith(".parquet"):
         with storage.open_seekable(path) as file:

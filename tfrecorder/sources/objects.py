@@ -321,6 +321,8 @@ def text_of(path: str) -> str | None:
         SourceError: it is neither UTF-8 nor marked as UTF-16.
     """
     (data,) = files_of([path])
+    if data is not None and data.startswith(storage.LFS_POINTER):
+        raise SourceError(f"{path} is {storage.LFS_WORDS}.")
     try:
         return None if data is None else decoded(data)
     except NotTextError as error:

@@ -89,14 +89,19 @@ def _look(path: str) -> PathSource:
     if path and not is_file and storage.is_folder(whole):
         return PathSource(path, folder=whole)
     if is_file or os.path.isfile(whole):
-        if storage.is_local(whole) and storage.is_lfs_pointer(whole):
-            raise SourceError(f"source {path!r} is {storage.LFS_WORDS}.")
+        refuse_pointer(whole, f"source {path!r}")
         return PathSource(path, (whole,))
     if _PATTERN.search(path) and (files := _matching(whole)):
         return PathSource(path, tuple(files))
     looked = f" (looked in {os.getcwd()})" if storage.is_local(path) else ""
     hint = storage.hint_beside(path)
     raise SourceError(f"source {path!r}: there is no such file or folder{looked}{hint}.")
+
+
+def refuse_pointer(path: str, called: str = "") -> None:
+    """Raise a SourceError for a file of a source that git-lfs did not fetch."""
+    if storage.is_lfs_pointer(path):
+        raise SourceError(f"{called or path} is {storage.LFS_WORDS}.")
 
 
 def _matching(pattern: str) -> list[str]:

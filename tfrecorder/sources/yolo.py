@@ -206,7 +206,7 @@ def _images_at(
     if storage.is_folder(where):
         where = where if storage.scheme(where) else posixpath.normpath(where)
         for name in storage.files_below(where):
-            is_image = name.lower().endswith(IMAGE_ENDINGS)
+            is_image = name.lower().endswith(IMAGE_ENDINGS) and "/._" not in f"/{name}"  # of macOS
             if is_image and layout.SYSTEM_FOLDERS.isdisjoint(name.split("/")):
                 yield f"{where}/{name}"
     elif (text := text_of(where)) is not None:

@@ -38,6 +38,7 @@ _WORDS = {
     "case": "{!r} is there, in other upper and lower case",
     "form": "{!a} is there, in another Unicode form",
     "slashes": "{!r} is there: write / between folders, not \\",
+    "blanks": "{!r} is there, without the blanks",
     "place": "{!r} has the same name",
     "link": "it is a link to {!r}, which is not there",
 }
@@ -89,6 +90,8 @@ class Beside:
             found = self._elsewhere(plain)
         elif found == plain:
             differs = "slashes"
+        elif found.replace(" ", "") == plain.replace(" ", ""):
+            differs = "blanks"
         elif composed(found) == composed(plain):
             differs = "form"
         elif _alike(found) == _alike(plain):
@@ -158,8 +161,8 @@ class Beside:
 
 
 def is_lfs_pointer(path: str) -> bool:
-    """True for a file that is there, but was not fetched by git-lfs."""
-    is_small = 0 < (files.size_or_none(path) or 0) <= _POINTER_BYTES
+    """True for a file on a disk that is there, but was not fetched by git-lfs."""
+    is_small = is_local(path) and 0 < (files.size_or_none(path) or 0) <= _POINTER_BYTES
     return is_small and files.read_bytes(path).startswith(LFS_POINTER)
 
 
@@ -169,7 +172,7 @@ def hint_beside(path: str) -> str:
 
 
 def _alike(name: str) -> str:
-    return composed(name).casefold()
+    return composed(name).casefold().strip()
 
 
 def _stem(name: str) -> str:
