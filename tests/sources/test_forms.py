@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +224,13 @@ def test_a_folder_named_images_beside_another_is_a_class() -> None:
     assert "label" not in source_of("alone").frame
 
 
-def test_labelled_and_unlabelled_splits_lead_to_a_table() -> None:
-    pictures("in/train/cat/a.jpg", "in/test/b.jpg")
+def test_a_test_set_may_lack_the_labels_of_the_others() -> None:
+    pictures("in/train/cat/a.jpg", "in/val/images/cat/c.jpg", "in/test/b.jpg")
+    with pytest.raises(SourceError, match=r"'test/b.jpg' is not at .* metadata\.csv"):
+        tfrecorder.validate("in")
+    shutil.rmtree("in/val")
+    assert rows_of("in") == [("TEST", "test/b.jpg", ""), ("TRAIN", "train/cat/a.jpg", "cat")]
+    pictures("in/train/c.jpg")
     with pytest.raises(SourceError, match=r"'test/b.jpg' is not at .* metadata\.csv"):
         tfrecorder.validate("in")
 

@@ -466,7 +466,7 @@ def test_what_was_passed_over_is_told() -> None:
     [
         (["a.jpg", "cat/x/b.jpg"], "image 'a.jpg' is not at label/file"),
         (["cat/a.jpg", "b.jpg"], "image 'b.jpg' is not at label/file"),
-        (["train/cat/a.jpg", "test/b.jpg"], "image 'test/b.jpg' is not at split/label/file"),
+        (["train/cat/a.jpg", "val/b.jpg"], "image 'val/b.jpg' is not at split/label/file"),
         (["train/cat/x/a.jpg"], "image 'train/cat/x/a.jpg' is not at split/label/file"),
         (["train/cat/a.jpg", "extra/cat/b.jpg"], "name the folder 'extra' like a split"),
         (["notes.txt", ".DS_Store"], "no images found (2 other files skipped)"),

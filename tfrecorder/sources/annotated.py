@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
@@ -235,7 +237,10 @@ def looked_at(listing: Listing) -> list[Look]:
             chosen += paths
             continue
         parts = tuple(filter(None, folder.split("/")))
-        stems = {stem_of(image[-1]) for image in listing.images if image[:-1] == parts}
+        # As they are sorted, those of a folder are together.
+        first = bisect.bisect(listing.images, (*parts, ""))
+        last = bisect.bisect(listing.images, (*parts, chr(sys.maxunicode)))
+        stems = {stem_of(image[-1]) for image in listing.images[first:last]}
         of_stems = [path for path in paths if stem_of(path) in stems]
         others = [path for path in paths if stem_of(path) not in stems]
         chosen += _spread(of_stems, _OF_STEMS) + _spread(others, _OTHERS)

@@ -276,8 +276,9 @@ def _with_masks(folder: str, files: Sequence[Parts]) -> pd.DataFrame | None:
     Raises:
         SourceError: a picture has no mask, or a mask no picture.
     """
-    level = int(_names_at(files, 0) <= SPELLINGS.keys())
-    names = _names_at(files, level)
+    names = _names_at(files, 0)
+    level = int(names <= SPELLINGS.keys())
+    names = _names_at(files, 1) if level else names
     if not names & PICTURE_FOLDERS or not names & MASK_FOLDERS:
         return None
     pictures = []
@@ -315,9 +316,9 @@ def _images_in(
     """A folder `split/label/file`, `label/file`, `split/file` or `file`, in the order of the paths.
 
     The first level is splits if every folder in it has a split's name.  Images directly in the
-    folder, or in that of a split, have no labels.  Folder names are class names, so they stay text
-    even if they are digits, as in Keras and TFDS.  An image's uri is its path relative to the
-    folder.
+    folder, or in those of splits, have no labels; in that of TEST also where others have.  Folder
+    names are class names, so they stay text even if they are digits, as in Keras and TFDS.  An
+    image's uri is its path relative to the folder.
 
     Args:
         places: the paths without what says nothing of split and label.
@@ -337,7 +338,10 @@ def _images_in(
     depth = 3 if with_split else 2
     if with_split and depths == {2}:
         return pd.DataFrame(data)
-    if depths != {depth}:
+    lengths = {(SPELLINGS.get(parts[0].lower()), len(parts)) for parts in places if with_split}
+    # As makers publish them: a test set whose labels they keep.
+    is_test_alone = all((split == "TEST") == (length == 2) for split, length in lengths)
+    if depths != {depth} and not (depths == {2, 3} and lengths and is_test_alone):
         at = next(at for at, parts in enumerate(places) if len(parts) != depth)
         hint = "put every image into the folder of its label"
         if len(places[at]) == 3:
@@ -347,7 +351,8 @@ def _images_in(
             f"{'split/label/file' if with_split else 'label/file'}; {hint}. Where images have no "
             "label, list all in a metadata.csv with the columns file_name, split and label."
         )
-    return pd.DataFrame({**data, LABEL_COLUMN: _texts(parts[-2] for parts in places)})
+    labels = (parts[-2] if len(parts) == depth else "" for parts in places)
+    return pd.DataFrame({**data, LABEL_COLUMN: _texts(labels)})
 
 
 def _texts(names: Iterable[str]) -> pd.Series:
@@ -369,19 +374,20 @@ def listed(folder: str) -> Listing:
     systems = set()
     for parts in walk(folder):
         name = parts[-1]
+        path = "/".join(parts)
         if system := layout.SYSTEM_FOLDERS.intersection(parts):
             systems.add(parts[: min(map(parts.index, system)) + 1])
-        elif any(part.startswith(".") for part in parts) or name in layout.DESKTOP_FILES:
+        elif path.startswith(".") or "/." in path or name in layout.DESKTOP_FILES:
             hidden += 1
         elif name.lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
         elif name in TABLES or name.lower().endswith(".parquet"):
-            tables.append("/".join(parts))
+            tables.append(path)
         else:
             others += 1
             astray += is_local and not os.path.exists(os.path.join(folder, *parts))
             if name.lower().endswith(TEXT_ENDINGS):
-                texts.append("/".join(parts))
+                texts.append(path)
     passed_over = {"hidden": hidden, "not images": others}
     if systems:
         passed_over["system folders"] = len(systems)
