@@ -132,6 +132,15 @@ def test_a_path_of_another_machine_may_need_its_folder() -> None:
     ]
 
 
+def test_a_name_that_several_images_have_is_asked_for() -> None:
+    pictures("in/train/a.png", "in/val/a.png")
+    coco("in/result.json", "D:\\x\\a.png")
+    words = r"'D:/x/a.png' .* 2 have its name: train/a.png, val/a.png.*`base`"
+    with pytest.raises(SourceError, match=words):
+        tfrecorder.validate("in")
+    assert rows_of("in/result.json", base="in/val") == [("TRAIN", "a.png", ["car"])]
+
+
 def test_a_base_is_searched_by_name_too() -> None:
     pictures("in/images/a.png")
     coco("in/result.json", "..\\..\\media\\a.png")

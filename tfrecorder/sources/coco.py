@@ -16,6 +16,7 @@ import pandas as pd
 from PIL import Image as Pictures
 
 from tfrecorder import storage
+from tfrecorder.core.option import spelled
 from tfrecorder.core.text import NotTextError, composed, decoded, encoding_of
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import SourceError
@@ -241,21 +242,31 @@ def _uris_of(
         root: the folder of the images, as far as the file's own place tells.
         base: the folder of all.
         given: the folder that the user stated instead.
+
+    Raises:
+        SourceError: several have it.
     """
     below = root.removeprefix(base).strip("/")
     stem = file.path.rpartition("/")[2].removesuffix(".json").rpartition("_")[2]
     names = [name_of(image) for image in file.images]
     first = names[0].encode(errors="replace").decode() if names else ""
-    folders = [""] if given else ["", "images", stem, f"images/{stem}"]
-    starts = ["".join(f"{part}/" for part in (below, folder) if part) for folder in folders]
+    starts = [""]
     top = storage.absolute(storage.given_path(given)) if given else base
-    if given:
-        starts = [""]
+    if not given:
+        folders = ("", "images", stem, f"images/{stem}")
+        starts = ["".join(f"{part}/" for part in (below, folder) if part) for folder in folders]
     for start in starts:
         if first and storage.exists(storage.resolve(uri_below(start, first), top)):
             return [uri_below(start, name) for name in names]
     files = storage.files_below(top) if storage.is_folder(top) else []
     pairs = Pairs(name for name in files if name.lower().endswith(IMAGE_ENDINGS))
+    for name in names:
+        if len(found := pairs.all_named(name)) > 1:
+            raise SourceError(
+                f"{file.path}: the image {name!r} is not where it says, and {len(found)} have its "
+                f"name: {', '.join(found[:3])}. Correct file_name, or give the folder of its "
+                f"images as {spelled('base')}."
+            )
     return [pairs.named(name) or uri_below(starts[0], name) for name in names]
 
 

@@ -213,9 +213,14 @@ class Pairs:
         return found[0] if len(found) == 1 else ""
 
     def named(self, path: str) -> str:
-        """The only picture that has the name at the end of a path of any machine; "" if none.
+        """The only picture that has the name at the end of a path of any machine; "" if none."""
+        found = self.all_named(path)
+        return found[0] if len(found) == 1 else ""
 
-        Of several it is the one whose folder has the same name too.
+    def all_named(self, path: str) -> list[str]:
+        """The pictures that have the name at the end of a path of any machine.
+
+        Of several, those whose folders have the same name too, if there are some.
         """
         *above, name = re.split(r"[\\/]", path)
         same = self._with_stem(stem_of(name))
@@ -223,8 +228,8 @@ class Pairs:
         exact = [one for one in found if f"/{one}".endswith(f"/{name}")]
         found = exact or found
         if len(found) > 1 and above:
-            found = [one for one in found if f"/{one}".endswith(f"/{above[-1]}/{name}")]
-        return found[0] if len(found) == 1 else ""
+            found = [one for one in found if f"/{one}".endswith(f"/{above[-1]}/{name}")] or found
+        return found
 
 
 def _place(path: str) -> list[str]:
