@@ -260,6 +260,18 @@ def test_names_in_yaml_stay_as_they_are_written() -> None:
     assert not {*report.code} & {"unknown_label", "missing_column"}
 
 
+@pytest.mark.slow
+def test_a_dataset_of_before_keeps_its_names_of_classes() -> None:
+    """Which a typed parser read from the same file."""
+    config = "train: images\nnames: [{}]\n"
+    yolo({"labels/a": "0 .5 .5 .5 .5\n1 .5 .5 .5 .5\n"}, config.format("'False', '8'"))
+    stored_labels()
+    yolo({"labels/b": "1 .5 .5 .5 .5\n2 .5 .5 .5 .5\n"}, config.format("no, 010, 1_0"))
+    result = tfrecorder.append("in", "out", progress=False)
+    assert result.class_names == ("False", "8", "1_0")
+    assert tfrecorder.to_frame("out").sort_index().label.tolist()[-1] == ["8", "1_0"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -98,7 +98,7 @@ def read_table(
         if storage.is_local(base) and not os.path.isdir(base):
             hint = storage.hint_beside(base)
             raise OptionError.of("base", base, f"there is no such folder{hint}.")
-    raw = read_raw(source, options)
+    raw = _with_classes_there(read_raw(source, options), known)
     if base is not None and raw.passed_over:
         raise OptionError.of("base", base, "the images of a folder are in it; leave this out.")
     frame = raw.frame
@@ -162,6 +162,23 @@ def read_table(
         stated=stated,
         is_schema_given=options.schema is not None,
     )
+
+
+def _with_classes_there(raw: RawTable, known: Sequence[Field]) -> RawTable:
+    """A source whose classes have the names that an older version gave them in a dataset."""
+    for field in known:
+        column = getattr(field.kind, "label", field.column) or field.column
+        there = field.names or ()
+        names = raw.classes.get(column, ())
+        is_older = there == tuple(raw.older_classes.get(column, ())[: len(there)])
+        if not is_older or there == tuple(names[: len(there)]):
+            continue
+        spelled = {**dict(zip(names, names, strict=True)), **dict(zip(names, there, strict=False))}
+        lists = [[spelled[name] for name in cells] for cells in raw.frame[column]]
+        labels = pd.Series(lists, raw.frame.index, object)
+        classes = {**raw.classes, column: [*spelled.values()]}
+        raw = replace(raw, frame=raw.frame.assign(**{column: labels}), classes=classes)
+    return raw
 
 
 def read_raw(source: Any, options: ConvertOptions) -> RawTable:

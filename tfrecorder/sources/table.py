@@ -67,11 +67,14 @@ class RawTable(_Rows):
         columns: the source's names for our columns.
         classes: class names in the order of their integers, by our name of the column, for those
             that the schema has none for.
+        older_classes: these names as versions before 3.1 read them, where that may have been
+            otherwise.
     """
 
     schema: Schema | None = None
     columns: Mapping[str, str] = dataclass_field(default_factory=dict)
     classes: Mapping[str, Sequence[str]] = dataclass_field(default_factory=dict)
+    older_classes: Mapping[str, Sequence[str]] = dataclass_field(default_factory=dict)
 
 
 @dataclass(frozen=True)

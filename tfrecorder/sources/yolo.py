@@ -13,7 +13,7 @@ import pandas as pd
 from PIL import Image as Pictures
 
 from tfrecorder import storage
-from tfrecorder.core.text import NotTextError, composed, decoded, read_yaml
+from tfrecorder.core.text import NotTextError, composed, decoded, read_yaml, typed
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import SourceError
 from tfrecorder.format import layout
@@ -82,6 +82,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     refuse_table_options(options, "a folder of YOLO's form")
     folder = storage.parent(path)
     names = _class_names(path, config.get("names"))
+    older = [str(typed(name)) for name in names]
     root = storage.resolve(str(config.get("path") or "."), folder)
     # The folder that is stated is often that of another machine.
     root = root if storage.is_folder(root) else folder
@@ -117,7 +118,8 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
         schema=options.schema or _SCHEMA,
         findings=[*said.findings, *wrong],
         notes=said.notes,
-        classes={LABEL_COLUMN: names},
+        classes={LABEL_COLUMN: [*map(str, names)]},
+        older_classes={LABEL_COLUMN: older},
     )
 
 
@@ -184,8 +186,8 @@ def _class_names(path: str, names: Any) -> list[str]:
     if isinstance(names, Mapping) and {*names} == {*map(str, range(len(names)))}:
         names = [names[str(number)] for number in range(len(names))]
     if isinstance(names, list):
-        texts = [*map(str, names)]
-        if len({*map(composed, texts)}) == len(texts) and all(texts):
+        texts = [name for name in names if isinstance(name, str) and name]
+        if len({*map(composed, texts)}) == len(names):
             return texts
     raise SourceError(
         f"{path}: `names` is neither a list of names, each once, nor has it one for each "
