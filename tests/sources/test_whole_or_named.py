@@ -251,7 +251,7 @@ def test_names_in_yaml_stay_as_they_are_written() -> None:
     yolo({"labels/a": lines}, f"train: images\nnames: [{', '.join(WRITTEN)}]\n")
     assert labels_of() == [WRITTEN]
     names = "".join(f"  {number}: {name}\n" for number, name in enumerate(WRITTEN))
-    put("in/data.yaml", f"train: images\nnames:\n{names}")
+    put("in/data.yaml", f"path: ~\ntrain: images\nval:\ntest: null\nnames:\n{names}")
     assert list(said()) == ["notes"]
     kind = f"{{kind: label, names: [{', '.join(WRITTEN)}]}}"
     put("s.yaml", f"image_uri: image\n010: {kind}\n")
