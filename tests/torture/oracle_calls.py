@@ -216,6 +216,7 @@ class AnyLife(Life):
         """
         state = self.now
         gone: list[str] = []
+        same: list[str] = []
         names = [name for name in names if name in state.names]
         if by_row:
             names = [n for n in names if n in state.records and state.records[n].copies == 1]
@@ -235,12 +236,12 @@ class AnyLife(Life):
         if copies and not self.kind.bare:
             named = [*(name for name in names if name in state.records), *gone]
             data = {self.sources.stored[name] for name in named if name in self.sources.stored}
-            names += [n for n in state.records if self.sources.stored[n] in data and n not in names]
-        after = state.without(names, self.sources)
+            same = [n for n in state.records if self.sources.stored[n] in data and n not in names]
+        after = state.without([*names, *same], self.sources)
         self._demand_records(after)
         options = {"copies": copies, **QUIET}
         call = partial(tfrecorder.remove, str(self.out), where, **options)
-        return Call(call, after, (), order="kept")
+        return Call(call, after, (), order="kept", copies=frozenset(same))
 
     def compact(self, shards: int | None, drop: Sequence[str] = ()) -> Call:
         state = self.now

@@ -35,6 +35,9 @@ OF_TFDS = 25
 #: With this a result says that what was removed is not kept out.
 MAY_RETURN = "may come in again"
 
+#: With this a result says that copies of what was removed may have stayed.
+NOT_COMPARED = "not compared"
+
 #: Says what is begun and not committed.
 PLAN = "_tfrecorder/plan.json"
 
@@ -104,6 +107,7 @@ class Call:
         anew: rows may get other numbers.
         rows: of its table.
         optional: names of which rows may come in or stay out.
+        copies: names that go as copies of others, if their bytes are known.
     """
 
     run: Callable[..., object]
@@ -116,6 +120,7 @@ class Call:
     anew: bool = False
     rows: Sequence[Row] = ()
     optional: frozenset[str] = frozenset()
+    copies: frozenset[str] = frozenset()
 
 
 class Life:
@@ -198,6 +203,7 @@ class Life:
             return
         must(not call.must_refuse, "it must be refused, and is not")
         call = self._warned(call, step) if MAY_RETURN in str(result) else call
+        call = self._not_compared(call) if NOT_COMPARED in str(result) else call
         if step.killed is None or not states:
             self._follow(call)
         else:
@@ -235,6 +241,17 @@ class Life:
             gone=before.gone & after.gone,
             gone_files=after.gone_files - files,
             maybe=after.maybe | new,
+        )
+        return dataclasses.replace(call, after=after)
+
+    def _not_compared(self, call: Call) -> Call:
+        """A removal after which copies may have stayed, since it said so."""
+        stayed = {*self._names(self._read().records)} & call.copies
+        records = {name: self.now.records[name] for name in stayed}
+        after = dataclasses.replace(
+            call.after,
+            records={**call.after.records, **records},
+            gone=call.after.gone - stayed,
         )
         return dataclasses.replace(call, after=after)
 

@@ -136,6 +136,11 @@ class Marks:
             same &= stored.has_record & ~named
         taken = named | same if copies else named
         notes = unmarked_words(stored.rows.filter(pa.array(taken)), fields)
+        if images:
+            others = stored.has_record & ~taken
+            asked = keys.filter(pa.array(taken))
+            unknown = others & np.asarray(keys.is_null()) if asked.null_count == 0 else others
+            notes += _not_compared_words(int(unknown.sum()))
         if copies and same.any():
             notes.append(f"copies with the same bytes go too: {same.sum():,}")
         elif same.any():
@@ -246,13 +251,30 @@ def unmarked_words(rows: pa.Table, fields: Sequence[Field]) -> list[str]:
     if not images:
         they = "it has" if len(rows) == 1 else "they have"
         return [f"{counted(len(rows), 'removed row')} may come in again: {they} no image"]
-    has_no_place = pc.is_null(keys_of(rows, images))
-    has_no_content = pc.is_null(stored_content_keys(rows, images))
-    count = pc.sum(pc.and_(has_no_place, has_no_content)).as_py()
+    has_no_place = np.asarray(pc.is_null(keys_of(rows, images)))
+    has_no_content = np.asarray(pc.is_null(stored_content_keys(rows, images)))
+    words = []
+    if count := (has_no_place & has_no_content).sum():
+        they = "it was or what bytes it" if count == 1 else "they were or what bytes they"
+        removed = counted(count, "removed image")
+        words.append(f"{removed} may come in again: nothing says where {they} had")
+    if count := (~has_no_place & has_no_content).sum():
+        they = "it" if count == 1 else "they"
+        name = "another name" if count == 1 else "other names"
+        removed = counted(count, "removed image")
+        words.append(
+            f"{removed} may come in again under {name}: nothing says what bytes {they} had"
+        )
+    return words
+
+
+def _not_compared_words(count: int) -> list[str]:
+    """What to say of images that may be copies of removed ones, by a count of them."""
     if not count:
         return []
-    they = "it was or what bytes it" if count == 1 else "they were or what bytes they"
-    return [f"{counted(count, 'removed image')} may come in again: nothing says where {they} had"]
+    are = "is" if count == 1 else "are"
+    images = counted(count, "image")
+    return [f"{images} {are} not compared: nothing says what bytes these or the removed ones had"]
 
 
 def without_rows(table: Source, out: pd.DataFrame) -> Source:
