@@ -26,7 +26,7 @@ from tfrecorder.format.plan import PlanKind
 from tfrecorder.format.summary import Summary
 from tfrecorder.options.changes import NOT_REMOVED
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import RemoveKeywords, Unpack
+from tfrecorder.options.keywords import Frame, RemoveKeywords, Unpack
 from tfrecorder.options.option import require, takes
 from tfrecorder.output.result import ConversionResult, read_result
 from tfrecorder.output.state import DatasetState
@@ -37,13 +37,13 @@ from tfrecorder.schema.fields import image_fields
 from tfrecorder.schema.keys import SPLIT_COLUMN, number_column
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.sources.places import column_uris
-from tfrecorder.sources.source import read_source
+from tfrecorder.sources.source import read_raw, read_source
 
 
 @takes(RemoveKeywords, ConvertOptions)
 def remove(  # type: ignore[explicit-any]  # as `compact`
     directory: str | os.PathLike[str],
-    where: Where | pd.DataFrame,
+    where: Where | Frame,
     *,
     copies: bool = False,
     stage_only: bool = False,
@@ -93,6 +93,8 @@ def remove(  # type: ignore[explicit-any]  # as `compact`
         >>> tfrecorder.remove("out", {"image_uri": "cats/tom.jpg"})  # doctest: +SKIP
     """
     require(flag, copies=copies)
+    if not isinstance(where, pd.DataFrame) and hasattr(where, "__arrow_c_stream__"):
+        where = read_raw(where, ConvertOptions()).frame
     removal = Removal(where, directory, options, copies)
     return run_as_asked(removal, is_staged=stage_only, is_tried=dry_run)
 

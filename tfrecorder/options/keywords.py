@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 from tfrecorder.schema.kinds import Schema
 
@@ -28,7 +28,16 @@ Path: TypeAlias = str | os.PathLike[str]
 #: One dataset, several, or several with how much of an epoch each is.
 Datasets: TypeAlias = Path | Sequence[Path] | Mapping[str, float]
 OnDataflow: TypeAlias = Literal["DataflowRunner"]
-Source: TypeAlias = "pd.DataFrame | Dataset | DatasetDict | Path | Sequence[Path] | IO[Any]"
+
+
+class ArrowTable(Protocol):
+    """A table that gives its rows by Arrow's own protocol: of polars, PyArrow, DuckDB, pandas."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+Frame: TypeAlias = "pd.DataFrame | ArrowTable"
+Source: TypeAlias = "Frame | Dataset | DatasetDict | Path | Sequence[Path] | IO[Any]"
 
 
 class _Shards(TypedDict, total=False):

@@ -315,7 +315,7 @@ def arrow_frame(
         if name in classes:
             frame[name] = _class_texts(column, classes[name])
             continue
-        if pa.types.is_string(column.type):
+        if pa.types.is_string(column.type) or pa.types.is_string_view(column.type):
             column = column.cast(pa.large_string())
         whole = pa.chunked_array([column.combine_chunks()])
         frame[name] = whole.to_pandas(integer_object_nulls=True)

@@ -15,22 +15,29 @@ from tfrecorder.display.messages import warn
 from tfrecorder.errors import SourceError
 from tfrecorder.images.reencode import is_picture
 from tfrecorder.options.convert import ConvertOptions
-from tfrecorder.options.keywords import Path
+from tfrecorder.options.keywords import Frame, Path
 from tfrecorder.schema import kinds
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, number_column
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
-from tfrecorder.sources.source import read_raw, refuse_twice, stated_numbers, with_integers
-from tfrecorder.sources.table import as_objects, is_list, is_time, kinds_by_name, with_classes
+from tfrecorder.sources.source import read_raw, stated_numbers, with_integers
+from tfrecorder.sources.table import (
+    as_objects,
+    is_list,
+    is_time,
+    kinds_by_name,
+    refuse_twice,
+    with_classes,
+)
 
 _NUMBERED_LABEL = re.compile(r"label_?\d+")
 _TRUTHS = frozenset({"true", "false"})
 
 
 def infer_schema(
-    source: pd.DataFrame | Path | IO[Any],
+    source: Frame | Path | IO[Any],
     form: str | None = None,
 ) -> Schema:
     """The schema that the columns of a source suggest, for you to check and correct.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +19,10 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import FILE_NAME
 from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
+from tfrecorder.sources.cells import Cells
 from tfrecorder.sources.hugging_face import OBJECTS, PIECE, arrow_frame, columns_by_type
 from tfrecorder.sources.path_source import PathSource, common_folder, refuse_form, with_named_splits
-from tfrecorder.sources.table import RawTable
+from tfrecorder.sources.table import RawTable, refuse_twice
 
 #: The fields of an image as Hugging Face stores it.
 _IMAGE = {"bytes", "path"}
@@ -41,12 +44,79 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
     refuse_form(options.text_form, "Parquet has its own form")
     with _opened(paths[0]) as file:
         head: pa.Schema = file.schema_arrow
+    of = _columns(head, options)
+    tables = []
+    groups = list[_Group]()
+    counts = []
+    for path in paths:
+        with _opened(path) as file:
+            if {*file.schema_arrow.names} != {*head.names}:
+                raise SourceError(
+                    f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has "
+                    f"{head.names}; give files of one form."
+                )
+            tables.append(file.read(columns=of.plain, use_threads=False))
+            about = file.metadata
+            counts.append(about.num_rows)
+            for number in range(about.num_row_groups):
+                groups.append(_Group(path, number, about.row_group(number).num_rows))
+    try:
+        whole = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise SourceError(
+            f"{source.path}: the types of its columns differ: {str(error).rstrip('.')}."
+        ) from error
+    raw = _table(of, whole, sum(counts), lambda name: ParquetCells(groups, name))
+    folder = common_folder([storage.parent(path) for path in paths])
+    return replace(raw, frame=with_named_splits(raw.frame, paths, counts), base=folder)
+
+
+def read_arrow(source: Any, options: ConvertOptions) -> RawTable | None:
+    """Any table that gives its rows by Arrow's own protocol, as those of polars and DuckDB do.
+
+    Raises:
+        SourceError: what it gives is no table.
+    """
+    if not hasattr(source, "__arrow_c_stream__"):
+        return None
+    refuse_form(options.text_form, "a table in memory has none")
+    try:
+        table = pa.RecordBatchReader.from_stream(source).read_all()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        words = str(error).rstrip(".")
+        raise SourceError(f"source is no table of columns, as Arrow has them: {words}.") from error
+    of = _columns(table.schema, options)
+    return _table(of, table, len(table), lambda name: ArrowCells(table.column(name)))
+
+
+class _Columns(NamedTuple):
+    """What the columns of Arrow are.
+
+    Attributes:
+        ours: our name of each.
+        images: those whose cells are images.
+        plain: those that are needed and no images.
+        renamed: the names of ours that were given, or that follow from a column's type.
+        classes: the names of classes by column.
+        objects: of the classes of Hugging Face's objects.
+    """
+
+    ours: dict[str, str]
+    images: list[str]
+    plain: list[str]
+    renamed: dict[str, str]
+    classes: dict[str, Sequence[str]]
+    objects: Sequence[str]
+
+
+def _columns(head: pa.Schema, options: ConvertOptions) -> _Columns:
+    refuse_twice(head.names)
     classes = _class_names(head.metadata or {})
     of_objects = classes.pop(OBJECTS, ())
     types = {field.name: "Image" if _is_image(field.type) else "" for field in head}
     types |= dict.fromkeys({*types} & {*classes}, "ClassLabel")
-    columns = columns_by_type(types, options.schema, options.columns)
-    ours = {name: columns.get(name, name) for name in head.names}
+    renamed = columns_by_type(types, options.schema, options.columns)
+    ours = {name: renamed.get(name, name) for name in head.names}
     files = (options.schema or DEFAULT_SCHEMA).of(*FILES)
     images = []
     for field in head:
@@ -60,37 +130,38 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
         for name, our in ours.items()
         if name not in images and not needed.isdisjoint({name, our})
     ]
-    tables = []
-    groups = list[_Group]()
-    counts = []
-    for path in paths:
-        with _opened(path) as file:
-            if {*file.schema_arrow.names} != {*ours}:
-                raise SourceError(
-                    f"{path} has the columns {file.schema_arrow.names}, {paths[0]} has "
-                    f"{head.names}; give files of one form."
-                )
-            tables.append(file.read(columns=plain, use_threads=False))
-            about = file.metadata
-            counts.append(about.num_rows)
-            for number in range(about.num_row_groups):
-                groups.append(_Group(path, number, about.row_group(number).num_rows))
-    try:
-        whole = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise SourceError(
-            f"{source.path}: the types of its columns differ: {str(error).rstrip('.')}."
-        ) from error
-    columns_of_frame = {name: whole.column(name) for name in plain}
-    frame = arrow_frame([*ours], images, columns_of_frame, classes, sum(counts))
-    named = {ours[name]: names for name, names in classes.items()}
+    return _Columns(ours, images, plain, renamed, classes, of_objects)
+
+
+def _table(
+    of: _Columns,
+    whole: pa.Table,
+    rows: int,
+    cells: Callable[[str], Cells],
+) -> RawTable:
+    """Columns in Arrow as a table whose images are read when they are needed."""
+    plain = {name: whole.column(name) for name in of.plain}
+    named = {of.ours[name]: names for name, names in of.classes.items()}
     return RawTable(
-        with_named_splits(frame, paths, counts),
-        common_folder([storage.parent(path) for path in paths]),
-        columns=columns,
-        cells={ours[name]: ParquetCells(groups, name) for name in images},
-        classes={**named, OBJECTS: of_objects} if of_objects else named,
+        arrow_frame([*of.ours], of.images, plain, of.classes, rows),
+        os.getcwd(),
+        columns=of.renamed,
+        cells={of.ours[name]: cells(name) for name in of.images},
+        classes={**named, OBJECTS: of.objects} if of.objects else named,
     )
+
+
+class ArrowCells:
+    """The cells of a column of images that is in memory."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
+        return (self._column[int(row)].as_py() for row in rows)
 
 
 @contextlib.contextmanager
@@ -112,7 +183,8 @@ def _is_image(of: pa.DataType, may_be_bytes: bool = False) -> bool:
     """True for the type of images that are in their cells."""
     if pa.types.is_struct(of):
         return {of.field(number).name for number in range(of.num_fields)} == _IMAGE
-    return may_be_bytes and (pa.types.is_binary(of) or pa.types.is_large_binary(of))
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    return may_be_bytes and any(is_one(of) for is_one in tests)
 
 
 def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:

@@ -15,6 +15,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.core.text import composed
+from tfrecorder.display.tables import cut
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import TextForm
@@ -67,7 +68,11 @@ def path_source(source: Any) -> PathSource | None:
     if isinstance(source, (list, tuple)) and source:
         every = [path_source(path) for path in source]
         if any(given is None or not given.files for given in every):
-            raise SourceError(f"source {source!r} is a list; give the paths of files in it.")
+            shown = cut(repr(source[:3]), 99)
+            raise SourceError(
+                f"source is a list of {len(source):,}: {shown}; give the paths of files in it, or "
+                "`pandas.DataFrame(source)` of dicts."
+            )
         files = [file for given in every if given is not None for file in given.files]
         return PathSource(f"{source[0]}, …" if len(source) > 1 else str(source[0]), tuple(files))
     if not isinstance(source, (str, os.PathLike)):

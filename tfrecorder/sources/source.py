@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,13 +37,14 @@ from tfrecorder.sources.folder import read_folder
 from tfrecorder.sources.hugging_face import OBJECTS, read_dataset, with_objects
 from tfrecorder.sources.named_files import with_contents, without_signatures
 from tfrecorder.sources.objects import grouped
-from tfrecorder.sources.parquet import read_parquet
+from tfrecorder.sources.parquet import read_arrow, read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source
 from tfrecorder.sources.table import (
     MASK_COLUMN,
     WHOLE_NUMBER,
     RawTable,
     Source,
+    refuse_twice,
     schema_beside,
     schema_of,
     with_classes,
@@ -196,9 +196,11 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
     if options.form is not None:
         words = f"the source is not of this form: it has no {FORM_WORDS[options.form]}."
         raise OptionError.of("form", options.form, words)
+    package = type(source).__module__.partition(".")[0]
     raise SourceError(
-        f"source is a {type(source).__name__}; give a pandas frame, a Dataset of Hugging Face, "
-        "or the path of a CSV or Parquet file, or of a folder of images."
+        f"source is a {package}.{type(source).__name__}; give a frame of pandas or polars, a table "
+        "of Arrow, a Dataset of Hugging Face, or the path of a CSV or Parquet file, or of a folder "
+        "of images."
     )
 
 
@@ -249,6 +251,7 @@ def _read_frame(source: Any, options: ConvertOptions) -> RawTable | None:
 FORMS: tuple[Callable[[Any, ConvertOptions], RawTable | None], ...] = (
     _read_frame,
     read_dataset,
+    read_arrow,
     read_open_file,
     read_coco,
     read_yolo,
@@ -297,13 +300,6 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     both = zip(have, renamed, strict=True)
     refuse_twice(name for name, our in both if our in needed or name == split_by)
     return renamed
-
-
-def refuse_twice(names: Iterable[str]) -> None:
-    """Raise a SourceError if two columns have the same name."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
 
 
 def _groups(frame: pd.DataFrame, split_by: str | None) -> pd.Series | None:

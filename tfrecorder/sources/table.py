@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field, replace
 from datetime import date, time, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from tfrecorder.errors import SourceError
 from tfrecorder.options.convert_values import TextForm
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field
@@ -132,6 +134,13 @@ class TextFile(NamedTuple):
     form: TextForm
     spooled: object = None
     rows: np.ndarray | None = None
+
+
+def refuse_twice(names: Iterable[str]) -> None:
+    """Raise a SourceError if two columns have the same name."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise SourceError(f"the source has more than one column {twice[0]!r}; drop all but one.")
 
 
 def as_objects(column: pd.Series) -> pd.Series:
