@@ -250,7 +250,7 @@ def test_a_name_that_is_twice_in_an_object_of_json_lines_is_refused() -> None:
 def test_no_source_at_all_is_named() -> None:
     assert "there is no such file or folder" in fault("missing.csv")
     assert "give the paths of files" in fault([1, 2])
-    assert "source is a Series" in fault(TABLE.label)
+    assert "source is a pandas.Series; give" in fault(TABLE.label)
 
 
 # --------------------------------------------------------------------------------------- CSVs

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.annotation_cases import picture
 from PIL import Image as Pictures
-from support import invoke
+from support import PHOTOS, invoke, photo_frame, public_files
 
 import tfrecorder
 from tfrecorder.errors import SourceError
@@ -250,3 +253,117 @@ def test_only_the_row_groups_that_are_needed_are_read_again() -> None:
     frame = frame_of("a.parquet")
     assert frame.image_uri.tolist() == [encoded(int(n)) for n in rows]
     assert frame.label.tolist() == rows.tolist()
+
+
+# --------------------------------------------------------------------------------- packed tables
+
+
+def packed(text: str) -> dict[str, bytes]:
+    """A text in each of the forms in which files are packed, by the ending of its name."""
+    data = text.encode()
+    zstandard = pa.compress(data, codec="zstd", asbytes=True)
+    half = len(data) // 2
+    return {
+        "gz": gzip.compress(data),
+        "members.gz": gzip.compress(data[:half]) + gzip.compress(data[half:]),
+        "bz2": bz2.compress(data),
+        "xz": lzma.compress(data),
+        "zst": zstandard,
+    }
+
+
+TEXT = "split,image_uri,label\nTRAIN,a.jpg,x\nTRAIN,b.jpg,\nTRAIN,c.jpg,y\n"
+LINES = '{"image_uri": "a.jpg", "label": "x"}\n{"image_uri": "b.jpg", "label": null}\n'
+
+
+@pytest.mark.parametrize("end", packed(""))
+def test_packed_files_are_read_as_plain_ones(end: str) -> None:
+    for name, text in (("a.csv", TEXT), ("a.jsonl", LINES)):
+        Path(name).write_text(text)
+        plain = str(tfrecorder.validate(name))
+        assert "error: null_label (1)\n  line " in plain
+        data = packed(text)[end]
+        path = Path(f"{name}.{end.rpartition('.')[2]}")
+        path.write_bytes(data)
+        assert str(tfrecorder.validate(path)) == plain
+        assert "error: null_label (1)\n  line " in str(tfrecorder.validate(io.BytesIO(data)))
+    Path("b.csv").write_bytes(packed(TEXT)[end])  # the name does not say so
+    assert wrong("b.csv") == [1]
+
+
+@pytest.mark.parametrize("end", packed(""))
+def test_a_packed_file_that_is_cut_off_is_named(end: str) -> None:
+    Path(f"a.csv.{end}").write_bytes(packed(TEXT * 99)[end][:-9])
+    with pytest.raises(SourceError, match=rf"a\.csv\.{end}: its .* cannot be unpacked") as caught:
+        tfrecorder.validate(f"a.csv.{end}")
+    assert "\n" not in str(caught.value)
+
+
+# -------------------------------------------------------------------------------- tables of Arrow
+
+
+class Stream:
+    """A table of a library that we know nothing of, but that it gives its rows to Arrow."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def as_views(table: pa.Table) -> pa.Table:
+    """A table with the texts that polars has."""
+    return pa.table(
+        {name: table.column(name).cast(pa.string_view()) for name in table.schema.names}
+    )
+
+
+@pytest.mark.slow
+def test_a_table_of_arrow_is_read_as_the_frame_of_it() -> None:
+    frame = photo_frame(6)
+    table = pa.Table.from_pandas(frame)
+    tfrecorder.convert(frame, "frame", progress=False)
+    labels = table.column("label").dictionary_encode()
+    forms = [table, Stream(table), as_views(table), table.set_column(2, "label", labels)]
+    forms.append(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(2)))
+    for number, form in enumerate(forms):
+        tfrecorder.convert(form, f"out{number}", progress=False)
+        assert public_files(f"out{number}") == public_files("frame")
+    assert str(tfrecorder.infer_schema(Stream(table))) == str(tfrecorder.infer_schema(frame))
+
+
+@pytest.mark.slow
+def test_such_a_table_is_appended_compared_and_removed() -> None:
+    table = pa.Table.from_pandas(photo_frame(6))
+    tfrecorder.convert(table.slice(0, 3), "out", progress=False)
+    assert tfrecorder.append(Stream(table), "out", progress=False).records == 3
+    other = table.set_column(2, "label", pa.array(["new"] * 6))
+    assert set(tfrecorder.validate(Stream(other), against="out").code) == {"other_values"}
+    assert tfrecorder.update(Stream(other), "out", progress=False).changes.corrected == 6
+    assert tfrecorder.remove("out", Stream(table.slice(0, 2)), progress=False).changes.removed == 2
+    back = tfrecorder.to_frame("out")
+    assert pa.RecordBatchReader.from_stream(back).read_all().num_rows == 4
+    columns = tfrecorder.Records("out", "TRAIN").table()
+    assert pa.RecordBatchReader.from_stream(columns).read_all().num_rows == 4
+
+
+def test_images_and_classes_of_such_a_table_are_those_of_parquet() -> None:
+    cells = [{"bytes": path.read_bytes(), "path": path.name} for path in PHOTOS[:3]]
+    data = pa.array([cell["bytes"] for cell in cells])
+    for images in (pa.array(cells), data, data.cast(pa.binary_view())):
+        table = pa.table({"image_uri": images, "label": pa.array([[0], [2**60], None])})
+        report = tfrecorder.validate(Stream(table), check_images=True)
+        assert [*report[report.severity == "error"].code] == ["missing_value"]
+
+
+def test_what_is_no_table_is_named_with_its_package_and_in_bounds() -> None:
+    for source, words in (
+        (photo_frame(9).to_dict("records") * 5000, r"list of 45,000: .*`pandas\.DataFrame"),
+        (pa.array([1]), r"a pyarrow\.Int64Array; give a frame of pandas or polars"),
+        (pa.chunked_array([[1]]), r"a pyarrow\.ChunkedArray; give"),
+        (pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "more than one column 'a'"),
+    ):
+        with pytest.raises(SourceError, match=words) as caught:
+            tfrecorder.validate(source)
+        assert len(str(caught.value)) < 400

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from support import invoke, photo_frame, records
+from support import PHOTOS, invoke, photo_frame, records
 
 import tfrecorder
 from tfrecorder.errors import SourceError, ValidationError
-from tfrecorder.schema import Image, Label, Schema, Split
+from tfrecorder.schema import File, Image, Label, Schema, Split
 
 NAMES = [f"{n}.jpg" for n in range(13)]
 
@@ -265,3 +271,198 @@ def test_blanks_around_all_labels_are_named() -> None:
     (message,) = messages(frame, "padded_labels")
     assert message == "labels that begin or end with white space: 1: ' cat'"
     assert messages(frame, "similar_labels") != []
+
+
+# ---------------------------------------------------------------------- values without a heading
+
+
+@pytest.mark.parametrize(
+    ("text", "heading"),
+    [
+        (
+            "0.jpg,4,4,30,20,cow\n1.jpg,4,4,30,20,cat\n2.jpg,,,,,\n",
+            "image_uri,x_min,y_min,x_max,y_max,label",
+        ),
+        ("0.jpg,cow,4,4,30,20\n1.jpg,cat,4,4,30,20\n", "image_uri,label,x_min,y_min,x_max,y_max"),
+        ("TRAIN,0.jpg,.1,.1,.5,.5\n", "split,image_uri,x_min,y_min,x_max,y_max"),
+        ("0.jpg,cat,0.93\n1.jpg,dog,0.81\n", "image_uri,label,value_1"),
+        ("0.jpg,64,cat,48\n1.jpg,64,dog,48\n", "image_uri,value_1,label,value_2"),
+    ],
+)
+def test_numbers_after_the_image_are_no_classes(text: str, heading: str) -> None:
+    Path("a.csv").write_text(text)
+    with pytest.raises(SourceError, match=f"such as {heading}$") as caught:
+        tfrecorder.validate("a.csv")
+    assert str(caught.value).startswith("a.csv: ")
+    Path("a.csv").write_text(f"{heading}\n{text}")
+    report = tfrecorder.validate("a.csv")
+    assert report.query("severity == 'error'").empty, report.to_string()
+
+
+@pytest.mark.parametrize(
+    "text", ["0.jpg,1,2\n1.jpg,2,3\n", "0.jpg,cat,dog\n1.jpg,cat\n", "0.jpg,a,2024\n1.jpg,b\n"]
+)
+def test_several_classes_of_an_image_are_read_as_before(text: str) -> None:
+    Path("a.csv").write_text(text)
+    assert tfrecorder.validate("a.csv").query("severity == 'error'").empty
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("0.jpg, cat\n1.jpg, dog\n", ("cat", "dog")),
+        ("split, image_uri, label\nTRAIN, 0.jpg, cat\nTRAIN, 1.jpg,  dog\n", ("cat", "dog")),
+        ('image_uri, label\n0.jpg, "a, b"\n1.jpg, "c\nd"\n', ("a, b", "c\nd")),
+        ('0.jpg," cat"\n1.jpg,dog\n', (" cat", "dog")),  # in quotes it is meant
+        ("image_uri,label\n0.jpg, cat\n1.jpg,dog\n", (" cat", "dog")),  # said: padded_labels
+    ],
+)
+def test_a_blank_after_each_comma_is_no_part_of_a_value(text: str, names: tuple) -> None:
+    Path("a.csv").write_text(text)
+    report = tfrecorder.validate("a.csv")  # which names each rare class
+    assert {*report[report.code == "few_images"].value} == {*names}
+
+
+def test_what_the_first_line_was_taken_for_is_said() -> None:
+    Path("a.csv").write_text("pie, pie/1005649\npie, pie/1014775\n")
+    (message,) = messages("a.csv", "missing_column")
+    assert "as the first line names them: if it is a row, put a heading above" in message
+    Path("a.txt").write_text("a.jpg 0\nb.jpg 1\n")
+    with pytest.raises(SourceError, match="separated by blanks"):
+        tfrecorder.validate("a.txt")
+    Path("a.txt").write_text("my photo.jpg\n")
+    assert tfrecorder.validate("a.txt").query("severity == 'error'").empty
+
+
+# ----------------------------------------------------------------------------- values of all types
+
+
+@pytest.mark.parametrize("as_array", [list, np.array])
+def test_lists_of_classes_need_no_schema(as_array: Any) -> None:
+    frame = photo_frame(2).assign(label=[as_array(["a"]), as_array(["a", "b"])])
+    assert "label=Labels()" in str(tfrecorder.infer_schema(frame))
+    assert tfrecorder.validate(frame).query("severity == 'error'").empty
+    table = pa.table({"image_uri": frame.image_uri, "label": [["a"], ["a", "b"]]})
+    pq.write_table(table, "a.parquet")
+    assert tfrecorder.convert("a.parquet", "out", dry_run=True).class_names == ("a", "b")
+    single = {"split": "split", "image_uri": "image", "label": "label"}
+    found = messages(frame, "unsupported_label", schema=single)
+    assert len(found) == 2
+    assert found[0].endswith("is a list of labels, which `Labels()` in the schema is for")
+
+
+def numbers(values: list[Any], dtype: str, **more: Any) -> Any:
+    """Values as a dataset has them, or the first message."""
+    kinds = {"image_uri": "image", "n": {"kind": "number", "dtype": dtype, **more}}
+    frame = photo_frame(len(values))[["image_uri"]].assign(n=pd.Series(values, dtype=object))
+    if found := messages(frame, "wrong_value", schema=kinds):
+        return found[0]
+    tfrecorder.convert(frame, "out", schema=kinds, progress=False, overwrite=True)
+    return tfrecorder.to_frame("out").sort_values("row").n.tolist()
+
+
+@pytest.mark.slow
+def test_decimals_are_numbers_where_they_fit() -> None:
+    assert numbers([Decimal("1.25"), Decimal(2)], "float32") == [1.25, 2.0]
+    assert numbers([Decimal(2**53 + 1), Decimal("-4.0")], "int64") == [2**53 + 1, -4]
+    assert numbers([[Decimal("1.5")], [Decimal(3), Decimal(4)]], "float32", shape=[None]) == [
+        [1.5],
+        [3.0, 4.0],
+    ]
+    for value, dtype in (
+        (Decimal(2**53) + Decimal("0.5"), "int64"),
+        (Decimal("1e400"), "float32"),
+        (Decimal(2**70), "int64"),
+    ):
+        assert "is not" in numbers([value], dtype)
+    frame = photo_frame(2).assign(label=[Decimal(1), Decimal("0.0")], price=Decimal("1.10"))
+    assert str(tfrecorder.infer_schema(frame.assign(count=Decimal(3)))) == (
+        "Schema(split=Split(), image_uri=Image(), label=Label(), price=Number(), "
+        "count=Number(dtype='int64'))"
+    )
+    assert tfrecorder.convert(frame, "d", dry_run=True).class_names == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        dt.date(2020, 1, 2),
+        dt.time(1, 2),
+        dt.timedelta(1),
+        pd.Timestamp("2020-01-02"),
+        np.datetime64("2020"),
+    ],
+)
+def test_dates_and_times_have_a_remedy(value: Any) -> None:
+    frame = photo_frame(2).assign(when=pd.Series([value] * 2, dtype=object))
+    for kind in ("text", "number"):
+        schema = {"image_uri": "image", "when": kind}
+        assert (
+            "`frame['when'].astype(str)` makes texts"
+            in messages(frame, "wrong_value", schema=schema)[0]
+        )
+    with pytest.warns(UserWarning, match=r"'when' is ignored: .*astype\(str\)"):
+        assert "when=Ignore()" in str(tfrecorder.infer_schema(frame))
+
+
+@pytest.mark.slow
+def test_a_validator_that_returns_false_is_told_to_raise() -> None:
+    Path("a.bin").write_bytes(b"x")
+    frame = pd.DataFrame({"doc": ["a.bin"]})
+    for number, answer in enumerate((False, np.bool_(False))):
+        schema = Schema(doc=File(validator=lambda data, answer=answer: answer))
+        with pytest.raises(tfrecorder.TfrecorderError, match="let it raise an exception"):
+            tfrecorder.convert(frame, f"no{number}", schema=schema, progress=False)
+    for number, answer in enumerate((None, True, 0, "")):
+        schema = Schema(doc=File(validator=lambda data, answer=answer: answer))
+        result = tfrecorder.convert(frame, f"out{number}", schema=schema, progress=False)
+        assert result.records == 1
+
+
+@pytest.mark.slow
+def test_columns_cost_time_linearly() -> None:
+    """Also where images are there again, of which every column is compared."""
+
+    def seconds(columns: int) -> float:
+        names = {f"c{n}": 1.0 for n in range(columns)}
+        frame = pd.DataFrame({"image_uri": ["a.jpg", "b.jpg"] * 4, **names})
+        began = time.process_time()
+        tfrecorder.validate(frame, schema={"image_uri": "image", **dict.fromkeys(names, "number")})
+        return time.process_time() - began
+
+    seconds(10)
+    assert seconds(160) < 7 * seconds(40)
+
+
+# ------------------------------------------------------------------------------ names of columns
+
+
+def test_columns_are_suggested_by_what_is_in_them() -> None:
+    jpeg = PHOTOS[0].read_bytes()
+    frame = pd.DataFrame({"path": ["0.jpg"] * 2, "content": [jpeg] * 2, "label": [0, 1]})
+    assert messages(frame, "missing_column") == ["there is no column 'image_uri'; is it 'content'?"]
+    lists = pd.DataFrame({"images": [[{"bytes": jpeg, "path": None}]] * 2, "label": [0, 1]})
+    (message,) = messages(lists, "missing_column")
+    assert "'images' (list of images); `frame.explode('images')` gives each image a row" in message
+    spark = {"origin": "", "height": 4, "nChannels": 3, "data": b""}
+    (message,) = messages(pd.DataFrame({"image": [spark] * 2}), "missing_column")
+    assert message.endswith("'image' (dict of origin, height, nChannels, data)")
+    many = pd.DataFrame({f"c{n}": [1] for n in range(3000)})
+    (message,) = messages(many, "missing_column")
+    assert message.endswith("and 2,980 more")
+    assert len(message) < 600
+
+
+def test_the_schema_that_is_proposed_keeps_what_validate_recognises() -> None:
+    frame = pd.DataFrame(
+        {"filename": ["a.jpg", "b.jpg"], "class": ["x", "y"], "usage": ["train", "test"]}
+    )
+    assert str(tfrecorder.infer_schema(frame)) == (
+        "Schema(filename=Image(), class=Label(), usage=Split())"
+    )
+    both = frame.assign(label=["x", "y"], split=["train", "test"])
+    assert str(tfrecorder.infer_schema(both)) == (
+        "Schema(filename=Image(), class=Text(), usage=Text(), label=Label(), split=Split())"
+    )
+    numbers_to_learn = frame.drop(columns="class").assign(target=[0.5, 1.5])
+    assert "target=Number()" in str(tfrecorder.infer_schema(numbers_to_learn))

@@ -266,8 +266,6 @@ def test_a_table_without_an_image_is_pointed_at_a_schema() -> None:
 @pytest.mark.parametrize(
     "labels",
     [
-        [["a"], ["b"]] * 10,
-        [("a",), "b"] * 10,
         [{}] * 20,
         [float("inf"), 1.0] * 10,
         [b"x"] * 20,

@@ -17,17 +17,18 @@ from tfrecorder.images.reencode import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Frame, Path
 from tfrecorder.schema import kinds
-from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, number_column
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, number_column
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.files import looks_like_image
 from tfrecorder.sources.hugging_face import is_hugging_face
-from tfrecorder.sources.source import read_raw, stated_numbers, with_integers
+from tfrecorder.sources.source import holds_splits, read_raw, stated_numbers, with_integers
 from tfrecorder.sources.table import (
     as_objects,
     is_list,
     is_time,
     kinds_by_name,
+    nearest_name,
     refuse_twice,
     with_classes,
 )
@@ -83,6 +84,10 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     numbered = [name for name in names if _NUMBERED_LABEL.fullmatch(name)]
     by_name = kinds_by_name(table)
     number = number_column((), beside=names)
+    likely = {wanted: nearest_name(wanted, names) for wanted in (SPLIT_COLUMN, LABEL_COLUMN)}
+    of_splits = [name for place, name in enumerate(names) if holds_splits(table.iloc[:, place])]
+    if likely[SPLIT_COLUMN] not in of_splits:
+        likely[SPLIT_COLUMN] = next(iter(of_splits), None)
     for place, name in enumerate(names):
         column = as_objects(table.iloc[:, place])
         if name == number and stated_numbers(table.iloc[:, place]) is not None:
@@ -95,8 +100,13 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
             made[name] = kinds.Image()
         elif name in (LABEL_COLUMN, "labels"):
             made[name] = kinds.Labels() if column.dropna().map(is_list).any() else kinds.Label()
+        elif name == likely[SPLIT_COLUMN] and SPLIT_COLUMN not in names:
+            made[name] = kinds.Split()
         else:
             made[name] = by_name.get(name) or _with_default(_guess(column), column)
+        is_label = name == likely[LABEL_COLUMN] and LABEL_COLUMN not in names
+        if is_label and name in made and _may_be_classes(made[name]):
+            made[name] = kinds.Label()
         if made.get(name) == kinds.Ignore() and column.map(is_time).any():
             warn(
                 f"column {name!r} is ignored: a record holds no dates and times; "
@@ -109,6 +119,12 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     if masks and len(images) > 1:
         made |= {name: kinds.Mask(of=images[0]) for name in masks}
     return with_classes(Schema(made), raw.classes)
+
+
+def _may_be_classes(kind: kinds.Kind) -> bool:
+    """True for a kind of texts or of integers, one a row."""
+    is_whole = isinstance(kind, kinds.Number) and kind.dtype == "int64"
+    return (isinstance(kind, kinds.Text) or is_whole) and getattr(kind, "shape", None) == ()
 
 
 def _guess(column: pd.Series) -> kinds.Kind:

@@ -72,19 +72,14 @@ def read_parquet(source: Any, options: ConvertOptions) -> RawTable | None:
 
 
 def read_arrow(source: Any, options: ConvertOptions) -> RawTable | None:
-    """Any table that gives its rows by Arrow's own protocol, as those of polars and DuckDB do.
-
-    Raises:
-        SourceError: what it gives is no table.
-    """
+    """Any table that gives its rows by Arrow's own protocol, as those of polars and DuckDB do."""
     if not hasattr(source, "__arrow_c_stream__"):
         return None
     refuse_form(options.text_form, "a table in memory has none")
     try:
         table = pa.RecordBatchReader.from_stream(source).read_all()
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        words = str(error).rstrip(".")
-        raise SourceError(f"source is no table of columns, as Arrow has them: {words}.") from error
+    except (pa.ArrowException, TypeError, ValueError):  # one column, which has no name
+        return None
     of = _columns(table.schema, options)
     return _table(of, table, len(table), lambda name: ArrowCells(table.column(name)))
 

@@ -28,7 +28,7 @@ from tfrecorder.schema.keys import (
     URI_COLUMN,
     number_column,
 )
-from tfrecorder.schema.kinds import Boxes, Ignore, Label, Schema, Split
+from tfrecorder.schema.kinds import Boxes, Ignore, Image, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.files import read_files, read_open_file
@@ -44,6 +44,7 @@ from tfrecorder.sources.table import (
     WHOLE_NUMBER,
     RawTable,
     Source,
+    held_by,
     refuse_twice,
     schema_beside,
     schema_of,
@@ -60,6 +61,9 @@ _EDGES = (
 )
 _URIS = ("filename", "imagepath", "image", "path", "filepath", "file", "imagename")
 _LABELS = ("class", "classname", "labelname", "category", "categoryname", "name")
+
+#: In how many columns images are looked for, if none is known to hold them.
+MOST_HELD = 1000
 
 
 def read_source(
@@ -117,9 +121,14 @@ def read_table(
     split_like = None
     if not any(name in picked for name in schema.of(Split)):
         for name, place in left_out.items():
-            if _holds_splits(frame.iloc[:, place]):
+            if holds_splits(frame.iloc[:, place]):
                 split_like = name
                 break
+    held = {}
+    if not any(name in picked for name in schema.of(Image)):
+        for name, place in [*left_out.items()][:MOST_HELD]:
+            is_image = name in raw.cells
+            held[name] = "images" if is_image else held_by(frame.iloc[:, place].set_axis(rows))
     table = pd.DataFrame(picked, index=rows)
     groups = _groups(frame, options.split_by)
     number = number_column(kept, beside=left_out)
@@ -160,6 +169,7 @@ def read_table(
         notes=raw.notes,
         rejects=raw.rejects,
         stated=stated,
+        held=held,
         is_schema_given=options.schema is not None,
     )
 
@@ -340,9 +350,9 @@ def _repeated_headings(frame: pd.DataFrame) -> np.ndarray:
     return rows
 
 
-def _holds_splits(column: pd.Series) -> bool:
+def holds_splits(column: pd.Series) -> bool:
     """True if every value is the word of a split."""
-    if len(column) > 100 and not _holds_splits(column.head(100)):
+    if len(column) > 100 and not holds_splits(column.head(100)):
         return False  # nearly always, and a million others need not be looked at
     if not len(column) or not column.map(type).isin([str]).all():
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import re
 from collections import Counter
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
     from tfrecorder.sources.cells import Cells, Contents
 
 MASK_COLUMN = "mask_uri"
+
+#: Other names that people give to columns; used for suggestions.
+_SYNONYMS = {
+    URI_COLUMN: ("uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"),
+    LABEL_COLUMN: ("labels", "class", "category", "target", "class_name", "y"),
+    SPLIT_COLUMN: ("set", "subset", "ml_use", "partition", "fold"),
+}
 
 #: An integer as `str` writes it, also with ".0" as pandas does beside a missing one.
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(\.0*)?")
@@ -95,6 +103,7 @@ class Source(_Rows):
         numbers: of the rows of a dataset that its rows are, once these have been compared; -1 for
             none.
         is_schema_given: the schema is one that the user gave.
+        held: what the columns that are left out hold, by name, if no column holds the images.
     """
 
     left_out: tuple[str, ...] = ()
@@ -105,6 +114,7 @@ class Source(_Rows):
     stated: pd.Series | None = None
     numbers: pd.Series | None = None
     is_schema_given: bool = False
+    held: Mapping[str, str] = dataclass_field(default_factory=dict)
 
     def only(self, rows: np.ndarray) -> Source:
         """Those of its rows for which this is True, under their numbers."""
@@ -114,6 +124,14 @@ class Source(_Rows):
         columns = {name: getattr(self, name) for name in names}
         taken = {name: of[rows] for name, of in columns.items() if of is not None}
         return replace(self, frame=self.frame[rows], **taken)
+
+
+def nearest_name(wanted: str, names: list[str]) -> str | None:
+    """The one of some names that was probably meant, ignoring case; None if none is close."""
+    by_lower = {name.strip().lower(): name for name in names}
+    near = [synonym for synonym in _SYNONYMS.get(wanted, ()) if synonym in by_lower]
+    near = near or difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.75)
+    return by_lower[near[0]] if near else None
 
 
 class TextFile(NamedTuple):
@@ -146,6 +164,19 @@ def refuse_twice(names: Iterable[str]) -> None:
 def as_objects(column: pd.Series) -> pd.Series:
     """Any column - object, string, categorical, Arrow - as Python values, None if missing."""
     return column.astype(object).where(column.notna(), None)
+
+
+def held_by(column: pd.Series) -> str:
+    """What a column holds, by its first cell: "images", or a type with what is in it."""
+    first = column.first_valid_index()
+    cell = None if first is None else column.loc[first]
+    name = type(cell).__name__
+    if isinstance(cell, Mapping):
+        is_image = {*cell} == {"bytes", "path"}
+        return "images" if is_image else f"{name} of {', '.join(map(str, [*cell][:9]))}"
+    if is_list(cell) and len(cell):
+        return f"{name} of {held_by(pd.Series([cell[0]], dtype=object))}"
+    return name
 
 
 def is_time(value: Any) -> bool:

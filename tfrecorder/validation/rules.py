@@ -7,7 +7,6 @@ found.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tfrecorder.display.tables import counted
+from tfrecorder.display.tables import counted, cut
 from tfrecorder.format.layout import REJECT_OF
 from tfrecorder.schema import kinds
 from tfrecorder.schema.fields import Field, Fields, class_field, fields_of, primary_file
@@ -25,7 +24,7 @@ from tfrecorder.schema.keys import LABEL_COLUMN, NO_LABEL, SPLIT_COLUMN, URI_COL
 from tfrecorder.schema.splits import SPLIT_TYPE, UNASSIGNED, Division, assign_splits
 from tfrecorder.sources.files import line_numbers
 from tfrecorder.sources.finding import Finding, flag
-from tfrecorder.sources.table import Source, as_objects, as_texts
+from tfrecorder.sources.table import Source, as_objects, as_texts, nearest_name
 from tfrecorder.validation.boxes import BoxRows, check_boxes, gather
 from tfrecorder.validation.columns import (
     Outcome,
@@ -50,18 +49,13 @@ from tfrecorder.validation.values import check_values
 if TYPE_CHECKING:
     from tfrecorder.sources.cells import Contents
 
-#: Other names that people give to columns; used for suggestions.
-_SYNONYMS = {
-    URI_COLUMN: ("uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"),
-    LABEL_COLUMN: ("labels", "class", "category", "target", "class_name", "y"),
-    SPLIT_COLUMN: ("set", "subset", "ml_use", "partition", "fold"),
-}
-
-
 DEFAULT_DIVISION = Division()
 
 #: The stage of rejects whose image was never read.
 STAGE = "row"
+
+#: How many columns a message names.
+MOST_NAMED = 20
 
 #: What is odd in a dataset, but not in a table that is added to one.
 _OF_WHOLE_DATASETS = ("no_train", "label_not_in_train", "few_images")
@@ -278,6 +272,11 @@ def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -
     ]
 
 
+def _with_type(name: str, held: Mapping[str, str]) -> str:
+    kind = held.get(name, "str")
+    return repr(cut(name)) if kind == "str" else f"{cut(name)!r} ({kind})"
+
+
 def is_required(kind: kinds.Kind) -> bool:
     """True if a source must have the column of a kind."""
     return not isinstance(kind, (kinds.Split, kinds.Label)) or kind.required
@@ -299,6 +298,10 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
             near = nearest_name(wanted, others)
             if isinstance(kind, kinds.Split) and near is None:
                 near = source.split_like
+            if isinstance(kind, kinds.Image):  # what is in a column says more than its name
+                likely = [name for name in others if source.held.get(name) in ("bytes", "images")]
+                is_one = near is not None and source.held.get(near, "str") == "str"
+                near = next(iter(likely), near if is_one else None)
             if near is not None:
                 suggested.add(near)
                 yield Finding(
@@ -309,7 +312,15 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
                     f"there is no column {wanted!r}; is it {near!r}?",
                 )
             elif is_required(kind) and not (is_added and isinstance(kind, kinds.Split)):
-                words = f"there is no column {wanted!r}; the columns are {present + others}"
+                shown = [_with_type(name, source.held) for name in (present + others)[:MOST_NAMED]]
+                more = len(present) + len(others) - len(shown)
+                words = f"there is no column {wanted!r}; the columns are {', '.join(shown)}"
+                words += f", and {more:,} more" if more else ""
+                several = [
+                    name for name in others if source.held.get(name, "").endswith("of images")
+                ]
+                if isinstance(kind, kinds.Image) and several:
+                    words += f"; `frame.explode({several[0]!r})` gives each image a row"
                 if source.text and source.text.headed:
                     words += ", as the first line names them: if it is a row, put a heading above"
                 if isinstance(kind, kinds.Split):
@@ -318,14 +329,6 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
     for name in others:
         if name not in suggested:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
-
-
-def nearest_name(wanted: str, names: list[str]) -> str | None:
-    """The one of some names that was probably meant, ignoring case; None if none is close."""
-    by_lower = {name.strip().lower(): name for name in names}
-    near = [synonym for synonym in _SYNONYMS.get(wanted, ()) if synonym in by_lower]
-    near = near or difflib.get_close_matches(wanted.lower(), by_lower, n=1, cutoff=0.75)
-    return by_lower[near[0]] if near else None
 
 
 def _check_field(

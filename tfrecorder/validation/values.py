@@ -167,7 +167,7 @@ def _number(value: Any, dtype: str) -> float | int | None:
         return None
     try:
         number = float(value)
-    except (OverflowError, ValueError):  # an integer of more than 308 digits, a signalling NaN
+    except OverflowError:  # an integer of more than 308 digits
         return None
     if math.isinf(number) and number != value:  # a Decimal of as many
         return None
