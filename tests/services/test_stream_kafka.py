@@ -153,6 +153,19 @@ def test_a_poisoned_message_has_a_name_and_a_reason(value: bytes | None, code: s
     assert len(row.reason) < 300
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("data:image/jpeg;base64,/9j/", "it is a data: uri, of which only what follows"),
+        ("_9j_", "it is that for urls; write + and / for - and _"),
+    ],
+)
+def test_an_image_in_another_form_of_base64_is_told(text: str, words: str) -> None:
+    row = row_of("t/3/41", b"k", json.dumps({"image_bytes": text}).encode(), None, KafkaOptions())
+    assert isinstance(row, Unusable)
+    assert row.reason.startswith(f"bad_base64: image_bytes is not base64: {words}")
+
+
 def test_a_header_that_is_no_text_poisons_its_message() -> None:
     row = row_of("t/3/41", None, PHOTO, [("label", b"\xff")], KafkaOptions(value="bytes"))
     assert isinstance(row, Unusable)

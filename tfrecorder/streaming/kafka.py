@@ -22,6 +22,7 @@ from confluent_kafka import Message
 from tfrecorder.core.option import Fault, OneOf, option
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.option import Options
+from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.streaming.kafka_topic import Topic, is_end, refuse_settings
 from tfrecorder.streaming.stream_source import Cells, RowAt, Unusable
 
@@ -346,7 +347,12 @@ def _decoded(encoded: Any, field: str) -> bytes:
     try:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _Poisoned(f"bad_base64: {field} is not base64: {error}") from error
+        words = str(error)
+        if is_data_uri(encoded):
+            words = "it is a data: uri, of which only what follows the comma is needed"
+        elif not {*"-_"}.isdisjoint(encoded):
+            words = "it is that for urls; write + and / for - and _"
+        raise _Poisoned(f"bad_base64: {field} is not base64: {words}") from error
 
 
 def _texts(headers: Iterable[tuple[str, Any]] | None) -> dict[str, Any]:
