@@ -102,7 +102,7 @@ def test_label_files_are_found_where_people_keep_them(root: str, image: str, lab
     put(f"{root}/data.yaml", f"train: {image.rpartition('/')[0]}\nnames: [cat]\n")
     found = said(root)
     assert list(found) == ["notes"]
-    assert "classes that no image has" not in found["notes"]
+    assert "classes without an image" not in found["notes"]
 
 
 def test_no_label_file_at_all_is_an_error_that_says_where_they_were_looked_for() -> None:
@@ -167,7 +167,7 @@ def test_classes_that_no_image_has_are_a_note() -> None:
     yolo({"labels/a": BOX}, f"train: images\nnames: [{', '.join(names)}]\n")
     found = said()
     assert list(found) == ["notes"]
-    assert "classes that no image has: 12: 'c1', 'c2'" in found["notes"]
+    assert "classes without an image: 12: 'c1', 'c2'" in found["notes"]
     assert "'c10', … 2 more" in found["notes"]
 
 
@@ -177,7 +177,7 @@ def test_an_unused_twin_of_a_category_is_dropped(unused: int) -> None:
     source = coco(annotation(1, 1, [1, 1, 5, 5]), categories=categories)
     found = said(source)
     assert list(found) == ["notes"]
-    assert "classes that no image has: 1: 'eel'" in found["notes"]
+    assert "classes without an image: 1: 'eel'" in found["notes"]
 
 
 # --------------------------------------------------------------------------- text is text

@@ -164,7 +164,7 @@ def test_a_class_whose_images_were_all_rejected_is_named() -> None:
     frame.loc[3, "image_uri"] = "gone.jpg"
     result = tfrecorder.convert(frame, "out", progress=False, max_reject_fraction=1)
     assert result.empty_classes == ("unicorn",)
-    assert "classes without a record: 1: 'unicorn'" in str(result)
+    assert "classes without an image: 1: 'unicorn'" in str(result)
     sound = tfrecorder.convert(photo_frame(), "sound", progress=False)
     assert sound.empty_classes == ()
     assert "without a record" not in str(sound)

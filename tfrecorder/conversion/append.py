@@ -145,7 +145,11 @@ class Append(OnDataset):
         if self.adding.duplicates != "keep":
             merge_rows(state.where, own_dataset(state))
 
-    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned | ConversionResult:
         """The rows that are not in the dataset yet, planned to be added to it."""
         where = state.where
         newest = own_dataset(state)

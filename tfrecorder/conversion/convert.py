@@ -145,7 +145,11 @@ class Conversion(Operation):
             denied = getattr(error.__cause__, "code", "not_found") != "not_found"
             raise (OutputError(str(error)) if denied else error) from error.__cause__
 
-    def plan(self, state: DatasetState, say: Say) -> Planned:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned:
         """Its rows, planned.
 
         Raises:

@@ -80,7 +80,11 @@ class Marks:
     def __bool__(self) -> bool:
         return bool(self.places or self.contents)
 
-    def marking(self, rows: pa.Table, fields: Sequence[Field]) -> Marks:
+    def marking(
+        self,
+        rows: pa.Table,
+        fields: Sequence[Field],
+    ) -> Marks:
         """These marks, and those of some rows of a dataset.
 
         Args:
@@ -150,7 +154,9 @@ class Marks:
         return taken, tuple(notes)
 
     def matches(
-        self, images: Sequence[FileSums], every: bool = False
+        self,
+        images: Sequence[FileSums],
+        every: bool = False,
     ) -> tuple[Bools, frozenset[str]]:
         """True for each row that was removed, by its images; and the marks of all of these.
 
@@ -167,7 +173,11 @@ class Marks:
         removed |= _are_in(self.contents, contents)
         return removed, self.places.intersection(places) | self.contents.intersection(contents)
 
-    def sift(self, table: Source, readmit: bool = False) -> tuple[Bools, Marks | None]:
+    def sift(
+        self,
+        table: Source,
+        readmit: bool = False,
+    ) -> tuple[Bools, Marks | None]:
         """True for each row of a table that was not removed; and the marks once they are in.
 
         Args:
@@ -191,7 +201,11 @@ class Marks:
         contents = self.contents - marks
         return dataclasses.replace(self, places=places, contents=contents)
 
-    def publish(self, where: str, plan: Plan) -> Plan:
+    def publish(
+        self,
+        where: str,
+        plan: Plan,
+    ) -> Plan:
         """Write these marks into a directory; the plan with whose commit they hold names them."""
         sets = {name: sorted(getattr(self, name)) for name in _SETS}
         data = seal({"salt": self.salt, "names": dict(sorted(self.names.items())), **sets})

@@ -112,7 +112,11 @@ class Removal(OnDataset):
     source: Where | pd.DataFrame
     copies: bool
 
-    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned | ConversionResult:
         """The rows of a dataset without some of them, planned to be written again."""
         folder = state.where
         newest = own_dataset(state)

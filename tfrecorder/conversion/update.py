@@ -165,7 +165,11 @@ class Update(OnDataset):
 
     updating: UpdateOptions
 
-    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned | ConversionResult:
         """The rows of a dataset with the values of a table, planned to be written again."""
         where = state.where
         newest = own_dataset(state)
@@ -199,7 +203,8 @@ class Update(OnDataset):
         if self.updating.reread:
             say("comparing the images with their files")
             files = _replaced_files(stored, dataset.fields) & mask_of(
-                matched.old_places, len(change)
+                matched.old_places,
+                len(change),
             )
             change[files] = READ
         after = dataclasses.replace(stored, rows=matched.with_values(change))

@@ -155,6 +155,11 @@ def class_words(names: Sequence[str], most: int = 8) -> str:
     return f"{len(names)}: {shown}" + (f", … {more} more" if more > 0 else "")
 
 
+def unused_words(names: Sequence[str]) -> str:
+    """Which classes nothing is of: a source and the result say it in the same words, once."""
+    return f"classes without an image: {class_words(names, 10)}"
+
+
 #: Files of a folder that made no row, by kind: one of them, and many.
 _PASSED_OVER = {
     "hidden": ("hidden file", "hidden files"),

@@ -113,7 +113,8 @@ class ConvertOptions(Options):
         idle_with={"num_shards": lambda number: isinstance(number, int)},
     )
     shuffle: bool = content_option(
-        True, help="Shuffle the rows of each split, or keep the source's order."
+        True,
+        help="Shuffle the rows of each split, or keep the source's order.",
     )
     seed: int = content_option(
         0,
@@ -197,7 +198,8 @@ class ConvertOptions(Options):
         idle_with={"image_format": ("png", "raw").__contains__},
     )
     apply_exif: bool = content_option(
-        False, help="Turn images upright, following their EXIF orientation."
+        False,
+        help="Turn images upright, following their EXIF orientation.",
     )
     fingerprints: bool = content_option(
         False,

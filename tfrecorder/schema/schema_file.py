@@ -123,7 +123,11 @@ def _typed_columns(columns: Any) -> Any:
     return typed_columns
 
 
-def _setting(word: Any, name: str, value: Any) -> Any:
+def _setting(
+    word: Any,
+    name: str,
+    value: Any,
+) -> Any:
     """A setting of a kind of column, by the word of the kind, with its type."""
     if name in _TYPED or (name == "default" and word == "number"):
         return typed(value)

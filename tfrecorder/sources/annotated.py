@@ -97,7 +97,8 @@ _COLUMNS = re.compile(
 
 #: A name of a picture in a text.
 _PICTURE = re.compile(
-    rf"[^\s\"'/\\<>,;|:][^\"'/\\<>,;|\t\n]*(?:{'|'.join(map(re.escape, IMAGE_ENDINGS))})\b", re.I
+    rf"[^\s\"'/\\<>,;|:][^\"'/\\<>,;|\t\n]*(?:{'|'.join(map(re.escape, IMAGE_ENDINGS))})\b",
+    re.I,
 )
 _NUMBER = re.compile(r"-?\d*\.?\d+(e-?\d+)?", re.I)
 

@@ -282,7 +282,8 @@ def _read_plain(
             copy,
             parse_options=arrow_csv.ParseOptions(delimiter=form.separator, quote_char=False),
             convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(header, pa.large_string()), strings_can_be_null=False
+                column_types=dict.fromkeys(header, pa.large_string()),
+                strings_can_be_null=False,
             ),
         )
     except (pa.ArrowInvalid, OSError):  # such as a short row, which pandas reads or names

@@ -62,7 +62,11 @@ def _names(value: object) -> set[str]:
 class DatasetCells:
     """The cells of a column of images."""
 
-    def __init__(self, dataset: Dataset, column: str) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        column: str,
+    ) -> None:
         self._cells = _arrow(dataset, column)
 
     def __len__(self) -> int:

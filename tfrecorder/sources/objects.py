@@ -15,7 +15,7 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.text import NotTextError, decoded
-from tfrecorder.display.tables import class_words, counted, cut
+from tfrecorder.display.tables import counted, cut, unused_words
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.format.summary import NOT_STORED
 from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, URI_COLUMN
@@ -150,7 +150,6 @@ _MANY = 0.2
 
 #: How many files or classes a message names.
 _NAMED = 5
-_NAMED_CLASSES = 10
 
 
 class Said(NamedTuple):
@@ -244,8 +243,7 @@ def say_unused(
     used = {*labels}
     unused = [name for name in names if name not in used]
     if unused:
-        words = class_words(unused, _NAMED_CLASSES)
-        said.notes.append(f"classes that no image has: {words}")
+        said.notes.append(unused_words(unused))
 
 
 def say_not_stored(

@@ -198,7 +198,11 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:
 class ParquetCells:
     """The cells of a column of images, of which a few are in memory at a time."""
 
-    def __init__(self, groups: Sequence[_Group], column: str) -> None:
+    def __init__(
+        self,
+        groups: Sequence[_Group],
+        column: str,
+    ) -> None:
         self._groups = groups
         self._column = column
         self._starts = [0, *itertools.accumulate(group.rows for group in groups)]

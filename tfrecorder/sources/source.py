@@ -225,7 +225,12 @@ def _with_boxes(table: RawTable) -> RawTable:
     if of_objects:
         classes[LABEL_COLUMN] = of_objects
     findings = [*table.findings, *findings]
-    return replace(table, frame=frame, classes=classes, findings=findings)
+    return replace(
+        table,
+        frame=frame,
+        classes=classes,
+        findings=findings,
+    )
 
 
 def _with_usual_names(table: RawTable) -> RawTable:

@@ -69,7 +69,11 @@ class Beside:
         endings: in lower case, of those files that may be meant by the name of another.
     """
 
-    def __init__(self, base: str, endings: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        base: str,
+        endings: tuple[str, ...],
+    ) -> None:
         self.base = base
         self._endings = endings
         self._listed: dict[str, dict[str, list[str]]] = {}
@@ -100,7 +104,11 @@ class Beside:
             return None
         return Near(found, differs, found.removeprefix(f"{self.base}/") if self.base else found)
 
-    def hint(self, path: str, code: str = "not_found") -> str:
+    def hint(
+        self,
+        path: str,
+        code: str = "not_found",
+    ) -> str:
         """What to add to the message of an `UnreadableError` of this code, or ""."""
         if code == "private_host":
             return f"; {spelled('private_hosts', True)} allows it"

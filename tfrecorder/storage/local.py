@@ -94,7 +94,11 @@ class LocalStore(Store):
         except OSError as error:
             raise _as_unreadable(error) from error
 
-    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+    def open(
+        self,
+        path: str,
+        expected: Description | None = None,
+    ) -> BinaryIO:
         try:
             file = open(path, "rb", opener=_open_at_once)
         except OSError as error:
@@ -121,7 +125,11 @@ class LocalStore(Store):
         with file:
             return _version(file)
 
-    def listing(self, folder: str, only_names: bool = False) -> dict[str, Described | None]:
+    def listing(
+        self,
+        folder: str,
+        only_names: bool = False,
+    ) -> dict[str, Described | None]:
         try:
             with os.scandir(folder or ".") as entries:
                 if not only_names:
@@ -162,10 +170,18 @@ class LocalStore(Store):
     def keeps_removed(self, folder: str) -> str | None:
         return ""
 
-    def remove(self, folder: str, name: str) -> None:
+    def remove(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         folders.remove(folder, name)
 
-    def sync(self, folder: str, names: Collection[str]) -> None:
+    def sync(
+        self,
+        folder: str,
+        names: Collection[str],
+    ) -> None:
         folders.sync(folder, names)
 
     def link(

@@ -111,7 +111,11 @@ class KafkaSource:
         options: the form of its messages, and what to do where some are lost.
     """
 
-    def __init__(self, topic: Topic, options: KafkaOptions) -> None:
+    def __init__(
+        self,
+        topic: Topic,
+        options: KafkaOptions,
+    ) -> None:
         self.name = f"kafka:{topic.name}"
         self._topic = topic
         self._options = options
@@ -192,7 +196,11 @@ class KafkaSource:
         self._stands_at = position
         self._looked = time.monotonic()
 
-    def _refuse_fewer(self, read: set[int], partitions: list[int]) -> None:
+    def _refuse_fewer(
+        self,
+        read: set[int],
+        partitions: list[int],
+    ) -> None:
         gone = sorted(read.difference(partitions))
         if gone:
             raise SourceError(

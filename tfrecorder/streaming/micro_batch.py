@@ -96,7 +96,11 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
     came: frozenset[str] = frozenset()
 
-    def add(self, cells: Cells, position: str) -> bool:
+    def add(
+        self,
+        cells: Cells,
+        position: str,
+    ) -> bool:
         """Add a row; its images are spooled if they came as bytes.  False if it was removed before.
 
         Args:
@@ -130,7 +134,11 @@ class Batch:
             cell = file_in(cell)
         return storage.put_aside(cell) if isinstance(cell, str) else cell
 
-    def _row(self, cells: Cells, position: str) -> Row:
+    def _row(
+        self,
+        cells: Cells,
+        position: str,
+    ) -> Row:
         name = f"{self.number:05d}/{len(self.rows):08d}"  # if it has no image
         if isinstance(cells, Unusable):
             return Row(cells, position, escaped(cells.name) or name)
@@ -172,7 +180,11 @@ class PlannedBatch(Planned):
     def sizes(self) -> Sequence[float]:
         return [self.batch.mean_bytes(self.plan.rows.base)]
 
-    def spool(self, where: str, rows: pa.Table) -> None:
+    def spool(
+        self,
+        where: str,
+        rows: pa.Table,
+    ) -> None:
         self.batch.spool.flush()
 
 
@@ -205,7 +217,11 @@ class MicroBatch(Operation):
     first: int = 0
     faults: dict[int, str] = dataclasses.field(default_factory=dict)
 
-    def plan(self, state: DatasetState, say: Say) -> Planned:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned:
         """All rows, those that cannot be records as rejects.
 
         Raises:

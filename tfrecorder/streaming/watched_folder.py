@@ -43,7 +43,11 @@ class WatchedFolder:
 
     ordered = False
 
-    def __init__(self, folder: str, settle: float) -> None:
+    def __init__(
+        self,
+        folder: str,
+        settle: float,
+    ) -> None:
         if not storage.is_local(folder):
             raise SourceError(
                 f"source {folder!r}: only a local folder can be watched; for a bucket, mount it, "

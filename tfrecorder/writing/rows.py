@@ -143,7 +143,11 @@ class _Row:
         retries: how many extra attempts reading them took.
     """
 
-    def __init__(self, reader: FileReader, features: Features) -> None:
+    def __init__(
+        self,
+        reader: FileReader,
+        features: Features,
+    ) -> None:
         self._reader = reader
         self.features = features
         self.placed: dict[str, Placed] = {}
@@ -216,7 +220,11 @@ class RowLoader:
         """The record of a row, or why it gives none."""
         return self.load_from(self.reader, planned)
 
-    def load_from(self, reader: FileReader, planned: PlannedRow) -> Loaded | Rejected:
+    def load_from(
+        self,
+        reader: FileReader,
+        planned: PlannedRow,
+    ) -> Loaded | Rejected:
         """As `load`, with another reader of files."""
         if self._has_facts or REJECT_OF.reason in planned.values:
             reject = planned_reject(planned)
@@ -308,7 +316,11 @@ class RowLoader:
                 assert isinstance(masks, list)
                 features[masks_key] = stored_object_masks(field, masks, image, self._room)
 
-    def _checked(self, field: Field, row: _Row) -> CheckedImage:
+    def _checked(
+        self,
+        field: Field,
+        row: _Row,
+    ) -> CheckedImage:
         """The image or mask of a column, read and checked.
 
         Raises:
