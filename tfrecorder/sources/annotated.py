@@ -29,9 +29,9 @@ TEXT_ENDINGS = (".json", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".y
 #: How many bytes of a file are looked at, at its beginning and at its end.
 _SEEN = 2**16
 
-#: How many files of a folder are looked at: of those with a picture's stem, and of others.  A
-#: folder may have a file beside each of a million pictures.
-_OF_STEMS = 16
+#: How many files of a folder are looked at: of all, and of those without a picture's stem; as there
+#: may be one beside each of a million pictures.
+_OF_ALL = 16
 _MOST = 256
 _OTHERS = 64
 
@@ -234,7 +234,7 @@ def looked_at(listing: Listing) -> list[Look]:
         groups.setdefault(key, []).append(path)
     chosen = []
     for (folder, _), paths in groups.items():
-        if len(paths) <= _OF_STEMS:
+        if len(paths) <= _OF_ALL:
             chosen += paths
             continue
         parts = tuple(filter(None, folder.split("/")))
@@ -242,10 +242,9 @@ def looked_at(listing: Listing) -> list[Look]:
         first = bisect.bisect(listing.images, (*parts, ""))
         last = bisect.bisect(listing.images, (*parts, chr(sys.maxunicode)))
         stems = {stem_of(image[-1]) for image in listing.images[first:last]}
-        of_stems = [path for path in paths if stem_of(path) in stems]
         others = [path for path in paths if stem_of(path) not in stems]
-        chosen += _spread(of_stems, _OF_STEMS) + _spread(others, _OTHERS)
-    chosen.sort(key=lambda path: path.count("/"))
+        chosen += {*_spread(paths, _OF_ALL), *_spread(others, _OTHERS)}
+    chosen.sort(key=lambda path: (path.count("/"), path))
     chosen = chosen[:_MOST] + _spread(chosen[_MOST:], _MOST)
     full = [f"{listing.folder}/{path}" for path in chosen]
     return [*map(Look, chosen, in_threads(_ends, full))]

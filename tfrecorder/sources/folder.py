@@ -372,22 +372,28 @@ def listed(folder: str) -> Listing:
     hidden = others = astray = 0
     is_local = storage.is_local(folder)
     systems = set()
+    above: Parts | None = None
     for parts in walk(folder):
         name = parts[-1]
-        path = "/".join(parts)
-        if system := layout.SYSTEM_FOLDERS.intersection(parts):
-            systems.add(parts[: min(map(parts.index, system)) + 1])
-        elif path.startswith(".") or "/." in path or name in layout.DESKTOP_FILES:
+        if parts[:-1] != above:
+            above = parts[:-1]
+            system = _system_folder(above)
+            is_hidden = any(part.startswith(".") for part in above)
+        if system or name in layout.SYSTEM_FOLDERS:
+            systems.add(system or parts)
+        elif is_hidden or name.startswith(".") or name in layout.DESKTOP_FILES:
             hidden += 1
         elif name.lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
         elif name in TABLES or name.lower().endswith(".parquet"):
-            tables.append(path)
+            tables.append("/".join(parts))
         else:
             others += 1
-            astray += is_local and not os.path.exists(os.path.join(folder, *parts))
+            # A folder that is linked has no ending; to ask for each file takes time.
+            if is_local and "." not in name:
+                astray += not os.path.exists(os.path.join(folder, *parts))
             if name.lower().endswith(TEXT_ENDINGS):
-                texts.append(path)
+                texts.append("/".join(parts))
     passed_over = {"hidden": hidden, "not images": others}
     if systems:
         passed_over["system folders"] = len(systems)
@@ -395,6 +401,14 @@ def listed(folder: str) -> Listing:
         passed_over["not images"] -= astray
         passed_over["links astray"] = astray
     return Listing(folder, sorted(images), sorted(tables), sorted(texts), passed_over)
+
+
+def _system_folder(parts: Parts) -> Parts:
+    """The path of the first folder that a system made; () if it made none of them."""
+    for depth, part in enumerate(parts, 1):
+        if part in layout.SYSTEM_FOLDERS:
+            return parts[:depth]
+    return ()
 
 
 def walk(folder: str) -> Iterator[tuple[str, ...]]:
