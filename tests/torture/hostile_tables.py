@@ -97,7 +97,8 @@ def tables() -> dict[str, tuple[bytes, Expected]]:
     files["overlong"] = ((HEAD + f"TRAIN,{one},").encode() + b"\xc0\xaf\n", "is not UTF-8")
     files["a JPEG"] = (PHOTOS[0].read_bytes(), "is not UTF-8")
     files["random bytes"] = (random.Random(0).randbytes(10_000), None)
-    files["gzip"] = (gzip.compress((HEAD + GOOD).encode()), "is not UTF-8")
+    files["gzip"] = (gzip.compress((HEAD + GOOD).encode()), 20)
+    files["gzip, cut"] = (gzip.compress((HEAD + GOOD).encode())[:-20], "cannot be unpacked")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("../../pwned.csv", HEAD + GOOD)

@@ -88,7 +88,7 @@ def test_what_a_bucket_refuses_is_not_passed_over(tmp_path: Path) -> None:
 
 
 #: Of yaml, what makes plain values alone; its other loaders make any object.
-SAFE_OF_YAML = {"safe_load", "safe_dump", "YAMLError"}
+SAFE_OF_YAML = {"safe_load", "safe_dump", "parse", "SafeLoader", "YAMLError"}
 
 #: What comes through a pipe from a process that this one has started, and from nowhere else.
 OF_OUR_PROCESSES = ("/local_workers.py: pickle", "/worker_batches.py: pickle")

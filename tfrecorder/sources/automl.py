@@ -107,7 +107,8 @@ def _refuse_numbers(
     """
     if len({*map(len, rows)}) != 1 or len(rows[0]) < 2:
         return
-    of_numbers = [all(map(_is_number_or_empty, column)) for column in zip(*rows, strict=True)]
+    columns = zip(*rows, strict=True)
+    of_numbers = [any(column) and all(map(_is_number_or_empty, column)) for column in columns]
     are_boxes = of_numbers.count(True) == len(BOX_COLUMNS)
     are_whole = all(cell.isdecimal() for row in rows for cell in row)
     if not any(of_numbers) or (all(of_numbers) and are_whole and not are_boxes):
@@ -119,9 +120,10 @@ def _refuse_numbers(
     for is_number in of_numbers:
         names.append(next(labels, "") if not is_number else next(edges if are_boxes else values))
     shown = ", ".join(value[:40] for value in rows[0][:9])
+    more = ",…" if len(names) > 12 else ""
     raise SourceError(
         f"{path}: {shown} after the first image are not all classes, and no heading says what they "
-        f"are. Write one as the first line, such as {','.join(names)}"
+        f"are. Write one as the first line, such as {','.join(names[:12])}{more}"
     )
 
 

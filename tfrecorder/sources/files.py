@@ -137,8 +137,11 @@ def _read_unpacked(
     Raises:
         SourceError: it cannot be unpacked; also as `_read_file`.
     """
-    with open(copy, "rb") as file:
-        begin = file.read(8)
+    try:
+        with open(copy, "rb") as file:
+            begin = file.read(8)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}.") from error
     packed = next((form for magic, form in _PACKED.items() if begin.startswith(magic)), None)
     if packed is None:
         return _read_file(path, copy, base, options)
