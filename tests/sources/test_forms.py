@@ -114,6 +114,34 @@ def test_images_that_pascal_voc_lists_are_records_without_xml_too() -> None:
     assert "1 image without annotations, 1 listed image that is not there" in str(result)
 
 
+def test_each_tree_of_pascal_voc_has_its_own_lists() -> None:
+    for year, stem in (("VOC2007", "a"), ("VOC2012", "a"), ("VOC2012", "2007_b")):
+        pictures(f"in/{year}/JPEGImages/{stem}.jpg")
+        xml(f"in/{year}/Annotations/{stem}.xml")
+    put("in/VOC2007/ImageSets/Main/train.txt", "a\n")
+    put("in/VOC2012/ImageSets/Main/train.txt", "2007_b\n")
+    put("in/VOC2012/ImageSets/Main/val.txt", "a\n")
+    assert [(split, uri[:7], uri[-5:]) for split, uri, _ in rows_of("in")] == [
+        ("TRAIN", "VOC2007", "a.jpg"),
+        ("TRAIN", "VOC2012", "b.jpg"),
+        ("VALIDATION", "VOC2012", "a.jpg"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a b", "a b.jpg", "JPEGImages/a b.jpg"])
+@pytest.mark.parametrize("folder", ["ImageSets", "ImageSets/Main", "imagesets/main"])
+def test_lists_of_pascal_voc_may_lie_above_and_name_files(folder: str, name: str) -> None:
+    pictures("in/JPEGImages/a b.jpg", "in/JPEGImages/c.v2.jpg")
+    xml("in/Annotations/a b.xml")
+    xml("in/Annotations/c.v2.xml")
+    put(f"in/{folder}/train.txt", "c.v2\n")
+    put(f"in/{folder}/val.txt", f"{name}\n")
+    assert [(split, uri[11:]) for split, uri, _ in rows_of("in")] == [
+        ("VALIDATION", "a b.jpg"),
+        ("TRAIN", "c.v2.jpg"),
+    ]
+
+
 @pytest.mark.parametrize("name", ["result.json", "annotations/result.json", "images/labels.json"])
 @pytest.mark.parametrize("stated", ["images/a b.png", "..\\..\\media\\a b.png", "/mnt/4/a b.png"])
 def test_json_of_coco_is_recognised_by_its_lists(name: str, stated: str) -> None:

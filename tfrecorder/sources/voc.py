@@ -87,13 +87,14 @@ def read_voc(
     said = Said([], [])
     pairs = Pairs(pictures)
     entries = _entries(said, listing.folder, files, pairs)
-    stems = {entry.stem for entry in entries}
     kind = "segmentation" if schema.of(Mask) else "main"
-    splits = dict(_splits(listing, kind, [*stems, *map(stem_of, pictures)]))
+    splits = _splits(listing, kind, [*(entry.stem for entry in entries), *map(stem_of, pictures)])
+    trees = sorted({tree for tree, _ in splits}, reverse=True)  # one within another comes first
+    known = {entry.listed_in(trees) for entry in entries}
     absent = 0
-    for stem in splits:
-        if stem not in stems:
-            picture = pairs.of(f"{stem}.jpg")
+    for tree, stem in splits:
+        if (tree, stem) not in known:
+            picture = pairs.of(f"{tree}{stem}.jpg")
             entries += [_Entry("", picture)] if picture else []
             absent += not picture
     columns = dict[str, Any]()
@@ -103,7 +104,7 @@ def read_voc(
     stated = []
     for entry in entries:
         of_folders = split_of_folders(entry.picture) or split_of_folders(entry.file)
-        stated.append(splits.get(entry.stem) or of_folders)
+        stated.append(splits.get(entry.listed_in(trees)) or of_folders)
     if any(stated):
         columns[SPLIT_COLUMN] = stated
     uris = [entry.picture for entry in entries]
@@ -172,6 +173,11 @@ class _Entry:
     @property
     def stem(self) -> str:
         return stem_of(self.file or self.picture)
+
+    def listed_in(self, trees: Sequence[str]) -> tuple[str, str]:
+        """The tree whose lists may name the image, and its name there."""
+        whole = self.file or self.picture
+        return next((tree for tree in trees if whole.startswith(tree)), ""), self.stem
 
     @property
     def size(self) -> list[str | None]:
@@ -254,30 +260,40 @@ def _splits(
     listing: Listing,
     kind: str,
     stems: Collection[str],
-) -> Iterator[tuple[str, str]]:
-    """The split of each image that a list names, by the image's name without its ending.
+) -> dict[tuple[str, str], str]:
+    """The split of each image that a list names, by the tree of folders and by its stem.
 
-    A flag may follow the name, as in the lists of a class; the name itself may have a space.
+    A flag may follow the name, as in the lists of a class; the name itself may have a space, an
+    ending, or the folders before it.  A tree is a path such as "VOC2007/"; "" if there is one.
 
     Args:
-        kind: the name of the folder of lists, in lower case.
+        kind: the name of the folder of lists, in lower case; they may lie above it too.
     """
-    lists = {}
+    lists: dict[str, dict[str, str]] = {}
     for path in listing.texts:
-        *_, above, folder, name = ("", "", *path.lower().split("/"))
-        if (above, folder) == ("imagesets", kind):
-            lists[name.removesuffix(".txt")] = f"{listing.folder}/{path}"
-    names = [name for name in _LISTS if name in lists]
-    if not {"train", "val"} & {*names} and "trainval" in lists:
-        names.append("trainval")
+        parts = path.split("/")
+        for folders in (["imagesets", kind], ["imagesets"]):
+            start = len(parts) - 1 - len(folders)
+            if start >= 0 and path.lower().split("/")[start:-1] == folders:
+                tree = "".join(f"{part}/" for part in parts[:start])
+                name = parts[-1].lower().removesuffix(".txt")
+                lists.setdefault(tree, {}).setdefault(name, f"{listing.folder}/{path}")
     alike = {look_of(stem): stem for stem in stems}
     exact = {*stems}
-    for name in names:
-        for line in (text_of(lists[name]) or "").splitlines():
-            if word := line.strip():
-                word = word if look_of(word) in alike else word.split()[0]
-                stem = word if word in exact else alike.get(look_of(word), word)
-                yield stem, "train" if name == "trainval" else name
+    splits = {}
+    for tree, files in lists.items():
+        names = [name for name in _LISTS if name in files]
+        if not {"train", "val"} & {*names} and "trainval" in files:
+            names.append("trainval")
+        for name in names:
+            for line in filter(None, map(str.strip, (text_of(files[name]) or "").splitlines())):
+                first = line.split()[0]
+                forms = (line, first, stem_of(line), stem_of(first))
+                stem = next((form for form in forms if look_of(form) in alike), first)
+                stem = stem if stem in exact else alike.get(look_of(stem), stem)
+                place = (tree if len(lists) > 1 else "", stem)
+                splits[place] = "train" if name == "trainval" else name
+    return splits
 
 
 def _objects(objects: Sequence[_Object]) -> pd.DataFrame:
