@@ -351,6 +351,12 @@ CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></im
         ("labels.csv", "id,breed,species\na,x,dog\n", "as the source.*labels.csv"),
         ("boxes.csv", "a.jpg,1,1,9,9,cat\n", "as the source.*boxes.csv"),
         ("t.csv", "filename,region_count,xmin\na.jpg,1,4\n", "as the source.*t.csv"),
+        ("via.csv", "filename,region_shape_attributes\na.jpg,{}\n", "as the source.*via.csv"),
+        ("x/_classes.csv", "filename, cat, dog\na.jpg, 1, 0\n", "as the source"),
+        ("x/_annotations.csv", "a.jpg,1,1,9,9,cat\n", "as the source.*_annotations.csv"),
+        ("metadata.csv", "filename,label\na.jpg,cat\n", "as the source.*metadata.csv"),
+        ("ann/a.jpg.json", '{"objects": [{"classTitle": "cat", "points": {}}]}', "export them"),
+        ("labels.csv", "file,label\nx/a.jpg,x\nb.jpg,x\n", "as the source"),
     ],
 )
 def test_annotations_that_are_not_read_are_refused_by_name(
@@ -381,6 +387,11 @@ def test_annotations_that_are_not_read_are_refused_by_name(
         ("train.txt", "x/a.jpg\ny/b.jpg\n"),
         ("cameras.csv", "file,date,camera\na.jpg,2026-01-01,X100\n"),
         ("classes.txt", "x\ny\n"),
+        ("checksums.csv", f"file,md5\nx/a.jpg,{'0a' * 16}\ny/b.jpg,{'0a' * 16}\n"),
+        ("SHA256SUMS.txt", f"{'0a' * 32}  x/a.jpg\n"),
+        ("labels.csv", "filename,label\na.jpg,x\nb.jpg,y\n"),
+        ("labels.csv", "id,class\na,x\nb,y\n"),
+        ("list.txt", "./x/a.jpg x\n./y/b.jpg y\n"),
         ("package.json", '{"name": "x", "labels": ["pets"]}'),
         ("x/a.json", "{broken"),
         ("x/a.json", ""),
@@ -392,6 +403,20 @@ def test_files_without_boxes_or_classes_do_not_stop_a_class_folder(file: str, te
     put(f"in/{file}", text)
     assert [label for *_, label in rows_of("in")] == ["x", "y"]
     assert source_of("in").passed_over["not images"] == 1
+
+
+def test_annotations_are_named_before_folders_that_are_no_classes() -> None:
+    pictures("in/part/img/a.jpg")
+    put("in/part/ann/a.jpg.json", SHAPES)
+    with pytest.raises(SourceError, match=r"ann/a\.jpg\.json: holds annotations in LabelMe's form"):
+        tfrecorder.validate("in")
+
+
+def test_boxes_in_pixels_beside_names_of_classes_are_not_of_yolo() -> None:
+    pictures("in/images/001.Crow/a.jpg", "in/images/002.Gull/b.jpg")  # as in CUB-200
+    put("in/classes.txt", "1 001.Crow\n2 002.Gull\n")
+    put("in/bounding_boxes.txt", "1 4.0 4.0 20.0 20.0\n2 4.0 4.0 20.0 20.0\n")
+    assert [label for *_, label in rows_of("in")] == ["001.Crow", "002.Gull"]
 
 
 def test_one_file_of_annotations_among_many_of_a_camera_is_found() -> None:

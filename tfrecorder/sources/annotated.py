@@ -6,7 +6,7 @@ import bisect
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from tfrecorder import storage
@@ -40,8 +40,9 @@ _COCO_LIST = re.compile(r'"(images|annotations)"\s*:\s*\[')
 _COCO_WORDS = re.compile(r'"(images|file_name|annotations|image_id)"\s*:')
 
 
-#: A line of YOLO's: the number of a class, and a box or a polygon.
-_YOLO_LINE = re.compile(r"(?m)^\s*\d+(\s+-?\d*\.?\d+(e-?\d+)?){4,}\s*$")
+#: A line of YOLO's: the number of a class, and a box or a polygon, in fractions of the sides.
+_FRACTION = r"\s+-?([01](\.\d*)?|\.\d+|\d(\.\d*)?(?=e-))(e-?\d+)?"
+_YOLO_LINE = re.compile(rf"(?m)^\s*\d+({_FRACTION}){{4}}(\s+-?\d*\.?\d+(e-?\d+)?)*\s*$")
 
 #: How the files end that name YOLO's classes, and what is in them, the one that says most first.
 _YOLO_CONFIGS = {
@@ -92,7 +93,7 @@ _HOLDS = {
 
 #: Names of columns of boxes, shapes or classes.
 _COLUMNS = re.compile(
-    rf"(?i)^\W*(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels)\W*$"
+    rf"(?i)^\W*(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels|region_shape_attributes)\W*$"
 )
 
 #: A name of a picture in a text.
@@ -122,9 +123,13 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     holding = [look for look in looks if _holds_objects(*look)]
     if not holding:
         return  # the names of a million pictures take memory
-    names = {parts[-1].lower() for parts in listing.images}
-    stems = {*map(stem_of, names)}
-    unread = [look for look in holding if _is_about(look, names, stems)]
+    folders = dict[str, set[str]]()
+    for parts in listing.images:
+        *above, name = "/".join(parts).lower().split("/")
+        for known in (name, stem_of(name)):
+            folders[known] = folders.get(known, {*above}).intersection(above)
+    unread = [look for look in holding if _is_about(look, folders.keys())]
+    unread = [look for look in unread if not _repeats(look.text.lower(), folders)]
     if not unread:
         return
     path, text = unread[0]
@@ -142,18 +147,37 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     )
 
 
-def _is_about(
-    look: Look,
-    names: Set[str],
-    stems: Set[str],
-) -> bool:
-    """True for a file with the name of a picture, or that names one; all in lower case."""
+def _is_about(look: Look, known: Set[str]) -> bool:
+    """True for a file with the name of a picture, or that names one.
+
+    Args:
+        known: the names of all pictures, with their endings and without, in lower case.
+    """
     path = look.path.lower()
     text = look.text.lower()
-    if stem_of(path) in stems or not names.isdisjoint(_PICTURE.findall(text)):
+    # Supervisely writes a.jpg.json.
+    if stem_of(path) in known or not known.isdisjoint(_PICTURE.findall(text)):
         return True
     words = re.split(r"[\s,;\"]+", text)
-    return path.endswith((".csv", ".txt")) and not stems.isdisjoint(words)
+    return path.endswith((".csv", ".txt")) and not known.isdisjoint(words)
+
+
+def _repeats(text: str, folders: Mapping[str, Set[str]]) -> bool:
+    """True for a list of pictures that says of each only the name of a folder that it lies in.
+
+    Args:
+        folders: of each picture, by its name.
+    """
+    is_list = False
+    for line in text.splitlines():
+        *above, last = re.split(r"[/\\]", line)
+        found = _PICTURE.match(last)
+        name = found[0] if found else re.split(r"[\s,;]", last)[0]
+        if name in folders:
+            is_list = True
+            if last.removeprefix(name).strip(' \t,;"') not in {*above, *folders[name]}:
+                return False
+    return is_list
 
 
 def _holds_objects(path: str, text: str) -> bool:
@@ -167,6 +191,8 @@ def _holds_objects(path: str, text: str) -> bool:
     first = re.split(r"[,;\t]", lines[0]) if lines else []
     if len(first) > 1 and not _PICTURE.search(lines[0]) and any(map(_COLUMNS.search, first)):
         return True
+    if len(first) > 1 and len(lines) > 1 and not re.search(r"\d|\.", lines[0]):
+        del lines[0]  # the heading
     return sum(map(_is_of_objects, lines)) * 2 > len(lines) > 0
 
 
@@ -177,7 +203,10 @@ def _is_of_objects(line: str) -> bool:
     words = re.split(r"[\s,;]+", rest.strip(" \t\r,;"))
     numbers = [word for word in words if _NUMBER.fullmatch(word)]
     has_box = len(numbers) >= 4 and len(words) - len(numbers) <= 2
-    return has_box or (name is not None and len(words) == 1 and words != [""])
+    # One class, or a number for each of several; but no checksum.
+    has_class = len(words) == 1 and not re.fullmatch(r"|[0-9a-fA-F]{8,}", words[0])
+    has_classes = len(words) > 1 and {*words} <= {"0", "1"}
+    return has_box or (name is not None and (has_class or has_classes))
 
 
 def _of_coco(looks: Iterable[Look]) -> Iterator[str]:

@@ -229,11 +229,15 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
             f"{folder}: no images found ({seen} other files skipped); expected split/label/file, "
             f"label/file or file, with endings {' '.join(IMAGE_ENDINGS)}."
         )
-    frame = None if form == "folder" else _with_masks(folder, files)
-    if frame is None:
-        if form == "masks":
-            return None
-        frame = _images_in(folder, files, files if form == "folder" else _places(files))
+    try:
+        frame = None if form == "folder" else _with_masks(folder, files)
+        if frame is None:
+            if form == "masks":
+                return None
+            frame = _images_in(folder, files, files if form == "folder" else _places(files))
+    except SourceError:
+        refuse_unread(listing, looks)  # which says more
+        raise
     findings: Sequence[Finding] = ()
     read = 0
     rejects: Mapping[int, str] = {}
@@ -387,6 +391,7 @@ def listed(folder: str) -> Listing:
             images.append(parts)
         elif name in TABLES or name.lower().endswith(".parquet"):
             tables.append("/".join(parts))
+            texts += tables[-1:] if name.endswith(".csv") else []
         else:
             others += 1
             # A folder that is linked has no ending; to ask for each file takes time.

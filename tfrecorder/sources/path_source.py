@@ -48,8 +48,8 @@ class Listing(NamedTuple):
     Attributes:
         images: the parts of the path of each.
         tables: `metadata.*`, and files of Parquet.
-        texts: files that may hold annotations, by their endings.
-        passed_over: how many other files there are, by kind; texts are among them.
+        texts: files that may hold annotations, by their endings; tables in CSV too.
+        passed_over: how many other files there are, by kind; other texts are among them.
     """
 
     folder: str
