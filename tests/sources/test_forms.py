@@ -150,6 +150,19 @@ def test_json_of_coco_is_recognised_by_its_lists(name: str, stated: str) -> None
     assert rows_of("in") == [("TRAIN", "images/a b.png", ["car"])]
 
 
+@pytest.mark.parametrize("source", ["in", "in/train.json"])
+def test_json_of_coco_without_boxes_is_named_once(source: str) -> None:
+    pictures("in/train/cat/a.jpg", "in/train/dog/b.jpg")  # as in iNaturalist
+    coco("in/train.json", "train/cat/a.jpg", "train/dog/b.jpg")
+    document = json.loads(Path("in/train.json").read_text(encoding="utf-8"))
+    for entry in document["annotations"]:
+        del entry["bbox"]
+    put("in/train.json", json.dumps(document))
+    with pytest.raises(SourceError, match=r"train\.json: none of its 2 annotations has a `bbox`"):
+        tfrecorder.validate(source)
+    assert [label for *_, label in rows_of("in", form="folder")] == ["cat", "dog"]
+
+
 def test_a_path_of_another_machine_may_need_its_folder() -> None:
     pictures("in/train/a.png", "in/val/a.png")
     coco("in/train.json", "D:\\x\\train\\a.png")
@@ -225,6 +238,32 @@ def test_each_folder_of_labelimg_has_its_names() -> None:
     put("in/test/classes.txt", "bus\ncar\n")
     with pytest.raises(SourceError, match=r"train/classes.txt .* test/classes.txt"):
         tfrecorder.validate("in")
+
+
+@pytest.mark.parametrize("names", [["classes.txt"], ["labels/classes.txt"]])
+def test_names_of_classes_may_lie_in_labels_and_splits_in_folders(names: list[str]) -> None:
+    for split in ("train", "val"):
+        pictures(f"in/images/{split}/a.jpg")
+        put(f"in/labels/{split}/a.txt", LINE)
+    for name in names:
+        put(f"in/{name}", "car\n")
+    expected = [
+        ("TRAIN", "images/train/a.jpg", ["car"]),
+        ("VALIDATION", "images/val/a.jpg", ["car"]),
+    ]
+    assert rows_of("in") == expected
+
+
+def test_each_folder_of_labels_has_its_names() -> None:
+    for split in ("train", "val"):
+        pictures(f"in/images/{split}/a.jpg")
+        put(f"in/labels/{split}/a.txt", LINE)
+        put(f"in/labels/{split}/classes.txt", "car\n")
+    expected = [
+        ("TRAIN", "images/train/a.jpg", ["car"]),
+        ("VALIDATION", "images/val/a.jpg", ["car"]),
+    ]
+    assert rows_of("in") == expected
 
 
 def test_a_settings_file_of_ultralytics_below_the_folder() -> None:

@@ -18,7 +18,7 @@ from PIL import Image as Pictures
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.core.text import NotTextError, composed, decoded, encoding_of
-from tfrecorder.display.tables import cut
+from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.images.boxes_and_masks import rle_of
 from tfrecorder.options.convert import ConvertOptions
@@ -311,6 +311,8 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     refuse_table_options(options, "COCO's JSON")
     masks = options.schema is not None and MASKS in options.schema.source_columns()
     files = [read_file(path, masks) for path in paths]
+    for file in files:
+        _refuse_without_boxes(file)
     roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
     base = source.folder or common_folder(roots)
     said = Said([], [])
@@ -359,6 +361,21 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
         schema=schema,
         classes=classes,
     )
+
+
+def _refuse_without_boxes(file: File) -> None:
+    """Raise a SourceError if annotations say nothing of where their objects are, nor in words.
+
+    They are classes of whole images, as iNaturalist has them.
+    """
+    of_file = file.annotations
+    stated = (value for name in ("bbox", "caption") for value in of_file[name])
+    if of_file["image_id"] and all(value is None for value in stated):
+        raise SourceError(
+            f"{file.path}: none of its {counted(len(of_file['image_id']), 'annotation')} has a "
+            "`bbox`. If they are classes of whole images, convert a table with the columns "
+            f"image_uri and label; {spelled('form', 'folder')} takes them from folders."
+        )
 
 
 def _class_names(files: Sequence[File], findings: list[Finding]) -> tuple[str, ...]:

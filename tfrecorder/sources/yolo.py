@@ -78,7 +78,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
         raise SourceError(f"{path} is not YOLO's: it has no `names` of classes.")
     found = bool(source.files and source.folder)
     if len(source.files) > 1:
-        config[""] = [*map(storage.parent, source.files)]
+        config[""] = [*map(_images_of, source.files)]
     refuse_table_options(options, "a folder of YOLO's form")
     folder = storage.parent(path)
     names = _class_names(path, config.get("names"))
@@ -99,7 +99,7 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
         raise SourceError(f"{path}: no images found where it says that they are, below {root}.")
     base = source.folder if found else root
     uris = [image.removeprefix(f"{base}/") for image in images]
-    if found and not any(splits):
+    if not any(splits):
         splits = [*map(split_of_folders, uris)]
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
@@ -141,7 +141,7 @@ def _read_config(path: str) -> dict[str, Any]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     folder = storage.parent(path)
     if path.endswith(".txt"):
-        return {"names": lines, "": "images" if storage.is_folder(f"{folder}/labels") else "."}
+        return {"names": lines, "": _images_of(path)}
     if path.endswith(".names"):
         lists = {name: _found(f"{name}.txt", folder) for name in _DARKNET_LISTS}
         return {"names": lines, **(_by_split(lists) or {"": "."})}
@@ -160,6 +160,19 @@ def _read_config(path: str) -> dict[str, Any]:
     # `test: null` names no folder; a class may be called so.
     nothing = [key for key, value in config.items() if key != "names" and typed(value) is None]
     return {key: value for key, value in config.items() if key not in nothing}
+
+
+def _images_of(path: str) -> str:
+    """Where the images are that the names of classes are for.
+
+    In `images` beside `labels`; or with the names, as labelImg has them.
+    """
+    folder = storage.parent(path)
+    top, is_within, below = f"{folder}/".rpartition("/labels/")
+    if storage.is_folder(f"{folder}/labels"):
+        top, is_within = folder, "/"
+    images = f"{top}/images/{below}".rstrip("/")
+    return images if is_within and storage.is_folder(images) else folder
 
 
 def _by_split(lists: Mapping[str, str]) -> dict[str, str]:
