@@ -156,6 +156,7 @@ def test_every_fault_is_found_at_once_with_its_image() -> None:
         ('{"images": [], "annotations": [{"id": [1]}]}', "annotations image_id"),
         ('{"images": [], "annotations": [{"image_id": [1]}]}', "annotations image_id"),
         ('{"images": [', "not sound JSON"),
+        ('{"images": [' + "[" * 100_000, "not sound JSON"),
     ],
 )
 def test_what_is_not_coco_is_named_in_one_line(text: str, words: str) -> None:

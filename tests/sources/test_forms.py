@@ -314,6 +314,7 @@ def test_a_test_set_may_lack_the_labels_of_the_others() -> None:
 @pytest.mark.parametrize(
     ("images", "masks"),
     [
+        ("images/training", "annotations/training"),
         ("images", "masks"),
         ("train/images", "train/masks"),
         ("JPEGImages/train", "SegmentationClass/train"),

@@ -138,3 +138,16 @@ def test_every_fault_of_pascal_voc_is_found_at_once() -> None:
     report = tfrecorder.validate("voc", splits={"TRAIN": 1})
     assert sorted(report.code) == ["bad_annotation", "bad_box", "box_outside", "empty_box"]
     assert "b.xml is not sound XML" in "".join(report.message)
+
+
+@pytest.mark.parametrize("root", ["exif", 'annotation xmlns="http://a.b"'])
+def test_xml_of_another_root_is_not_an_image_without_objects(root: str) -> None:
+    voc("a", ("dog", 0, 1, 1, 9, 9))
+    voc("b", ("dog", 0, 1, 1, 9, 9))
+    path = Path("voc/Annotations/b.xml")
+    end = root.partition(" ")[0]
+    text = path.read_text(encoding="utf-8").replace("<annotation>", f"<{root}>")
+    path.write_text(text.replace("</annotation>", f"</{end}>"), encoding="utf-8")
+    report = tfrecorder.validate("voc", splits={"TRAIN": 1})
+    assert [*report.query("severity == 'error'").code] == ["bad_annotation"]
+    assert "b.xml is not Pascal VOC's: it holds" in "".join(report.message)

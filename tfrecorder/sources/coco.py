@@ -137,7 +137,7 @@ def read_file(path: str, masks: bool) -> File:
                 document = json.load(file, object_hook=slim)
         except UnicodeError as error:
             raise SourceError(f"{path}, {_not_text(copy)}.") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SourceError(f"{path} is not sound JSON: {error}.") from error
     held = document if isinstance(document, dict) and "images" in document else {"images": None}
     names = ("images", "annotations", "categories")

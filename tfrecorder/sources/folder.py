@@ -180,7 +180,7 @@ def _texts_beside(paths: Sequence[str]) -> tuple[list[str | None], dict[int, str
 def _document(text: str | None) -> dict[str, Any]:
     try:
         read = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         read = None
     return read if isinstance(read, dict) else {}
 
@@ -283,7 +283,8 @@ def _with_masks(folder: str, files: Sequence[Parts]) -> pd.DataFrame | None:
     names = _names_at(files, 0)
     level = int(names <= SPELLINGS.keys())
     names = _names_at(files, 1) if level else names
-    if not names & PICTURE_FOLDERS or not names & MASK_FOLDERS:
+    kinds = MASK_FOLDERS | {"annotations"}  # as in ADE20K
+    if not names & PICTURE_FOLDERS or not names & kinds:
         return None
     pictures = []
     places = []
@@ -292,7 +293,7 @@ def _with_masks(folder: str, files: Sequence[Parts]) -> pd.DataFrame | None:
     for parts in files:
         kind = parts[level].lower() if len(parts) > level + 1 else ""
         place = parts[:level] + parts[level + 1 :]
-        if kind in MASK_FOLDERS:
+        if kind in kinds:
             path = "/".join(parts)
             if masks.setdefault((*place[:-1], stem_of(place[-1])), path) != path:
                 alone.append(path)

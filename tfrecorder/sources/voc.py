@@ -249,6 +249,8 @@ def _documents(paths: Sequence[str]) -> Iterator[tuple[ElementTree.Element, str]
         document = ElementTree.Element("annotation")
         try:
             document = ElementTree.fromstring(decoded_xml(data or b""))
+            if document.tag != "annotation":
+                fault = f"{path} is not Pascal VOC's: it holds {cut(document.tag)!r}, no annotation"
         except NotTextError as error:
             fault = f"{path}, {error}"
         except ElementTree.ParseError as error:
