@@ -266,6 +266,20 @@ def test_each_folder_of_labels_has_its_names() -> None:
     assert rows_of("in") == expected
 
 
+def test_a_test_set_that_roboflow_names_may_be_missing() -> None:
+    pictures("in/train/images/a.jpg", "in/valid/images/b.jpg")
+    put("in/train/labels/a.txt", LINE)
+    put("in/valid/labels/b.txt", LINE)
+    lines = [f"{key}: ../{name}/images" for key, name in (("train", "train"), ("val", "valid"))]
+    put("in/data.yaml", "\n".join([*lines, "test: ../test/images", "names: [car]"]))
+    assert [split for split, *_ in rows_of("in")] == ["TRAIN", "VALIDATION"]
+    (note,) = source_of("in").notes
+    assert "data.yaml names '../test/images', which is not there: looked for" in note
+    put("in/data.yaml", "\n".join([lines[0], "val: ../val/images", "names: [car]"]))
+    with pytest.raises(SourceError, match=r"'\.\./val/images', which is not there"):
+        tfrecorder.validate("in")
+
+
 def test_a_settings_file_of_ultralytics_below_the_folder() -> None:
     pictures("in/set/images/a.jpg")
     put("in/set/labels/a.txt", LINE)

@@ -89,10 +89,18 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     root = root if storage.scheme(root) else posixpath.normpath(root)
     splits = []
     images = []
+    said = Said([], [])
     for split in ("train", "val", "test", ""):
         entries = config.get(split) or []
         for entry in [entries] if isinstance(entries, str) else entries:
-            listed = list(_images_at(path, root, str(entry)))
+            try:
+                listed = list(_images_at(path, root, str(entry)))
+            except SourceError as error:
+                # Roboflow names a folder for it even where the user wanted no test set.
+                if split != "test":
+                    raise
+                said.notes.append(str(error).removesuffix("."))
+                continue
             images += listed
             splits += [split] * len(listed)
     if not images:
@@ -104,7 +112,6 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
     columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     masks = options.schema is not None and MASKS in options.schema.source_columns()
-    said = Said([], [])
     files = label_files(images, root)
     _say_absent(said, files, splits, uris, root)
     lines = _lines_of(said, files.paths, len(names))
