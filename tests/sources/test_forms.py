@@ -540,6 +540,16 @@ def test_boxes_under_their_usual_names(heading: str) -> None:
     assert source_of("in/a.csv", schema="schema.yaml").frame.x_max.tolist() == ["3", "4"]
 
 
+def test_a_schema_of_boxes_names_the_likely_column_of_images() -> None:
+    put("in/a.csv", "ImageID,LabelName,XMin,XMax,YMin,YMax\na1,/m/01,.1,.5,.2,.6\n")
+    put("schema.yaml", invoke("schema", "in/a.csv").output)
+    read = source_of("in/a.csv", schema="schema.yaml")
+    assert [str(read.schema.columns["ImageID"]), read.frame.x_max.tolist()] == ["Image()", [".5"]]
+    put("in/b.csv", "scan,LabelName,XMin,XMax,YMin,YMax\na1,/m/01,.1,.5,.2,.6\n")
+    with pytest.raises(SourceError, match=r"boxes, but no column 'image_uri'.*'scan'"):
+        tfrecorder.infer_schema("in/b.csv")
+
+
 def test_columns_that_a_table_has_already_keep_their_meaning() -> None:
     """Without all four edges, or with ours among them, nothing is renamed."""
     for heading in (

@@ -17,7 +17,13 @@ from tfrecorder.images.reencode import is_picture
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.keywords import Frame, Path
 from tfrecorder.schema import kinds
-from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, number_column
+from tfrecorder.schema.keys import (
+    BOX_COLUMNS,
+    LABEL_COLUMN,
+    SPLIT_COLUMN,
+    URI_COLUMN,
+    number_column,
+)
 from tfrecorder.schema.kinds import BEYOND_FLOAT32, Schema
 from tfrecorder.sources.cells import is_data_uri
 from tfrecorder.sources.files import looks_like_image
@@ -116,6 +122,14 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
         raise SourceError(f"no column could make a feature; the columns are {names}.")
     masks = [name for name, kind in made.items() if isinstance(kind, kinds.Mask)]
     images = [name for name, kind in made.items() if isinstance(kind, kinds.Image)]
+    if "boxes" in made and not images:
+        likely_image = nearest_name(URI_COLUMN, names)
+        if likely_image not in made:
+            raise SourceError(
+                f"there are boxes, but no column {URI_COLUMN!r} with their images; the columns are "
+                f"{names}. Rename the one that has them."
+            )
+        made[likely_image] = kinds.Image()
     if masks and len(images) > 1:
         made |= {name: kinds.Mask(of=images[0]) for name in masks}
     return with_classes(Schema(made), raw.classes)
