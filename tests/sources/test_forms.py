@@ -409,6 +409,7 @@ CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></im
         ("x/_classes.csv", "filename, cat, dog\na.jpg, 1, 0\n", "as the source"),
         ("x/_annotations.csv", "a.jpg,1,1,9,9,cat\n", "as the source.*_annotations.csv"),
         ("metadata.csv", "filename,label\na.jpg,cat\n", "as the source.*metadata.csv"),
+        ("metadata.jsonl", '{"image": "a.jpg", "label": "cat"}\n', "as the source.*metadata.jsonl"),
         ("ann/a.jpg.json", '{"objects": [{"classTitle": "cat", "points": {}}]}', "export them"),
         ("labels.csv", "file,label\nx/a.jpg,x\nb.jpg,x\n", "as the source"),
     ],
@@ -493,7 +494,9 @@ def test_the_form_is_chosen_where_files_allow_several() -> None:
     found = {form: rows_of("in", form=form)[0][-1] for form in ("coco", "yolo", "voc", "metadata")}
     assert found == {"coco": ["car"], "yolo": ["bike"], "voc": ["cat"], "metadata": "sky"}
     assert rows_of("in", form="folder") == [("TRAIN", "images/a.jpg", "images")]
-    with pytest.raises(OptionError, match=r"form='masks'.*folder of pictures and one of"):
+    with pytest.raises(
+        OptionError, match=r"form='masks'.*it lacks a folder of pictures and one of"
+    ):
         tfrecorder.validate("in", form="masks")
     with pytest.raises(OptionError, match="give one of 'coco', 'yolo'"):
         tfrecorder.validate("in", form="labelme")

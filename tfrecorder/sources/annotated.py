@@ -24,7 +24,7 @@ from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import read_yolo
 
 #: The endings of files that may hold annotations.
-TEXT_ENDINGS = (".json", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".yml")
+TEXT_ENDINGS = (".json", ".jsonl", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".yml")
 
 #: How many bytes of a file are looked at, at its beginning and at its end.
 _SEEN = 2**16
@@ -136,7 +136,7 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     whole = f"{listing.folder}/{path}"
     tool = next((name for word, name in _TOOLS.items() if f'"{word}' in text), "in a form")
     remedy = "export them as COCO's JSON, YOLO or Pascal VOC"
-    if path.lower().endswith(".csv"):
+    if path.lower().endswith((".csv", ".jsonl")):
         remedy = f"give that file as the source, as in `{command('validate', whole)}`"
     elif _YOLO_LINE.search(text):
         remedy = "if they are YOLO's, put a classes.txt with the name of a class on each line there"
@@ -182,7 +182,7 @@ def _repeats(text: str, folders: Mapping[str, Set[str]]) -> bool:
 
 def _holds_objects(path: str, text: str) -> bool:
     """True for what looks like boxes, shapes or classes."""
-    ending = f".{path.rpartition('.')[2].lower()}"
+    ending = f".{path.rpartition('.')[2].lower()}".replace(".jsonl", ".json")
     if ending in _HOLDS:
         return _HOLDS[ending].search(text) is not None
     if ending not in (".csv", ".txt"):

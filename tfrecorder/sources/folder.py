@@ -392,7 +392,7 @@ def listed(folder: str) -> Listing:
             images.append(parts)
         elif name in TABLES or name.lower().endswith(".parquet"):
             tables.append("/".join(parts))
-            texts += tables[-1:] if name.endswith(".csv") else []
+            texts += tables[-1:] if name.endswith((".csv", ".jsonl")) else []
         else:
             others += 1
             # A folder that is linked has no ending; to ask for each file takes time.

@@ -48,7 +48,7 @@ class Listing(NamedTuple):
     Attributes:
         images: the parts of the path of each.
         tables: `metadata.*`, and files of Parquet.
-        texts: files that may hold annotations, by their endings; tables in CSV too.
+        texts: files that may hold annotations, by their endings; tables too, but Parquet.
         passed_over: how many other files there are, by kind; other texts are among them.
     """
 

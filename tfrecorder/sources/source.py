@@ -204,7 +204,7 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
                 table = replace(table, schema=table.schema or options.schema)
                 return _with_usual_names(_with_boxes(table))
     if options.form is not None:
-        words = f"the source is not of this form: it has no {FORM_WORDS[options.form]}."
+        words = f"the source is not of this form: it lacks {FORM_WORDS[options.form]}."
         raise OptionError.of("form", options.form, words)
     package = type(source).__module__.partition(".")[0]
     raise SourceError(
