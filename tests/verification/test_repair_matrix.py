@@ -86,6 +86,7 @@ def test_a_shard_is_written_again_whatever_wrote_it(tmp_path: Path, history: str
         ("updated", "before/train*.idx"),
         ("updated", "commits/00002*"),
         ("let in again", "[crt]*/*00001*"),
+        ("append undone", "tables/train-00000*"),
     ],
 )
 def test_a_repair_that_is_killed_is_completed(tmp_path: Path, history: str, lost: str) -> None:

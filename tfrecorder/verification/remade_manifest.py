@@ -191,7 +191,9 @@ def _write_down(
     bound = {file for shard in expected.done for file in shard.files}
     first = {file: data for file, data in tables.files.items() if file in bound}
     newest = layout.manifest(expected.note[0])
-    noted = {newest: manifests[newest]} if tables.noted else {}
+    # Not again, if it was written before a kill.
+    is_noted = bool(tables.noted) and newest in manifests
+    noted = {newest: manifests[newest]} if is_noted else {}
     made.files = {**first, **noted, **tables.files, **manifests}
     made.lost[:0] = losses_in_words(tables.noted)
     if expected.lost:
