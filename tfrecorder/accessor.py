@@ -56,7 +56,12 @@ class TensorFlowAccessor:
 
         return validate(self._frame, check_images, against, **options)
 
-    def preview(self, num_rows: int = 24, *, seed: int = 0) -> FramePreview:
+    def preview(
+        self,
+        num_rows: int = 24,
+        *,
+        seed: int = 0,
+    ) -> FramePreview:
         """Random images of the frame with their labels, shown in a notebook before converting.
 
         Args:

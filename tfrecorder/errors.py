@@ -85,7 +85,11 @@ class ValidationError(TfrecorderError, ValueError):
             `tfrecorder.validation.report.REPORT_COLUMNS`.
     """
 
-    def __init__(self, message: str, report: ValidationReport) -> None:
+    def __init__(
+        self,
+        message: str,
+        report: ValidationReport,
+    ) -> None:
         super().__init__(message, report)
         self.report = report
 

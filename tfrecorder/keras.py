@@ -83,11 +83,19 @@ class TrainingPosition(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         self._restore(self.model)  # for a model that only fit can build, on JAX and torch
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(
+        self,
+        epoch: int,
+        logs: Any = None,
+    ) -> None:
         self._begun_at = self.step if epoch == self.epoch else 0
         self.epoch = epoch
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(
+        self,
+        batch: int,
+        logs: Any = None,
+    ) -> None:
         # With several steps per execution, Keras calls this once, with the last step's number.
         self.step = self._begun_at + batch + 1
         # The last step is saved when the epoch ends: with no batches left, fit could not run an
@@ -97,7 +105,11 @@ class TrainingPosition(keras.callbacks.Callback):
         if not is_last and self.step // self._every > self._saved // self._every:
             self._save()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(
+        self,
+        epoch: int,
+        logs: Any = None,
+    ) -> None:
         self.epoch = epoch + 1
         self.step = 0
         self._begun_at = 0

@@ -88,7 +88,11 @@ class TensorBatches(of_arrays.Batches):
                 f"a DataLoader of accelerate would divide again what is divided by {rank}; {words}"
             )
 
-    def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
+    def _made(
+        self,
+        position: Position,
+        share: Share,
+    ) -> Generator[Any, None, None]:
         torch = _torch()
         if self._options.num_workers:
             yield from self._made_by_workers(torch, position, share)
@@ -284,7 +288,11 @@ class BatchSampler(of_arrays.Progress):
         self._drawn = self._position
         return self._draw(self._position, share)
 
-    def _draw(self, position: Position, share: Share) -> Iterator[list[int]]:
+    def _draw(
+        self,
+        position: Position,
+        share: Share,
+    ) -> Iterator[list[int]]:
         order = self._order(position)
         steps = _steps(share, position.next)
         drawn = itertools.islice(steps_of(order, share, position.next), steps)

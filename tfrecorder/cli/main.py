@@ -46,7 +46,11 @@ class _UsageError(_Failure):
 class _Group(click.Group):
     """Turns the errors that users may meet into one clear message and an exit code."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def main(
+        self,
+        *args: Any,
+        **extra: Any,
+    ) -> Any:
         """As Click's, with one line where standard output cannot be written."""
         try:
             return super().main(*args, **extra)
@@ -59,7 +63,11 @@ class _Group(click.Group):
             complain("error", f"standard output cannot be written: {error.strerror or error}.")
             sys.exit(1)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(
+        self,
+        ctx: click.Context,
+        args: list[str],
+    ) -> list[str]:
         if not args and not ctx.resilient_parsing:  # as it is while a shell completes words
             click.echo(ctx.get_help())
             ctx.exit()
@@ -70,7 +78,11 @@ class _Group(click.Group):
         """In the order in which one needs them, not in that of the alphabet."""
         return [*self.commands]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self,
+        ctx: click.Context,
+        formatter: click.HelpFormatter,
+    ) -> None:
         """As in Click, but summaries are never cut short."""
         rows = [(name, command.get_short_help_str(1000)) for name, command in self.commands.items()]
         with formatter.section("Commands"):

@@ -111,7 +111,11 @@ class SharingCommand(click.Command):
                 ctx.params.pop(name, None)
         return super().invoke(ctx)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self,
+        ctx: click.Context,
+        formatter: click.HelpFormatter,
+    ) -> None:
         super().format_options(ctx, formatter)
         formatter.write_paragraph()
         # Click would break lines at the hyphens of flags.

@@ -267,7 +267,12 @@ class _Shards:
     rewritten: dict[str, list[int]]
 
     @classmethod
-    def of(cls, stored: StoredRows, gone: Bools, changed: Bools) -> _Shards:
+    def of(
+        cls,
+        stored: StoredRows,
+        gone: Bools,
+        changed: Bools,
+    ) -> _Shards:
         touched = np.zeros(len(stored.shards), bool)
         touched[stored.shard[gone | changed]] = True
         left = np.bincount(stored.shard[~gone], minlength=len(stored.shards))
@@ -308,7 +313,11 @@ def _by_split(
     return in_splits
 
 
-def _fingerprint(planned: pa.Table, split_rows: Mapping[str, int], shards: _Shards) -> str:
+def _fingerprint(
+    planned: pa.Table,
+    split_rows: Mapping[str, int],
+    shards: _Shards,
+) -> str:
     splits = pd.Series(np.repeat([*split_rows], [*split_rows.values()]), dtype=SPLIT_TYPE)
     digest = hashlib.sha256(fingerprint(splits, columns_of(planned)).encode())
     digest.update(repr((shards.kept, shards.rewritten)).encode())

@@ -157,7 +157,11 @@ class Compaction(Operation):
         refuse_nested(self.where, self.options)
         return DatasetState.read(self.where)
 
-    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned | ConversionResult:
         """The rows of a dataset, planned to be written again."""
         where = self.base
         options = self.options

@@ -141,7 +141,11 @@ class _Matching:
                 self._pair(of_stored, joined_texts(keys))
         return was_open & (self.places >= 0)
 
-    def by_spelling(self, has_base: bool, takes_base: bool) -> None:
+    def by_spelling(
+        self,
+        has_base: bool,
+        takes_base: bool,
+    ) -> None:
         """Find rows by their uris, where no file says that they are others.
 
         Raises:
@@ -168,7 +172,11 @@ class _Matching:
         there = self._stored.rows.take(pa.array(self.places[is_old]))
         return _Found(is_old, self._table.only(is_old), there)
 
-    def remade(self, found: _Found, by_place: Bools) -> Bools:
+    def remade(
+        self,
+        found: _Found,
+        by_place: Bools,
+    ) -> Bools:
         """Which rows have another mask.
 
         Args:
@@ -187,7 +195,11 @@ class _Matching:
             remade[is_old] = ~same
         return remade
 
-    def bases(self, found: _Found, by_place: Bools) -> list[str]:
+    def bases(
+        self,
+        found: _Found,
+        by_place: Bools,
+    ) -> list[str]:
         """The folder of each row: that of the dataset's row, if it was not found by its place."""
         is_old, here, there = found
         stays = _equal(_uris(here, self.images), _stored_uris(there, self.images))
@@ -197,7 +209,11 @@ class _Matching:
         bases[np.flatnonzero(is_old)[stays]] = kept.to_pylist()
         return list(bases)
 
-    def _pair(self, of_stored: pa.Array, keys: pa.Array) -> None:
+    def _pair(
+        self,
+        of_stored: pa.Array,
+        keys: pa.Array,
+    ) -> None:
         """Give each row of the table without one a row of the dataset with the same key."""
         is_free = self._stored.is_newest.copy()
         is_free[self.places[self.places >= 0]] = False

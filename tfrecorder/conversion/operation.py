@@ -72,7 +72,11 @@ class Operation(ABC):
         return
 
     @abstractmethod
-    def plan(self, state: DatasetState, say: Say) -> Planned | ConversionResult:
+    def plan(
+        self,
+        state: DatasetState,
+        say: Say,
+    ) -> Planned | ConversionResult:
         """Plan its rows; writes nothing.
 
         Args:
@@ -128,7 +132,11 @@ class Planned:
         if self.new is not None:
             open_some(self.new, self.plan.rows.base, self.options)
 
-    def spool(self, where: str, rows: pa.Table) -> None:
+    def spool(
+        self,
+        where: str,
+        rows: pa.Table,
+    ) -> None:
         """Put the images of some rows that came as bytes below the directory."""
         if self.new is None:
             return

@@ -314,7 +314,11 @@ class Face:
         """As the function `spelled`."""
         return f"`{python or _argument(name, value)}`"
 
-    def called(self, name: str, path: str) -> str:
+    def called(
+        self,
+        name: str,
+        path: str,
+    ) -> str:
         """A function with a path, to be copied; it is a command too."""
         return f"`tfrecorder.{name}({path!r})`"
 

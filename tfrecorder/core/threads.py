@@ -47,7 +47,11 @@ class ThreadPool(Executor):
         name: of the threads.
     """
 
-    def __init__(self, threads: int | None = None, name: str = "tfrecorder") -> None:
+    def __init__(
+        self,
+        threads: int | None = None,
+        name: str = "tfrecorder",
+    ) -> None:
         self._name = name
         self._most = threads or cores()
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
@@ -88,7 +92,12 @@ class ThreadPool(Executor):
         else:
             self._started.append(thread)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+    def shutdown(
+        self,
+        wait: bool = True,
+        *,
+        cancel_futures: bool = False,
+    ) -> None:
         with self._lock:
             self._closed = True
         # At the exit of the process it has ended, and the modules of this one may be gone.
@@ -101,7 +110,11 @@ class ThreadPool(Executor):
             for thread in self._started:
                 thread.join()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        *_: Any,
+    ) -> None:
         interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.shutdown(wait=not interrupted, cancel_futures=kind is not None)
 
@@ -324,7 +337,11 @@ class _Line(Generic[T, R]):
             self._taken += 1
             return self._taken - 1
 
-    def _hand_in(self, number: int, results: list[R]) -> None:
+    def _hand_in(
+        self,
+        number: int,
+        results: list[R],
+    ) -> None:
         weight = sum(map(self._weigh, results))
         with self._changed:
             self._ready[number] = results

@@ -69,7 +69,11 @@ class Shell(Face):
         flag = self.flags.get(name)
         return super().spelled(name, value, python) if flag is None else typed(flag, value)
 
-    def called(self, name: str, path: str) -> str:
+    def called(
+        self,
+        name: str,
+        path: str,
+    ) -> str:
         return f"`{command(name, path)}`"
 
 

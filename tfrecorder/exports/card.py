@@ -392,7 +392,8 @@ def sheet(gathered: Gathered) -> bytes:
 
 #: Options of `preview` that a card does not have.
 NOT_OF_A_CARD = dict.fromkeys(
-    ("at", "image", "label"), "leave it out: a card is of the newest commit of our own records"
+    ("at", "image", "label"),
+    "leave it out: a card is of the newest commit of our own records",
 )
 
 #: Bytes of a file that are hashed at a time.

@@ -407,7 +407,8 @@ def _coco(
     columns = [table[name] for name in kind.columns]
     labels = table[kind.label] if kind.label else [["object"] * len(boxes) for boxes in columns[0]]
     for number, (record, *edges, of_boxes) in enumerate(
-        zip(records, *columns, labels, strict=True), 1
+        zip(records, *columns, labels, strict=True),
+        1,
     ):
         size = {"width": record.width, "height": record.height}
         images.append({"id": number, "file_name": record.files[image.column], **size})

@@ -254,7 +254,11 @@ class Manifest:
         return values
 
     @classmethod
-    def from_json(cls, data: bytes, path: str) -> Manifest:
+    def from_json(
+        cls,
+        data: bytes,
+        path: str,
+    ) -> Manifest:
         """The manifest at a path.
 
         Raises:

@@ -399,7 +399,11 @@ class Plan:
         """It with other values of `layout`."""
         return replace(self, layout=replace(self.layout, **changes))
 
-    def unfinished(self, shard: Shard, is_local: bool) -> str:
+    def unfinished(
+        self,
+        shard: Shard,
+        is_local: bool,
+    ) -> str:
         """The name of a shard's file until the commit.
 
         A glob must not see what waits.  What is added to a bucket arrives by its one upload.

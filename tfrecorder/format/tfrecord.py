@@ -54,7 +54,11 @@ class CorruptRecordError(ValueError):
         fault: what is wrong, in words.
     """
 
-    def __init__(self, offset: int, fault: str) -> None:
+    def __init__(
+        self,
+        offset: int,
+        fault: str,
+    ) -> None:
         super().__init__(offset, fault)
         self.offset = offset
         self.fault = fault

@@ -89,7 +89,11 @@ class Picture:
         """True if the longer side decides how much an image shrinks, not the shorter one."""
         return self.resize in ("pad", "fit") and not self.augment
 
-    def scale_of(self, shape: Any, xp: Any = np) -> Any:
+    def scale_of(
+        self,
+        shape: Any,
+        xp: Any = np,
+    ) -> Any:
         """How many times larger than wanted an image is, along the axis that decides.
 
         Args:

@@ -105,7 +105,8 @@ def _decode(data: bytes) -> np.ndarray | str:
         gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
     except (ValueError, KeyError, RuntimeError) as error:
         if is_address_space_limited() and re.search(
-            "nsufficient memory|llocation failure", str(error)
+            "nsufficient memory|llocation failure",
+            str(error),
         ):
             raise MemoryError(str(error)) from None
         return str(error)

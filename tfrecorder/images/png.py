@@ -223,7 +223,11 @@ class _Walk:
     def complain(self, detail: str) -> None:
         self.complaint = self.complaint or f"the PNG: {detail}"
 
-    def visit(self, kind: bytes, chunk: memoryview) -> None:
+    def visit(
+        self,
+        kind: bytes,
+        chunk: memoryview,
+    ) -> None:
         content = chunk[4:-4]
         intact = zlib.crc32(chunk[:-4]) == int.from_bytes(chunk[-4:], "big")
         critical = kind[0] & 0x20 == 0

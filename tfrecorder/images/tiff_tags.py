@@ -123,7 +123,11 @@ class Tags:
         kind = np.dtype(self._order + _NUMBERS[tag.kind])
         return np.frombuffer(self._data, kind, tag.count, tag.at)
 
-    def number(self, number: int, default: int = 0) -> int:
+    def number(
+        self,
+        number: int,
+        default: int = 0,
+    ) -> int:
         """The first value of a tag."""
         return next(iter(self.array(number)[:1].tolist()), default)
 

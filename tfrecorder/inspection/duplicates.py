@@ -81,7 +81,11 @@ class NearCopies:
         contents = self.copies.groupby("group")["content"].transform("nunique")
         return self.copies[contents > 1]
 
-    def leaked(self, split: str, other: str) -> int:
+    def leaked(
+        self,
+        split: str,
+        other: str,
+    ) -> int:
         """The records of a split of which another has near copies."""
         groups = self.near["group"]
         splits = self.near["split"]
@@ -162,7 +166,11 @@ class Duplicates:
         """Images that occur more than once in one split, whether they are in others or not."""
         return tuple(group for group in self.groups if max(group.counts.values()) > 1)
 
-    def leaked(self, split: str, other: str) -> int:
+    def leaked(
+        self,
+        split: str,
+        other: str,
+    ) -> int:
         """The records of a split whose image is in another split too."""
         return sum(group.counts.get(split, 0) for group in self.groups if other in group.counts)
 

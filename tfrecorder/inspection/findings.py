@@ -245,7 +245,8 @@ def _pictures(gathered: Gathered) -> Iterator[Remark]:
         records = counted(len(gathered.all_seen), "record")
         verb = "has" if unshown == 1 else "have"
         yield Remark(
-            f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes.", "images"
+            f"{unshown:,} of {records} looked at {verb} no image that Pillow decodes.",
+            "images",
         )
     for of in gathered.unusual:
         count = len(of.images)

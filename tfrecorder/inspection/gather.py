@@ -288,11 +288,19 @@ class _Looker:
         )
         return list(counting(looked_at, self.stage(verb, sum(map(len, numbers.values())))))
 
-    def _view(self, record: Record, side: int | None) -> RecordView:
+    def _view(
+        self,
+        record: Record,
+        side: int | None,
+    ) -> RecordView:
         is_in_full = side is None and record.number in self.in_full[record.split]
         return look(record, self.stored, side, is_in_full)
 
-    def pictures(self, places: Iterable[tuple[str, int]], side: int) -> dict[Place, RecordView]:
+    def pictures(
+        self,
+        places: Iterable[tuple[str, int]],
+        side: int,
+    ) -> dict[Place, RecordView]:
         """Pictures of records at their places (split, number)."""
         numbers: dict[str, set[int]] = {}
         for split, number in places:

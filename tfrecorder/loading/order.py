@@ -61,7 +61,11 @@ class OpenedShards:
         shards: those that are read.
     """
 
-    def __init__(self, directory: str, shards: Iterable[ShardFile]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        shards: Iterable[ShardFile],
+    ) -> None:
         self._is_local = storage.is_local(directory)
         self.by_path = {shard.path: shard for shard in shards}
 
@@ -111,7 +115,11 @@ class OpenedShards:
         same = tf.strings.regex_full_match(tf.io.read_file(commit), pattern)
         return tf.cond(same, lambda: False, asked)
 
-    def _refuse_changed(self, path: bytes, is_ended: bool) -> bool:
+    def _refuse_changed(
+        self,
+        path: bytes,
+        is_ended: bool,
+    ) -> bool:
         change = change_of(self.by_path[path.decode()], may_be_gone=bool(is_ended))
         if change is not None:
             raise change

@@ -179,7 +179,11 @@ class GraphEngine(Engine):
 
     xp = tf
 
-    def multi_hot(self, labels: Any, classes: int) -> tf.Tensor:
+    def multi_hot(
+        self,
+        labels: Any,
+        classes: int,
+    ) -> tf.Tensor:
         """Works on a batch too."""
         if isinstance(labels, tf.RaggedTensor):
             labels = labels.to_tensor(-1)
@@ -225,7 +229,11 @@ class GraphEngine(Engine):
         masks.set_shape((None, height, width))
         return masks
 
-    def take(self, values: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    def take(
+        self,
+        values: tf.Tensor,
+        places: tf.Tensor,
+    ) -> tf.Tensor:
         return tf.gather(values, places)
 
 

@@ -48,7 +48,9 @@ class Options:
 
     @classmethod
     def of(
-        cls: type[Self], given: Mapping[str, Any], unfit: Mapping[str, str] = MappingProxyType({})
+        cls: type[Self],
+        given: Mapping[str, Any],
+        unfit: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
         """Options by name; a misspelt name is an OptionError that suggests the nearest.
 

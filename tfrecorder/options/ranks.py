@@ -71,7 +71,8 @@ def this_rank() -> Rank:
 @functools.cache
 def _log(rank: Rank) -> None:
     logging.getLogger("tfrecorder").info(
-        "readers without `shard` take %s; `shard=(0, 1)` reads everything", rank
+        "readers without `shard` take %s; `shard=(0, 1)` reads everything",
+        rank,
     )
 
 

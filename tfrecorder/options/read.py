@@ -210,7 +210,8 @@ class ReadOptions(RecordOptions):
         "Default: (0, 1) for floats; whole numbers stay as they are.",
     )
     decode: bool = option(
-        True, help="Decode the images; `decode=False` gives the stored bytes of each."
+        True,
+        help="Decode the images; `decode=False` gives the stored bytes of each.",
     )
     seed: int | None = option(None, SEED, "Seed of `augment`. Default: drawn at random.")
     map_fn: Callable[..., Any] | None = option(

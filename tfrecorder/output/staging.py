@@ -256,7 +256,8 @@ def read_row_group(
     try:
         metadata, listed = footer or (None, None)
         with storage.open_seekable(
-            path, listed
+            path,
+            listed,
         ) as opened:  # refuses what is not a file, such as a pipe
             # On a disk by its path: Arrow's threads hold what they read of a Python file.  A thread
             # that lets go of it while Python shuts down, for example after Ctrl-C, aborts the
@@ -307,10 +308,18 @@ class Spool:
         self._sizes = storage.sizes(os.path.join(self._directory, layout.SPOOL))
         self.bytes = sum(size or 0 for size in self._sizes.values())
 
-    def holds(self, file: str, size: int) -> bool:
+    def holds(
+        self,
+        file: str,
+        size: int,
+    ) -> bool:
         return self._sizes.get(file) == size
 
-    def put(self, file: str, data: bytes) -> None:
+    def put(
+        self,
+        file: str,
+        data: bytes,
+    ) -> None:
         """Add an image unless it is already there; it is written by the next `flush` at the latest.
 
         Raises:

@@ -38,7 +38,11 @@ class DatasetState:
     was_left: bool = False
 
     @classmethod
-    def read(cls, where: str, known: Commit | None = None) -> DatasetState:
+    def read(
+        cls,
+        where: str,
+        known: Commit | None = None,
+    ) -> DatasetState:
         """Look at a directory.
 
         Args:

@@ -84,7 +84,11 @@ class BatchOptions(EpochOptions):
     )
     layout: str = option("NHWC", OneOf("NHWC", "NCHW"), "Axes of images and masks: NHWC or NCHW.")
 
-    def share(self, records: int, split: str) -> Share:
+    def share(
+        self,
+        records: int,
+        split: str,
+    ) -> Share:
         """What this process reads of an epoch."""
         rank, world, _ = self.rank
         drops = world > 1 and split == "TRAIN"
@@ -223,7 +227,11 @@ class Batches(Progress):
         self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
         self._read_from(records)
 
-    def _chosen(self, members: Sequence[StoredDataset], split: str) -> RecordSet:
+    def _chosen(
+        self,
+        members: Sequence[StoredDataset],
+        split: str,
+    ) -> RecordSet:
         return record_set(
             members,
             split,
@@ -344,7 +352,11 @@ class Batches(Progress):
         if not steps:
             self._go_to(begin.next_epoch())
 
-    def _made(self, position: Position, share: Share) -> Generator[Any, None, None]:
+    def _made(
+        self,
+        position: Position,
+        share: Share,
+    ) -> Generator[Any, None, None]:
         """The batches from a position to the end of its epoch, made ahead by threads."""
         # One core is left to the trainer, which makes the step in Python as they make the batches.
         threads = self._options.num_threads or max(1, cores_of_rank() - 1)
@@ -407,7 +419,11 @@ class Batches(Progress):
             raise
         self._ahead = ahead, position.next_epoch(), *of_this
 
-    def _coming(self, position: Position, share: Share) -> Iterator[int]:
+    def _coming(
+        self,
+        position: Position,
+        share: Share,
+    ) -> Iterator[int]:
         """The numbers of the records that are read from a position on, in all epochs."""
         while True:
             for step in steps_of(self._order(position), share, position.next):

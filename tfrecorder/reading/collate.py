@@ -79,7 +79,11 @@ class BatchMemory:
         self._kept = [np.empty(0, np.uint8)]
         self._unused = self._references(0)  # Python's versions count this in different ways
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def empty(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+    ) -> np.ndarray:
         """An unfilled array."""
         size = math.prod(shape) * dtype.itemsize
         for at in range(len(self._kept)):

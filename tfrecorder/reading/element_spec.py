@@ -53,7 +53,11 @@ class Engine(ABC):
     xp: Any
 
     @abstractmethod
-    def multi_hot(self, labels: Any, classes: int) -> Any:
+    def multi_hot(
+        self,
+        labels: Any,
+        classes: int,
+    ) -> Any:
         """1 for each of so many classes that is present, float32."""
 
     @abstractmethod
@@ -86,7 +90,11 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def take(self, values: Any, places: Any) -> Any:
+    def take(
+        self,
+        values: Any,
+        places: Any,
+    ) -> Any:
         """The values at some places among them."""
 
 

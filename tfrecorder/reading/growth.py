@@ -28,7 +28,11 @@ class GrowingDataset:
         options: what an element holds.
     """
 
-    def __init__(self, directory: Datasets, options: ReadOptions) -> None:
+    def __init__(
+        self,
+        directory: Datasets,
+        options: ReadOptions,
+    ) -> None:
         if not isinstance(directory, (str, os.PathLike)):
             raise OptionError.of("follow", True, "it reads one dataset; give one, or leave it out.")
         self.directory = storage.given_path(directory)

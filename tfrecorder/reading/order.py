@@ -95,7 +95,11 @@ class Order:
             numbers = _walk(numbers, self.records, self._in_blocks)
         return numbers.astype(np.int64)
 
-    def _in_blocks(self, places: np.ndarray, _: Any = None) -> np.ndarray:
+    def _in_blocks(
+        self,
+        places: np.ndarray,
+        _: Any = None,
+    ) -> np.ndarray:
         """A permutation of whole blocks; the last may have more numbers than there are records."""
         blocks = -(-self.records // self.block)
         window = np.uint64(WINDOW * self.block)

@@ -137,7 +137,11 @@ class Elements:
             for element in elements
         ]
 
-    def arrays(self, count: int, memory: BatchMemory) -> dict[str, np.ndarray]:
+    def arrays(
+        self,
+        count: int,
+        memory: BatchMemory,
+    ) -> dict[str, np.ndarray]:
         """Unfilled arrays for the images and masks of a batch, by the key of their column.
 
         There are none with `map_fn`, as only what it returns is put together.
@@ -184,7 +188,11 @@ class Elements:
             return np.bool_(value) if feature.kind == "bool" else np.int64(value)
         return None
 
-    def _typed(self, feature: Feature, values: Any) -> Any:
+    def _typed(
+        self,
+        feature: Feature,
+        values: Any,
+    ) -> Any:
         """The values of a feature as TensorFlow parses them."""
         number = np.dtype(NUMBERS[feature.kind]).type if feature.kind in NUMBERS else None
         if isinstance(values, list) and number is not None:
@@ -239,7 +247,11 @@ class NumPyEngine(Engine):
 
     xp = np
 
-    def multi_hot(self, labels: np.ndarray, classes: int) -> np.ndarray:
+    def multi_hot(
+        self,
+        labels: np.ndarray,
+        classes: int,
+    ) -> np.ndarray:
         hot = np.zeros(classes, np.float32)
         hot[labels[(labels >= 0) & (labels < classes)]] = 1
         return hot
@@ -268,7 +280,11 @@ class NumPyEngine(Engine):
             return np.zeros((0, *(picture.size or map(int, shape))), np.uint8)
         return np.stack([decode_mask(mask, picture, drawn)[:, :, 0] for mask in encoded])
 
-    def take(self, values: np.ndarray, places: Any) -> Any:
+    def take(
+        self,
+        values: np.ndarray,
+        places: Any,
+    ) -> Any:
         return np.take(values, places)
 
 

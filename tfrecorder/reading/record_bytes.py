@@ -255,7 +255,11 @@ class OpenFiles:
         """Whether the cache has this range of a shard."""
         return self.cache is not None and self.cache.has(shard.path, start, end)
 
-    def places(self, stored: StoredDataset, shard: ShardFile) -> np.ndarray:
+    def places(
+        self,
+        stored: StoredDataset,
+        shard: ShardFile,
+    ) -> np.ndarray:
         """As `read_places`; from the cache, if it has them."""
         read = partial(read_places, stored, shard)
         if self.cache is None:
@@ -432,7 +436,11 @@ class PrefetchReader:
                 records.add_done_callback(partial(self._drop_kept, block))
         self._ahead -= taken
 
-    def read(self, numbers: Sequence[int], use: Callable[[bytes, int], T]) -> list[T]:
+    def read(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[bytes, int], T],
+    ) -> list[T]:
         """As `RecordReader.read`."""
         return self._reader.read(numbers, use, [self._take(number) for number in numbers])
 
@@ -458,6 +466,10 @@ class PrefetchReader:
         records = self._reader.fetch(numbers)
         return None if all(map(self._reader.is_kept, numbers)) else records
 
-    def _drop_kept(self, block: int, records: Future[list[bytes] | None]) -> None:
+    def _drop_kept(
+        self,
+        block: int,
+        records: Future[list[bytes] | None],
+    ) -> None:
         if not records.cancelled() and not records.exception() and records.result() is None:
             self._fetched.pop(block, None)

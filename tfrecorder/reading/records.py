@@ -44,7 +44,11 @@ class NumberInEpoch(int):
 
     epoch: int
 
-    def __new__(cls, number: int, epoch: int) -> NumberInEpoch:
+    def __new__(
+        cls,
+        number: int,
+        epoch: int,
+    ) -> NumberInEpoch:
         made = super().__new__(cls, number)
         made.epoch = epoch
         return made

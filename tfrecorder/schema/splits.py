@@ -88,7 +88,8 @@ def parse_splits(column: pd.Series) -> pd.Series:
         texts = np.array([str(word) for word in column.astype(object).fillna("")], dtype=object)
     words, distinct = pd.factorize(texts)
     parsed = pd.Categorical(
-        [SPELLINGS.get(word.strip().lower()) for word in distinct], dtype=SPLIT_TYPE
+        [SPELLINGS.get(word.strip().lower()) for word in distinct],
+        dtype=SPLIT_TYPE,
     )
     return pd.Series(parsed.take(words), index=column.index)
 

@@ -176,7 +176,8 @@ def _of_mapping(cell: Mapping[Any, Any]) -> Any:
     name = storage.unsigned(path or "")
     if not is_text(name):
         return CellFault(
-            f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}', _keys(cell)
+            f'a dict whose "path" is not valid Unicode: {ascii(name)[:60]}',
+            _keys(cell),
         )
     return File(bytes(data), name)
 

@@ -116,7 +116,11 @@ class CachedFile:
         data = np.full(end - first, state, _STATE).tobytes()
         _write_part(f"{self.path}.map", first * _STATE.itemsize, data)
 
-    def put(self, first: int, data: bytes) -> None:
+    def put(
+        self,
+        first: int,
+        data: bytes,
+    ) -> None:
         """Keep blocks, beginning with this one."""
         _write_part(f"{self.path}.data", first * BLOCK, data)
         self.mark(first, first + blocks_of(len(data)), _THERE)
@@ -147,7 +151,11 @@ class CacheFolder:
     def is_there(self) -> bool:
         return os.path.isfile(os.path.join(self.path, _COUNTERS))
 
-    def file(self, path: str, told: Description) -> CachedFile:
+    def file(
+        self,
+        path: str,
+        told: Description,
+    ) -> CachedFile:
         """What is kept of a remote file, in the version that the store told."""
         folder = os.path.join(self.path, _digest(os.path.dirname(path)))
         return CachedFile(f"{folder}/{_digest(path)}@{_digest(repr(told))}", told.size)
@@ -183,7 +191,11 @@ class CacheFolder:
             datasets.setdefault(os.path.dirname(path), []).append(file)
         return [self._enter(uri, of_dataset) for uri, of_dataset in datasets.items()]
 
-    def _enter(self, uri: str, files: Sequence[CachedFile]) -> int:
+    def _enter(
+        self,
+        uri: str,
+        files: Sequence[CachedFile],
+    ) -> int:
         folder = os.path.dirname(files[0].path)
         while True:
             os.makedirs(folder, exist_ok=True)

@@ -241,7 +241,8 @@ def certificates() -> ssl.SSLContext:
     is_folder = os.path.isdir(named)
     try:
         return ssl.create_default_context(
-            cafile=None if is_folder else named, capath=named if is_folder else None
+            cafile=None if is_folder else named,
+            capath=named if is_folder else None,
         )
     except OSError as error:
         raise UnreadableError(

@@ -142,7 +142,11 @@ class FsspecStore(Store):
             raise TransientError("it was written while it was read")
         return data, version
 
-    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+    def open(
+        self,
+        path: str,
+        expected: Description | None = None,
+    ) -> BinaryIO:
         system, name = _system(path)
         info = _stated(system, name)
         if info["type"] == "directory":
@@ -225,7 +229,11 @@ class FsspecStore(Store):
         return False
 
     @translated(_meaning)
-    def remove(self, folder: str, name: str) -> None:
+    def remove(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         system, path = _system(f"{folder}/{name}")
         system.invalidate_cache(path)
         info = _info(system, path)

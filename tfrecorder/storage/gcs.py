@@ -78,7 +78,11 @@ class BucketStore(Store):
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         return self._at(path).read_versioned()
 
-    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+    def open(
+        self,
+        path: str,
+        expected: Description | None = None,
+    ) -> BinaryIO:
         at = self._at(path)  # here: Arrow reads in its own threads, without our context
         description = expected or at.describe()
 
@@ -88,7 +92,11 @@ class BucketStore(Store):
 
         return in_parts(path, description.size, read)
 
-    def fetch(self, path: str, file: BinaryIO) -> None:
+    def fetch(
+        self,
+        path: str,
+        file: BinaryIO,
+    ) -> None:
         self._at(path).fetch(file)
 
     def describe(self, path: str) -> Description | None:
@@ -141,12 +149,20 @@ class BucketStore(Store):
     ) -> str | None:
         return self._upload(path, io.BytesIO(data), len(data), version)
 
-    def remove(self, folder: str, name: str) -> None:
+    def remove(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         self.remove_file(folder, name)
         at = self._at(_below(f"{folder}/{name}"))
         map_at_once(lambda name: replace(at, name=name).delete(), at.below()[0], REMOVALS)
 
-    def remove_file(self, folder: str, name: str) -> None:
+    def remove_file(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         self._at(f"{folder}/{name}").delete()
 
     def link(
@@ -220,7 +236,11 @@ class BucketStore(Store):
             )
         return str(blob.generation)
 
-    def _list(self, folder: str, delimiter: str = "") -> dict[str, Description | None]:
+    def _list(
+        self,
+        folder: str,
+        delimiter: str = "",
+    ) -> dict[str, Description | None]:
         """The objects below a folder; with a delimiter, those directly in it, and its folders."""
         at = self._at(_below(folder))
         objects, folders = at.below(delimiter)
@@ -262,7 +282,8 @@ def _connect(chosen: Access) -> Connection:
                 words = str(error).partition("\n")[0].rstrip(".")
                 where = f"GOOGLE_APPLICATION_CREDENTIALS={named}: {words}"
                 raise UnreadableError(
-                    "no_credentials", where if named else NO_CREDENTIALS
+                    "no_credentials",
+                    where if named else NO_CREDENTIALS,
                 ) from error
             credentials = AnonymousCredentials()
             unsigned = True

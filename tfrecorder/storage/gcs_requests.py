@@ -222,7 +222,9 @@ class BucketObject:
         return _description(_json(self.ask, f"{self._path}?fields={_DESCRIBED}"))
 
     def below(
-        self, delimiter: str = "", most: int | None = None
+        self,
+        delimiter: str = "",
+        most: int | None = None,
     ) -> tuple[dict[str, Description], list[str]]:
         """The objects whose names begin with this one, and with a delimiter the folders too.
 
@@ -256,7 +258,11 @@ class BucketObject:
 
         unless_missing(delete)
 
-    def copy(self, target: BucketObject, version: str) -> None:
+    def copy(
+        self,
+        target: BucketObject,
+        version: str,
+    ) -> None:
         """Copy one version to another object, within the service."""
         path = f"{self._path}/rewriteTo{target._path.removeprefix('/storage/v1')}"
         query = {"ifSourceGenerationMatch": version}

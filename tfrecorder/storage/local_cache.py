@@ -53,7 +53,11 @@ class LocalCache:
         files: what the stores said of them when their datasets were opened, by path.
     """
 
-    def __init__(self, folder: CacheFolder, files: Mapping[str, Description]) -> None:
+    def __init__(
+        self,
+        folder: CacheFolder,
+        files: Mapping[str, Description],
+    ) -> None:
         self._folder = folder
         # What has no version may be replaced without notice.
         self._files = {

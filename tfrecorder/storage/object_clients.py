@@ -88,7 +88,11 @@ class Client(NamedTuple):
     unsigned: bool
     credentials: tuple[str, str]
 
-    def rejected(self, words: str, missing: bool) -> UnreadableError:
+    def rejected(
+        self,
+        words: str,
+        missing: bool,
+    ) -> UnreadableError:
         """The error for credentials that are missing or refused, with the service's words."""
         whose, remedy = self.credentials
         fault = f"there are no {whose} credentials"

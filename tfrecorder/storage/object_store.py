@@ -70,7 +70,11 @@ class ObjectStore(Store):
 
         return self._request(path, read)
 
-    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+    def open(
+        self,
+        path: str,
+        expected: Description | None = None,
+    ) -> BinaryIO:
         if expected is not None and expected.version:
             size = expected.size
             tag = expected.version
@@ -93,12 +97,17 @@ class ObjectStore(Store):
                 )
             except OtherStandsError as error:
                 raise UnreadableError(
-                    "replaced", f"it was replaced while it was read ({error})"
+                    "replaced",
+                    f"it was replaced while it was read ({error})",
                 ) from error
 
         return in_parts(path, size, read_range)
 
-    def fetch(self, path: str, file: BinaryIO) -> None:
+    def fetch(
+        self,
+        path: str,
+        file: BinaryIO,
+    ) -> None:
         def fetch(client: Client, name: str) -> None:
             answer = _answered(obstore.get(client.short, name))
             for part in answer.stream(min_chunk_size=_PART_BYTES):
@@ -172,14 +181,22 @@ class ObjectStore(Store):
     ) -> str | None:
         return self._put(path, data, _mode(version), is_fresh=True) if _is_conditional() else None
 
-    def remove(self, folder: str, name: str) -> None:
+    def remove(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         path = f"{folder}/{name}"
 
         self.remove_file(folder, name)
         for page in self._pages(path):
             self._delete(path, [meta["path"] for meta in page])
 
-    def remove_file(self, folder: str, name: str) -> None:
+    def remove_file(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         self._delete(f"{folder}/{name}")
 
     def link(
@@ -224,7 +241,11 @@ class ObjectStore(Store):
 
         return self._request(path, put)
 
-    def _delete(self, path: str, names: Sequence[str] = ()) -> None:
+    def _delete(
+        self,
+        path: str,
+        names: Sequence[str] = (),
+    ) -> None:
         """Remove an object, or these names in its bucket; nothing if there are none."""
 
         def delete(client: Client, name: str) -> None:
@@ -256,7 +277,11 @@ class ObjectStore(Store):
         while page := self._request(folder, lambda client, name: next(pages, None)):
             yield list(page)
 
-    def _request(self, path: str, request: Callable[[Client, str], T]) -> T:
+    def _request(
+        self,
+        path: str,
+        request: Callable[[Client, str], T],
+    ) -> T:
         """Call `request` with a client and an object's name; its failures raise our errors."""
         place, name = split_path(path)
         client = self._client(place)

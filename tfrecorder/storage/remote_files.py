@@ -128,7 +128,11 @@ class Growing:
         descriptor: of the same file, to read from.
     """
 
-    def __init__(self, writer: BinaryIO, descriptor: int) -> None:
+    def __init__(
+        self,
+        writer: BinaryIO,
+        descriptor: int,
+    ) -> None:
         self._writer = writer
         self.descriptor = descriptor
         self._size: Future[int] = Future()
@@ -228,7 +232,11 @@ class _Parts(io.RawIOBase):
     def tell(self) -> int:
         return self._at
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+    def seek(
+        self,
+        offset: int,
+        whence: int = os.SEEK_SET,
+    ) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         self._at = max(0, base + offset)
         return self._at
@@ -243,7 +251,11 @@ class _Parts(io.RawIOBase):
         self._at = end
         return len(data)
 
-    def _whole(self, start: int, end: int) -> bytes:
+    def _whole(
+        self,
+        start: int,
+        end: int,
+    ) -> bytes:
         data = self._read_range(start, end)
         if len(data) != end - start:
             raise TransientError(f"received {len(data):,} of {end - start:,} bytes")

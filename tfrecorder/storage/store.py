@@ -38,7 +38,11 @@ class UnreadableError(TfrecorderError):
         detail: the system's message, without the path.
     """
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+    ) -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
@@ -58,7 +62,11 @@ class TransientError(Exception):
         after: seconds that the server asks us to wait before the next attempt; 0 if it does not.
     """
 
-    def __init__(self, words: str, after: float = 0) -> None:
+    def __init__(
+        self,
+        words: str,
+        after: float = 0,
+    ) -> None:
         super().__init__(words)
         self.after = after
 
@@ -148,7 +156,11 @@ class Description(NamedTuple):
     version: str = ""
     written: str = ""
 
-    def is_of(self, size: int, crc32c: int) -> bool:
+    def is_of(
+        self,
+        size: int,
+        crc32c: int,
+    ) -> bool:
         """Whether a file has this size and checksum, as far as the store knows."""
         return self.size == size and self.crc32c in (None, crc32c)
 
@@ -239,14 +251,22 @@ class Store(Protocol):
         """
         return self.read(path), ""
 
-    def open(self, path: str, expected: Description | None = None) -> BinaryIO:
+    def open(
+        self,
+        path: str,
+        expected: Description | None = None,
+    ) -> BinaryIO:
         """A file to read and seek in, without holding it in memory.
 
         An `expected` description is of the file to read: another one in its place is an
         UnreadableError, here or when it is read.
         """
 
-    def fetch(self, path: str, file: BinaryIO) -> None:
+    def fetch(
+        self,
+        path: str,
+        file: BinaryIO,
+    ) -> None:
         """Copy a whole file of any size into an empty local one."""
         with self.open(path) as source:
             shutil.copyfileobj(source, file, FETCHED_TOGETHER)
@@ -355,14 +375,26 @@ class Store(Protocol):
         """The request of `put_over`; raises an OtherStandsError whatever the other bytes are."""
         return None
 
-    def remove(self, folder: str, name: str) -> None:
+    def remove(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         """Remove a file below a folder, or a folder and all in it; nothing if there is none."""
 
-    def remove_file(self, folder: str, name: str) -> None:
+    def remove_file(
+        self,
+        folder: str,
+        name: str,
+    ) -> None:
         """Remove a file below a folder; where a folder may have its name too, that may stay."""
         self.remove(folder, name)
 
-    def sync(self, folder: str, names: Collection[str]) -> None:
+    def sync(
+        self,
+        folder: str,
+        names: Collection[str],
+    ) -> None:
         """See `storage.sync`; nothing where what the service has answered for is kept."""
         return
 

@@ -163,7 +163,11 @@ class WebStore:
     def _context(self) -> ssl.SSLContext:
         return certificates()
 
-    def _opened(self, parts: SplitResult, host: str) -> http.client.HTTPConnection:
+    def _opened(
+        self,
+        parts: SplitResult,
+        host: str,
+    ) -> http.client.HTTPConnection:
         is_tls = parts.scheme == "https"
         port = parts.port or (http.client.HTTPS_PORT if is_tls else http.client.HTTP_PORT)
         opened = http.client.HTTPConnection(host, port)

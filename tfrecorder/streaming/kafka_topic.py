@@ -139,7 +139,8 @@ class Topic:
     def known_end(self, partition: int) -> int | None:
         """The end of a partition as the latest fetch saw it; None before the first fetch."""
         end = self._consumer().get_watermark_offsets(
-            TopicPartition(self.name, partition), cached=True
+            TopicPartition(self.name, partition),
+            cached=True,
         )[1]
         return end if end >= 0 else None
 
@@ -155,7 +156,11 @@ class Topic:
             [TopicPartition(self.name, *pair) for pair in offsets.items()]
         )
 
-    def seek(self, partition: int, offset: int) -> None:
+    def seek(
+        self,
+        partition: int,
+        offset: int,
+    ) -> None:
         """Fetch a partition, whose fetching had ended, from another offset."""
         consumer = self._consumer()
         place = TopicPartition(self.name, partition, offset)
@@ -264,7 +269,11 @@ class Topic:
         elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             self._note(self._shown(error), error.code() in _GENERAL)
 
-    def _note(self, words: str, general: bool = False) -> None:
+    def _note(
+        self,
+        words: str,
+        general: bool = False,
+    ) -> None:
         """Note that the cluster is away; a general message replaces no other."""
         since = self._away.since if self._away else time.monotonic()
         if self._away is None or not general:

@@ -105,7 +105,11 @@ class Unusable(dict[str, Any]):
         reason: a code in snake_case, a colon, and a message: "bad_json: the value is not JSON".
     """
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        reason: str,
+    ) -> None:
         super().__init__()
         self.name = str(name)
         self.reason = str(reason)

@@ -124,7 +124,11 @@ class Expectation:
         with storage.failing_as(DatasetError, self.path(name)):
             return self.read(name)
 
-    def stands_as(self, name: str, crc32c: int | None) -> bool:
+    def stands_as(
+        self,
+        name: str,
+        crc32c: int | None,
+    ) -> bool:
         """True if the store itself reports this checksum for a file, so it need not be read."""
         standing = self.standing.get(name)
         return crc32c is not None and standing is not None and standing.crc32c == crc32c

@@ -99,7 +99,11 @@ class Tables:
     files: NewFiles = field(default_factory=dict)
     noted: dict[str, list[str]] = field(default_factory=dict)
 
-    def note(self, loss: Loss, name: str) -> None:
+    def note(
+        self,
+        loss: Loss,
+        name: str,
+    ) -> None:
         """Note that a file lost something."""
         self.noted.setdefault(loss.value, []).append(name)
 
@@ -240,7 +244,11 @@ class Tables:
             values[one.spool_key] = uri if is_its_name else NOWHERE
         return values
 
-    def _rejected(self, plan: Plan | None, listed: Sequence[str]) -> PlannedRow:
+    def _rejected(
+        self,
+        plan: Plan | None,
+        listed: Sequence[str],
+    ) -> PlannedRow:
         """A rejected row, from the list of these."""
         number, uri, stage, reason = listed
         values = {key.key: empty_value(key) for key in planned_features(self.fields)}

@@ -121,7 +121,11 @@ class ShardCheck:
         self.advance(done.bytes)
         return ShardFindings(self.shard, done.records, done.bytes, True)
 
-    def _read(self, places: Sequence[Place] | None, frames: TableFrames | None) -> ShardFindings:
+    def _read(
+        self,
+        places: Sequence[Place] | None,
+        frames: TableFrames | None,
+    ) -> ShardFindings:
         """Check the shard's file by its bytes; if its manifest is lost, by those of its records.
 
         Raises:
@@ -202,7 +206,11 @@ class ShardCheck:
         moved = any(in_pixels) or any(map(transform_of, options))
         return [*planned_features([of for of in fields if not (moved and of.of_boxes)])]
 
-    def _other_values(self, data: bytes, row: Mapping[str, object] | None) -> Iterator[str]:
+    def _other_values(
+        self,
+        data: bytes,
+        row: Mapping[str, object] | None,
+    ) -> Iterator[str]:
         """Where a record is not as its row in the table, if that is asked for."""
         if row is None:
             return
@@ -248,7 +256,11 @@ class TableFrames:
     rows: Sequence[Mapping[str, object]] = ()
 
     @classmethod
-    def read(cls, table: bytes, whole: bool = False) -> TableFrames:
+    def read(
+        cls,
+        table: bytes,
+        whole: bool = False,
+    ) -> TableFrames:
         """Those of the table with these bytes.
 
         Args:
@@ -271,7 +283,11 @@ class TableFrames:
             crcs = records.column(RECORD_OF.crc32c).to_numpy()
         return cls(places[0], places[1], crcs, records.to_pylist() if whole else ())
 
-    def describes(self, size: int, crc: int) -> bool:
+    def describes(
+        self,
+        size: int,
+        crc: int,
+    ) -> bool:
         """True if these frames, one after the other, are a file of this size and CRC32C."""
         ends = np.cumsum(self.sizes)
         whole = int(ends[-1]) if len(ends) else 0
@@ -279,7 +295,11 @@ class TableFrames:
             return False
         return self.crcs is None or joined_crc(self.crcs, self.sizes) == crc
 
-    def disagreement(self, shard: Shard, file: BinaryIO) -> Fault:
+    def disagreement(
+        self,
+        shard: Shard,
+        file: BinaryIO,
+    ) -> Fault:
         """The first frame that is not in the shard as the table has it; the shard is sound."""
         end = 0
         for number, (offset, size) in enumerate(self._places()):
@@ -298,7 +318,11 @@ class TableFrames:
         words = f"its records end at byte {end:,}, those of {shard.file} do not"
         return Fault(shard.table, "differs", words)
 
-    def other_index(self, shard: Shard, places: Sequence[Place]) -> Iterator[Fault]:
+    def other_index(
+        self,
+        shard: Shard,
+        places: Sequence[Place],
+    ) -> Iterator[Fault]:
         """The first line of the index that is not as the table has it; none if all are."""
         own = self._places()
         if own == [*places]:

@@ -136,7 +136,11 @@ class RowChanger(RowLoader):
         place = (row.number(COPY_OF.offset), row.number(COPY_OF.size))
         return self.changed(row, self._opened.read(self._shard_of(row), *place))
 
-    def changed(self, row: PlannedRow, framed: bytes) -> Loaded:
+    def changed(
+        self,
+        row: PlannedRow,
+        framed: bytes,
+    ) -> Loaded:
         """A row as the plan has it.
 
         Args:
@@ -172,7 +176,11 @@ class RowChanger(RowLoader):
     def _shard_of(self, row: PlannedRow) -> ShardFile:
         return ShardFile(os.path.join(self._directory, row.text(COPY_OF.file)), None, 0)
 
-    def _made_again(self, row: PlannedRow, features: Parsed) -> Loaded:
+    def _made_again(
+        self,
+        row: PlannedRow,
+        features: Parsed,
+    ) -> Loaded:
         """A row made again of the images in its record."""
         stored = {}
         for field in self._kept:
@@ -274,7 +282,11 @@ class Rewritten(NamedTuple):
 class _OldBytes:
     """The bytes of a shard; all of a small one on a bucket come with one request."""
 
-    def __init__(self, shard: ShardFile, size: int) -> None:
+    def __init__(
+        self,
+        shard: ShardFile,
+        size: int,
+    ) -> None:
         self._shard = shard
         self._files = OpenFiles()
         self._whole: bytes | None = None
@@ -285,7 +297,11 @@ class _OldBytes:
             with read_in_words(shard):
                 self._whole = storage.read_bytes(shard.path)
 
-    def read(self, start: int, stop: int) -> bytes:
+    def read(
+        self,
+        start: int,
+        stop: int,
+    ) -> bytes:
         """Those from `start` up to `stop`."""
         if self._whole is not None:
             return self._whole[start:stop]

@@ -182,7 +182,11 @@ class Outcomes:
         lines = [f"{offset} {size}\n" for offset, size in places if size != -1]
         return "".join(lines).encode()
 
-    def table(self, plan: Plan, rows: pa.Table) -> bytes:
+    def table(
+        self,
+        plan: Plan,
+        rows: pa.Table,
+    ) -> bytes:
         """The table of the shard, given the rows that were planned; the same for the same rows.
 
         Raises:

@@ -43,7 +43,11 @@ class WriteShards(beam.DoFn):
 class Commit(beam.DoFn):
     """All DoneRecords -> nothing.  Publishes the metadata, the commit last."""
 
-    def __init__(self, task: Task, max_reject_fraction: float) -> None:
+    def __init__(
+        self,
+        task: Task,
+        max_reject_fraction: float,
+    ) -> None:
         self._task = task
         self._max_reject_fraction = max_reject_fraction
 

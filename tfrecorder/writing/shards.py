@@ -311,7 +311,11 @@ class Tally:
         files = {file: made[name] for name, file in attempt.shard.beside.items()}
         storage.publish_all(attempt.output_dir, files, claim=attempt)
 
-    def done_record(self, plan_digest: str, shard: Shard) -> DoneRecord:
+    def done_record(
+        self,
+        plan_digest: str,
+        shard: Shard,
+    ) -> DoneRecord:
         return DoneRecord(
             plan=plan_digest,
             shard=shard.name,

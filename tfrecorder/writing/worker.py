@@ -99,7 +99,9 @@ class Worker:
     """
 
     def __init__(
-        self, task: Task, shared: Callable[[Callable[[], Pool]], Pool] = lambda make: make()
+        self,
+        task: Task,
+        shared: Callable[[Callable[[], Pool]], Pool] = lambda make: make(),
     ) -> None:
         self._task = task
         with storage.accessing(task.access), _failure_noted(task):

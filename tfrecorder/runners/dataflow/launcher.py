@@ -49,7 +49,11 @@ class Settings:
     impersonate: str | None
 
     @classmethod
-    def of(cls, output_dir: str, options: ConvertOptions) -> Settings:
+    def of(
+        cls,
+        output_dir: str,
+        options: ConvertOptions,
+    ) -> Settings:
         """The settings of a conversion.  Beam's own names in `runner_options` count as well."""
         given = options.runner_options or {}
         temp = given.get("temp_location") or given.get("staging_location") or _staging(output_dir)
