@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfrecorder import storage
 from tfrecorder.core.option import spelled
 
 ERROR = "error"
@@ -121,7 +120,8 @@ def remedy_of(
 ) -> str:
     """What to do about the findings of a code in a column, which are the same for each value."""
     names = {str(value): column for value in values[:1]}  # a missing column has one, what it is now
-    is_relative = any(storage.resolve(str(uri), "/") != str(uri) for uri in values)
+    # Not by `storage`, whose errors lead back here.
+    is_relative = any("://" not in uri and uri[:1] != "/" for uri in map(str, values))
     moved = f" If the files only moved, give the folder where they were as {spelled('base')}."
     return CODES[code][1].format(
         column=column,
