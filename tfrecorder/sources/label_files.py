@@ -1,0 +1,123 @@
+"""The text files of images: where YOLO's tools put them, and those that are of no image."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tfrecorder import storage
+from tfrecorder.sources.files import IMAGE_ENDINGS
+from tfrecorder.sources.objects import files_of
+from tfrecorder.sources.path_source import look_of, stem_of
+
+
+class LabelFiles(NamedTuple):
+    """The text files of images.
+
+    Attributes:
+        paths: that of each image; "" for none.
+        tried: where that of each image was looked for, in words.
+        orphans: text files with objects where others were found, that are of no image.
+    """
+
+    paths: list[str]
+    tried: list[str]
+    orphans: list[str]
+
+
+def label_files(images: Sequence[str], root: str) -> LabelFiles:
+    """The text files of images, which lie in the first place where a folder of images has any."""
+    paths = [""] * len(images)
+    tried = [""] * len(images)
+    rows_of: dict[str, list[int]] = {}
+    for row, image in enumerate(images):
+        rows_of.setdefault(storage.parent(image), []).append(row)
+    used: dict[str, set[str]] = {}
+    folders = dict[str, set[str]]()
+    for folder, rows in rows_of.items():
+        stems = [stem_of(images[row]) for row in rows]
+        places = list(dict.fromkeys(_label_folders(folder, root)))
+        found: list[str] = []
+        for place in places:
+            found = [*_named(place, stems)]
+            if any(found):
+                used.setdefault(place, set()).update(found)
+                folders.setdefault(place, set()).add(folder)
+                places = [place]
+                break
+        for row, name in zip(rows, found, strict=True):
+            if name:
+                paths[row] = f"{places[0]}/{name}"
+            else:
+                tried[row] = " and ".join(f"{place}/{stem_of(images[row])}.txt" for place in places)
+    orphans = []
+    for place, names in used.items():
+        orphans += _orphans(place, names, folders[place])
+    return LabelFiles(paths, tried, orphans)
+
+
+def _label_folders(folder: str, root: str) -> Iterator[str]:
+    """Where the text files of a folder of images may be, the likeliest first.
+
+    In `labels` instead of `images`, or beside the images.
+    """
+    parts = folder.split("/")
+    of_root = len(root.split("/")) if f"{folder}/".startswith(f"{root}/") else len(parts)
+    for place in reversed(range(len(parts))):
+        if parts[place].lower() == "images":
+            start = "/".join(parts[:place])
+            below = ["labels", *parts[place + 1 :]]
+            # What lies above the root may not be listed.
+            yield "/".join([start, *below]) if place < of_root else _as_there(start, below)
+    yield folder
+
+
+def _as_there(start: str, parts: Sequence[str]) -> str:
+    """A folder whose name may have another case or form of Unicode than the parts say."""
+    whole = "/".join([start, *parts])
+    if storage.is_folder(whole):
+        return whole
+    for part in parts:
+        names = {look_of(name): name for name in storage.names(start)}
+        start = f"{start}/{names.get(look_of(part), part)}"
+    return start if storage.is_folder(start) else whole
+
+
+def _named(place: str, stems: Sequence[str]) -> Iterator[str]:
+    """The name of the text file of each image in a folder; "" for none."""
+    if storage.is_web(place):  # which cannot be listed
+        names = [f"{stem}.txt" for stem in stems]
+        held = files_of([f"{place}/{name}" for name in names])
+        for name, data in zip(names, held, strict=True):
+            yield name if data is not None else ""
+        return
+    files = [name for name in storage.names(place) if name.lower().endswith(".txt")]
+    exact = {stem_of(name): name for name in files}
+    alike = {look_of(stem): exact[stem] for stem in exact.keys() - {*stems}}
+    yield from (exact.get(stem) or alike.get(look_of(stem), "") for stem in stems)
+
+
+def _orphans(
+    place: str,
+    used: Collection[str],
+    folders: Iterable[str],
+) -> list[str]:
+    """The text files of a folder that hold objects and have no image."""
+    if storage.is_web(place):
+        return []
+    left = [name for name in storage.names(place) if name.lower().endswith(".txt")]
+    left = [name for name in left if name not in used]
+    if not left:
+        return []
+    images = set()
+    for folder in folders:
+        names = storage.names(folder)
+        images |= {look_of(stem_of(name)) for name in names if name.lower().endswith(IMAGE_ENDINGS)}
+    paths = [f"{place}/{name}" for name in left if look_of(stem_of(name)) not in images]
+    held = files_of(paths)
+    return [path for path, data in zip(paths, held, strict=True) if _OBJECT.match(data or b"")]
+
+
+#: How a file begins that holds objects, and not names or a text.
+_OBJECT = re.compile(rb"\s*\d+(\s+-?[\d.]+([eE]-?\d+)?){4}")
