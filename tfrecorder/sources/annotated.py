@@ -93,7 +93,8 @@ _HOLDS = {
 
 #: Names of columns of boxes, shapes or classes.
 _COLUMNS = re.compile(
-    rf"(?i)^\W*(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels|region_shape_attributes)\W*$"
+    rf"(?i)^\W*(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels|"
+    r"region_shape_attributes)\W*$"
 )
 
 #: A name of a picture in a text.

@@ -261,7 +261,8 @@ def _uris_of(
     files = storage.files_below(top) if storage.is_folder(top) else []
     pairs = Pairs(name for name in files if name.lower().endswith(IMAGE_ENDINGS))
     for name in names:
-        if len(found := pairs.all_named(name)) > 1:
+        found = pairs.all_named(name)
+        if len(found) > 1:
             raise SourceError(
                 f"{file.path}: the image {name!r} is not where it says, and {len(found)} have its "
                 f"name: {', '.join(found[:3])}. Correct file_name, or give the folder of its "

@@ -174,11 +174,11 @@ def _images_of(path: str) -> str:
     In `images` beside `labels`; or with the names, as labelImg has them.
     """
     folder = storage.parent(path)
-    top, is_within, below = f"{folder}/".rpartition("/labels/")
-    if storage.is_folder(f"{folder}/labels"):
-        top, is_within = folder, "/"
-    images = f"{top}/images/{below}".rstrip("/")
-    return images if is_within and storage.is_folder(images) else folder
+    images = f"{folder}/images"
+    if not storage.is_folder(f"{folder}/labels"):
+        top, labels, below = f"{folder}/".rpartition("/labels/")
+        images = f"{top}/images/{below}".rstrip("/") if labels else folder
+    return images if storage.is_folder(images) else folder
 
 
 def _by_split(lists: Mapping[str, str]) -> dict[str, str]:
