@@ -6,7 +6,6 @@ Only this file imports torch, and only when tensors are asked for.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
@@ -164,8 +163,7 @@ class BatchSampler(of_arrays.Progress):
         seed: for the order, 0 to 2**32 - 1; None takes that of the records, or 0 in several
             processes if the records were given none.
         shard: as for `tfrecorder.batches`.
-        drop_remainder: as for `tfrecorder.batches`; but a `DataLoader` cannot make an empty batch,
-            so with False the last step is left out too if it has fewer records than processes.
+        drop_remainder: as for `tfrecorder.batches`.
         balance: as for `tfrecorder.batches`.
         epoch_size: as for `tfrecorder.batches`.
 
@@ -208,12 +206,8 @@ class BatchSampler(of_arrays.Progress):
         self._has_own_seed = seed is None and records.has_own_seed
         chosen = records.seed if seed is None else int(seed)
         order = (sampled.split, sampled.mode(options.shuffle), chosen)
-        # The position is of the next loop, the other one of what was drawn last.  They differ as a
-        # loader draws ahead, starts again where its loop stopped, and asks for iterators that it
-        # does not use.
         self._position = Position(sampled.fingerprint, *order, generation=sampled.generation)
-        self._drawn = self._position
-        self._is_loaded = False
+        self._divide().refuse_empty()
 
     @property
     def batch_size(self) -> int:
@@ -233,6 +227,10 @@ class BatchSampler(of_arrays.Progress):
             )
         return self._options.batch_size
 
+    @property
+    def epoch(self) -> int:
+        return self._begin().epoch
+
     def set_epoch(self, epoch: int) -> None:
         """Read this epoch in the next loop, to skip epochs or to repeat one.
 
@@ -242,17 +240,17 @@ class BatchSampler(of_arrays.Progress):
             OptionError: the value is not a whole number from 0.
         """
         require(Whole(0), epoch=epoch)
-        if epoch != self._position.epoch:
-            self._position = self._drawn = replace(self._position, epoch=int(epoch), next=0)
+        if epoch != self.epoch:
+            self._position = replace(self._position, epoch=int(epoch), next=0)
 
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is."""
-        return _steps(self._divide(), 0)
+        return self._divide().steps(0)
 
     @property
     def remaining(self) -> int:
         """The number of batches in the next loop, up to the end of its epoch."""
-        return _steps(self._divide(), self._position.next)
+        return self._divide().steps(self._begin().next)
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was drawn, as JSON values.
@@ -261,10 +259,10 @@ class BatchSampler(of_arrays.Progress):
         in `tfrecorder.batches`.
         """
         self._divide()  # which may decide the seed
-        return replace(self._drawn, seed=self._position.seed).to_json()
+        return self._position.to_json()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a `state_dict` was taken, with the next loop.
+        """Continue where a `state_dict` was taken, with the next loop alone.
 
         Raises:
             OptionError: it belongs to another dataset, split, shuffle or seed.
@@ -272,46 +270,32 @@ class BatchSampler(of_arrays.Progress):
         takes_seed = self._options.seed is None
         since = self._records.stored.since
         size = self._records.size
-        position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
-        self._position = self._drawn = position
-        self._is_loaded = True
+        self._position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
+        self._goes_on = True
         self._has_own_seed = False
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The numbers of each batch, from the position to the end of its epoch."""
+        """The numbers of each batch of the next epoch, or from a loaded position to its end."""
         share = self._divide()
-        # If nothing is left of a loaded epoch, torchdata's loader discards the empty rest and asks
-        # again for the next epoch.  With workers it has drawn that rest by then, otherwise not.
-        if not self._is_loaded and not _steps(share, self._position.next):
-            self._position = self._position.next_epoch()
-        self._is_loaded = False
-        self._drawn = self._position
-        return self._draw(self._position, share)
+        begin = self._begin()
+        share.refuse_empty(begin.next)
+        return self._draw(begin, share)
 
     def _draw(
         self,
         position: Position,
         share: Share,
     ) -> Iterator[list[int]]:
-        order = self._order(position)
-        steps = _steps(share, position.next)
-        drawn = itertools.islice(steps_of(order, share, position.next), steps)
+        # Only now: a loader asks for iterators that it does not use, and for another one where
+        # nothing was left of a loaded epoch.
+        self._goes_on = False
+        steps = share.steps(position.next)
+        drawn = steps_of(self._order(position), share, position.next)
         for number, step in enumerate(drawn, 1):
             # What is dropped after the last step stays dropped, whatever steps come later.
             after = share.after(step.start) if number < steps else share.records
-            self._drawn = replace(position, next=after)
-            if number == steps:  # Lightning does not ask for more than the last batch
-                self._position = position.next_epoch()
+            self._position = replace(position, next=after)
             yield [NumberInEpoch(record, step.epoch) for record in step.numbers]
-        if not steps:
-            self._position = position.next_epoch()
-
-
-def _steps(share: Share, start: int) -> int:
-    """The steps from a place to the end of the epoch in which every process has a record."""
-    last = (share.records - start) % share.step
-    some_have_none = not share.drop_remainder and 0 < last < share.world
-    return share.steps(start) - some_have_none
 
 
 def _torch() -> Any:

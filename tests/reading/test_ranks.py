@@ -6,6 +6,7 @@ test_trainers_ranks.py.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -110,7 +111,7 @@ def test_what_was_chosen_is_shown(
     out: str, launched: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     records = Records(out, "TRAIN", **IDS)
-    readers = batches(out, "TRAIN", **IDS), BatchSampler(records)
+    readers = batches(out, "TRAIN", batch_size=4, **IDS), BatchSampler(records, 4)
     launched(RANK=5, WORLD_SIZE=7)
     with caplog.at_level(logging.INFO, "tfrecorder"):
         for reader in readers:
@@ -120,7 +121,8 @@ def test_what_was_chosen_is_shown(
     assert "`shard=(5, 7)` by RANK and WORLD_SIZE; `shard=(0, 1)` reads everything" in lines[0]
     launched()
     assert "shard=(0, 1) for a process that is alone" in repr(readers[0])
-    assert repr(batches(out, "TRAIN", shard=(1, 2), **IDS)).endswith("seed=0, shard=(1, 2))")
+    shown = repr(batches(out, "TRAIN", batch_size=4, shard=(1, 2), **IDS))
+    assert shown.endswith("seed=0, shard=(1, 2))")
     assert "shard" not in repr(records), "as Grain compares it between processes"
 
 
@@ -188,6 +190,93 @@ def test_evaluation_reads_every_record_once(out: str, launched: Callable[..., No
     assert len(shares) == 8 == len({*shares})
 
 
+# ------------------------------------------------------- equally many batches, none of them empty
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 7])
+def test_all_ranks_have_equally_many_batches_and_none_is_empty(
+    out: str, world: int, batch_size: int
+) -> None:
+    """Or it is refused before the first one; no record is lost or comes twice."""
+    for records in range(1, 15):
+        more = {"epoch_size": records, "batch_size": batch_size, "seed": 3}
+        [*whole] = itertools.chain.from_iterable(batches(out, "TRAIN", shard=(0, 1), **more, **IDS))
+        given: dict[str, Any] = {**more, "drop_remainder": False}
+        fills = records >= world if batch_size > 1 else records % world == 0
+        if not fills:
+            for rank in range(world):
+                with pytest.raises(OptionError, match=f"{records:,} records? do not give each"):
+                    batches(out, "TRAIN", shard=(rank, world), **given, **IDS)
+                with pytest.raises(OptionError, match=f"{records:,} records? do not give each"):
+                    sampler_of(out, shard=(rank, world), **given)
+            continue
+        ranks = [
+            [batch.tolist() for batch in batches(out, "TRAIN", shard=(rank, world), **given, **IDS)]
+            for rank in range(world)
+        ]
+        assert len({len(steps) for steps in ranks}) == 1
+        sizes = {len(batch) for steps in ranks for batch in steps}
+        assert sizes <= {*range(1, batch_size + 1)}
+        taken = [one for step in zip(*ranks, strict=True) for batch in step for one in batch]
+        assert taken == whole
+        drawn = [[*sampler_of(out, shard=(rank, world), **given)] for rank in range(world)]
+        assert [[*map(len, steps)] for steps in drawn] == [[*map(len, steps)] for steps in ranks]
+
+
+def sampler_of(out: str, **more: Any) -> BatchSampler:
+    return BatchSampler(Records(out, "TRAIN", **IDS), **more)
+
+
+@pytest.mark.parametrize(("records", "world", "batch_size"), [(9, 2, 4), (3, 4, 2), (1, 3, 1)])
+def test_what_is_padded_is_said_by_the_last_value(
+    out: str, records: int, world: int, batch_size: int
+) -> None:
+    more: dict[str, Any] = {"epoch_size": records, "batch_size": batch_size, "seed": 3}
+    whole = [one for batch in batches(out, "TRAIN", **more, **IDS) for one in batch]
+    ranks = [
+        [*batches(out, "TRAIN", shard=(rank, world), pad=True, **more, **IDS)]
+        for rank in range(world)
+    ]
+    assert len({len(steps) for steps in ranks}) == 1
+    real: list[int] = []
+    for step in zip(*ranks, strict=True):
+        for values, mask in step:
+            assert (values.shape, mask.shape, mask.dtype) == ((batch_size,), (batch_size,), bool)
+            assert {*values.tolist()} <= {*whole}
+            real += values[mask].tolist()
+    assert real == whole
+    images, labels, mask = next(iter(batches(out, "TEST", batch_size=99, image_size=9, pad=True)))
+    assert (len(images), len(labels), mask.sum()) == (99, 99, 8)
+    with pytest.raises(OptionError, match="pad=True: `drop_remainder` leaves out what"):
+        batches(out, "TEST", pad=True, drop_remainder=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"batch_size": 64, "drop_remainder": True}, "36 records do not fill a batch. Give"),
+        ({"batch_size": 19, "shard": (1, 2)}, "36 records do not fill a batch in each of 2 proc"),
+        ({"batch_size": 4, "epoch_size": 3, "drop_remainder": True}, "3 records do not fill"),
+    ],
+)
+def test_an_epoch_without_a_step_is_refused(out: str, more: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=f"an epoch has no step, as {words}"):
+        batches(out, "TRAIN", **more, **IDS)
+    with pytest.raises(OptionError, match=f"an epoch has no step, as {words}"):
+        sampler_of(out, **more)
+
+
+def test_processes_that_connect_later_are_refused_at_the_first_loop(
+    out: str, launched: Callable[..., None]
+) -> None:
+    readers = batches(out, "TRAIN", batch_size=19, **IDS), sampler_of(out, batch_size=19)
+    launched(RANK=0, WORLD_SIZE=2)
+    for reader in readers:
+        with pytest.raises(OptionError, match="do not fill a batch in each of 2 processes"):
+            next(iter(reader))
+
+
 # --------------------------------------------------------------------------- a wrong environment
 
 
@@ -198,6 +287,7 @@ def test_evaluation_reads_every_record_once(out: str, launched: Callable[..., No
         ({"WORLD_SIZE": 4}, "has no RANK, WORLD_SIZE='4', which"),
         ({"RANK": 4, "WORLD_SIZE": 4}, "has RANK='4', WORLD_SIZE='4', which"),
         ({"RANK": -1, "WORLD_SIZE": 4}, "has RANK='-1', WORLD_SIZE='4', which"),
+        ({"RANK": "٠", "WORLD_SIZE": "٢"}, "has RANK='٠', WORLD_SIZE='٢', which"),
         ({"RANK": 0, "WORLD_SIZE": "two"}, "has RANK='0', WORLD_SIZE='two', which"),
         ({"SLURM_STEP_NUM_TASKS": 2}, "has no SLURM_PROCID, SLURM_STEP_NUM_TASKS='2'"),
     ],

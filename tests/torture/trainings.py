@@ -111,6 +111,10 @@ def finish(
     words = f"runs={[*runs]}, drop_remainder={drop_remainder}, {orders}"
     state, taken = None, []
     for run in [*runs, Run(4, 2, records)]:
+        left = records - len(taken)
+        fills = run.batch_size > 1 and left >= run.world
+        if not drop_remainder and not fills and left % run.world:
+            continue  # not every host has a record in each step: refused, as test_ranks.py says
         taken_now, state = _until_killed(directory, run, state, drop_remainder, orders)
         taken += taken_now
         if state["epoch"] == 1:
@@ -158,29 +162,49 @@ def _until_killed(
 def confuse(directory: str, moves: Iterable[tuple[int, str]]) -> int:
     """The records that several loops over one `Batches` take in turns; checked.
 
+    A loop that takes its first batch begins an epoch: the next one, if any batch was taken of the
+    one before. It goes on as long as no other loop has begun.
+
     Args:
         directory: of a dataset.
         moves: a loop by its number, and what happens to it: "n" takes its next batch, "c" closes
             it, "i" begins another in its place.
     """
-    epochs = batches(directory, "TRAIN", batch_size=5, seed=7, **IDS)
+    numbered = batches(directory, "TRAIN", batch_size=5, seed=7, **IDS)
+    epochs: list[list[list[int]]] = []
     shared = batches(directory, "TRAIN", batch_size=5, seed=7, **IDS)
     loops = [iter(shared) for _ in range(4)]
-    taken: list[int] = []
-    for number, move in moves:
-        if move == "n":
-            with contextlib.suppress(OptionError, StopIteration):
-                taken += next(loops[number]).tolist()
-        elif move == "c":
+    fresh = {*range(4)}
+    running: int | None = None
+    epoch = step = rows = 0
+    for number, move in [*moves, (0, "i"), *[(0, "n")] * 99]:
+        if move != "n":
             loops[number].close()
-        else:
+            fresh.discard(number)
+            running = None if running == number else running
+        if move == "i":
             loops[number] = iter(shared)
-    taken += [one for batch in shared for one in batch]
-    expected: list[int] = []
-    while len(expected) < len(taken):
-        expected += [one for batch in epochs for one in batch]
-    demand(taken == expected[: len(taken)], f"lost, twice or in another order after {moves!r}")
-    return len(taken)
+            fresh.add(number)
+        if move != "n":
+            continue
+        if number in fresh:
+            fresh.remove(number)
+            running, epoch, step = number, epoch + (step > 0), 0
+        try:
+            found = next(loops[number]).tolist()
+        except (OptionError, StopIteration) as error:
+            refused = isinstance(error, OptionError)
+            demand(running != number, f"the loop that runs ended after {moves!r}: {refused}")
+            continue
+        while len(epochs) <= epoch:
+            epochs.append([batch.tolist() for batch in numbered])
+        demand(running == number, f"a loop went on beside another: {moves!r}")
+        demand(found == epochs[epoch][step], f"lost, twice or in another order after {moves!r}")
+        rows += len(found)
+        step += 1
+        if step == len(epochs[epoch]):
+            running, epoch, step = None, epoch + 1, 0
+    return rows
 
 
 # ---------------------------------------------------------------------------------------------

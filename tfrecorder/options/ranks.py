@@ -90,7 +90,7 @@ def _stated(*names: str) -> Rank | None:
     texts = [os.environ.get(name) or "" for name in names]
     if texts == ["", "1"]:
         return None
-    rank, world = (int(text) if text.isdecimal() else -1 for text in texts)
+    rank, world = (int(text) if text.isascii() and text.isdigit() else -1 for text in texts)
     if 0 <= rank < world:
         return Rank(rank, world, f"by {' and '.join(names)}")
     given = ", ".join(
@@ -112,7 +112,7 @@ def _has_slurm_tasks() -> bool:
 
 def _number(name: str) -> int:
     """The number that begins a variable, such as "4(x2)"; 0 without one."""
-    match = re.match(r"\d+", os.environ.get(name, ""))
+    match = re.match("[0-9]+", os.environ.get(name, ""))
     return int(match[0]) if match else 0
 
 

@@ -47,9 +47,15 @@ class BatchOptions(EpochOptions):
         None,
         flag_or_none,
         "Leave out the last records if they do not fill a batch in every process. With "
-        "`drop_remainder=False`, the processes divide them: their batches then differ by one "
-        "record at most, and some may be empty. Default: True for TRAIN in several processes, "
-        "else False.",
+        "`drop_remainder=False`, the processes divide them: all take equally many steps, and their "
+        "last batches differ by one record at most. Default: True for TRAIN in several processes "
+        "without `pad`, else False.",
+    )
+    pad: bool = option(
+        False,
+        help="Fill the last batch in every process with records from the beginning of the epoch. "
+        "Each batch then has one value more, its last: bool of [batch_size], False for a record "
+        "that is repeated.",
     )
     shuffle: bool | str | None = option(
         None,
@@ -91,12 +97,17 @@ class BatchOptions(EpochOptions):
     ) -> Share:
         """What this process reads of an epoch."""
         rank, world, _ = self.rank
-        drops = world > 1 and split == "TRAIN"
+        drops = world > 1 and split == "TRAIN" and not self.pad
         if self.drop_remainder is not None:
             drops = self.drop_remainder
-        return Share(records, int(self.batch_size), rank, world, drops)
+        return Share(records, int(self.batch_size), rank, world, drops, self.pad)
 
     def _conflicts(self) -> Iterator[Fault]:
+        if self.pad and self.drop_remainder:
+            yield (
+                "pad",
+                "`drop_remainder` leaves out what `pad` fills up; leave out one of the two.",
+            )
         if self.layout == "NCHW" and self.map_fn is not None:
             yield (
                 "layout",
@@ -146,7 +157,8 @@ class Progress:
 
     _options: BatchOptions
     _records: RecordSet
-    _position: Position
+    _position: Position  # where the loop stands, also after it was left
+    _goes_on: bool = False  # at a position that was loaded
     _has_own_seed: bool  # which no other process knows
 
     @property
@@ -175,6 +187,12 @@ class Progress:
             self._has_own_seed = False
         return share
 
+    def _begin(self) -> Position:
+        """Where the next loop begins: at the start of an epoch, or where it was loaded to go on."""
+        if self._goes_on or not self._position.next:
+            return self._position
+        return self._position.next_epoch()
+
     def _go_to(self, position: Position) -> None:
         self._position = position
 
@@ -186,9 +204,10 @@ class Progress:
 class Batches(Progress):
     """What `tfrecorder.batches` returns: an iterable with a position.
 
-    If you leave a loop early, the next `for` continues after the last batch it took.  Only one loop
-    at a time: once another begins, or a position is loaded, the one before it raises an OptionError
-    in place of its next batch.
+    Each `for` begins at the start of an epoch, also if you left the one before it early.  To go on
+    within an epoch, keep its iterator, or load a position.  Only one loop at a time: once another
+    begins, or a position is loaded, the one before it raises an OptionError in place of its next
+    batch.
 
     Attributes:
         epoch: the epoch of the next batch, from 0; after an epoch's last batch, the next epoch.
@@ -226,6 +245,8 @@ class Batches(Progress):
         self._loop: object = None
         self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
         self._read_from(records)
+        if not self._growing:
+            self._divide().refuse_empty()
 
     def _chosen(
         self,
@@ -272,11 +293,11 @@ class Batches(Progress):
 
     @property
     def remaining(self) -> int:
-        """The number of batches from the position to the end of its epoch."""
+        """The number of batches from where the loop stands to the end of its epoch."""
         return self._divide().steps(self._position.next)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the loop, as JSON values: after the last batch it took.
+        """Where the loop stands, as JSON values: after the last batch it took, also if it was left.
 
         It is the same in every process, and any `batch_size` and `shard` can continue from it.
         """
@@ -290,11 +311,10 @@ class Batches(Progress):
             OptionError: the value is not a whole number from 0.
         """
         require(Whole(0), epoch=epoch)
-        self._go_to(replace(self._position, epoch=int(epoch), next=0))
-        self._loop = None
+        self._stand_at(replace(self._position, epoch=int(epoch), next=0))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """With the next `for`, continue where a `state_dict` was taken.
+        """With the next `for`, and with that one alone, continue where a `state_dict` was taken.
 
         Raises:
             OptionError: it is from another dataset, split, shuffle or seed.
@@ -305,9 +325,8 @@ class Batches(Progress):
         here = self._position_in(records)
         position = here.with_saved(state, records.size, since=since, takes_seed=takes_seed)
         self._read_from(records)
-        self._go_to(position)
+        self._stand_at(position)
         self._has_own_seed = False
-        self._loop = None
 
     def _records_at(self, state: Mapping[str, Any]) -> RecordSet:
         """The records as of the generation that a position was saved in, if some came since."""
@@ -320,37 +339,58 @@ class Batches(Progress):
         self._elements.seed = position.seed
         super()._go_to(position)
 
+    def _stand_at(self, position: Position) -> None:
+        """Let the next loop begin here; one that still runs cannot go on."""
+        self._go_to(position)
+        self._goes_on = True
+        self._loop = None
+
     def __iter__(self) -> Iterator[Any]:
-        """The batches from the position to the end of its epoch."""
+        """The batches of the next epoch, or from a loaded position to the end of its epoch."""
+        if self._growing is not None:
+            self._look(self._growing)
         share = self._divide()
+        begin = self._begin()
+        share.refuse_empty(begin.next)
         # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
         # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.
         self._loop = loop = object()
-        for batch, position in self._epoch(share):
+        for batch, position in self._epoch(begin, share):
             if self._loop is not loop:
                 raise OptionError(
                     "another loop over these batches or `load_state_dict` has moved their "
                     "position, so this loop cannot go on. To read in two loops at once, call "
                     "`batches` twice."
                 )
+            # Only now: a loop that ends in an error before its first batch has moved nothing.
             self._go_to(position)
+            self._goes_on = False
             yield batch
 
-    def _epoch(self, share: Share) -> Iterator[tuple[Any, Position]]:
-        """The batches from the position to the end of its epoch, and the position after each."""
-        if self._growing is not None and not self._position.next:
-            newest = self._growing.look()
-            if newest.commit != self._records.stored.commit:
-                self._read_from(self._chosen([newest], self._position.split))
-                share = self._divide()
-        begin = self._position
-        start = self._position.next
+    def _look(self, growing: GrowingDataset) -> None:
+        """From the next epoch on, read all records that were committed until now."""
+        begin = self._begin()
+        if begin.next:
+            return
+        newest = growing.look()
+        if newest.commit != self._records.stored.commit:
+            self._stand_at(begin)
+            self._read_from(self._chosen([newest], begin.split))
+
+    def _epoch(
+        self,
+        begin: Position,
+        share: Share,
+    ) -> Iterator[tuple[Any, Position]]:
+        """The batches from a position to the end of its epoch, and the position after each."""
+        start = begin.next
         steps = share.steps(start)
         for step, batch in enumerate(self._made(begin, share), 1):
             start = share.after(start)
             yield batch, begin.next_epoch() if step == steps else replace(begin, next=start)
         if not steps:
             self._go_to(begin.next_epoch())
+            self._goes_on = False
 
     def _made(
         self,
@@ -392,7 +432,7 @@ class Batches(Progress):
             for (step, _, pixels), elements in stack.enter_context(contextlib.closing(results)):
                 made += elements
                 if len(made) == len(step.numbers):
-                    yield collate(made, pixels, step.is_empty)
+                    yield collate(made, pixels, step.mask)
                     made = []
 
     @contextlib.contextmanager

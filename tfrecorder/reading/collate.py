@@ -15,20 +15,22 @@ from tfrecorder.errors import OptionError
 def collate(
     elements: Sequence[Any],
     pixels: Mapping[str, np.ndarray],
-    is_empty: bool,
+    mask: np.ndarray | None = None,
 ) -> Any:
     """One batch with the same form as each of its elements.
 
     Args:
         elements: at least one; tuples and dicts of arrays, numbers and bytes.
         pixels: arrays that the elements' images were written to; they are not copied.
-        is_empty: leave out all of them.
+        mask: which elements are real; it becomes the last value of the batch.
 
     Raises:
         OptionError: `map_fn` returned arrays of different shapes.
     """
     batch = _join(elements, {id(array.base): array for array in pixels.values()})
-    return each(lambda array: array[:0], batch) if is_empty else batch
+    if mask is None:
+        return batch
+    return (*batch, mask) if isinstance(batch, tuple) else (batch, mask)
 
 
 def _join(values: Sequence[Any], whole: Mapping[int, np.ndarray]) -> Any:

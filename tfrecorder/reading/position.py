@@ -2,8 +2,8 @@
 
 A position is the next place, and is the same on every host.  In each step a host reads
 `batch_size` places, so all hosts together read `batch_size * world` places, one host's after the
-other's.  Steps are counted from the position where a run begins, so any batch size and any number
-of hosts can continue from it.
+other's.  Where fewer are left, the hosts divide them so that each has some.  Steps are counted from
+the position where a run begins, so any batch size and any number of hosts can continue from it.
 """
 
 from __future__ import annotations
@@ -147,14 +147,18 @@ def _what_differs(saved: str, here: str) -> str | None:
 class Share:
     """Which places of each step this host reads.
 
+    All hosts take equally many steps, and each has at least one place in every step.  Where the
+    last step would have fewer places than hosts, it divides the places of the step before evenly
+    with it.
+
     Attributes:
         records: of an epoch.
         batch_size: of this host, the same on each.
         rank: of this host, from 0.
         world: number of hosts.
         drop_remainder: leave out the last places if they do not fill a step of all hosts.
-            Otherwise the hosts divide them: one host has at most one more than another, and some
-            may have none.
+            Otherwise the hosts divide them: one host has at most one more than another.
+        pad: fill the last step with places of the epoch's beginning.
     """
 
     records: int
@@ -162,6 +166,7 @@ class Share:
     rank: int = 0
     world: int = 1
     drop_remainder: bool = False
+    pad: bool = False
 
     @property
     def step(self) -> int:
@@ -177,28 +182,78 @@ class Share:
         left = self.records - start
         return left // self.step if self.drop_remainder else -(-left // self.step)
 
-    def starts(self, start: int) -> range:
+    def starts(self, start: int) -> Iterator[int]:
         """Where the steps from a place to the end of the epoch begin."""
-        return range(start, start + self.steps(start) * self.step, self.step)
+        for _ in range(self.steps(start)):
+            yield start
+            start = self.after(start)
 
     def places(self, start: int) -> range:
         """This host's places in the step that begins at a place.
 
+        With `pad`, those from `records` on are filled up.
+
         >>> Share(100, batch_size=8, rank=1, world=4).places(32)
         range(40, 48)
-        >>> [len(Share(100, 8, rank, world=4).places(96)) for rank in range(4)]
-        [1, 1, 1, 1]
+        >>> [len(Share(97, 8, rank, world=4).places(64)) for rank in range(4)]
+        [5, 4, 4, 4]
+        >>> [len(Share(97, 8, rank, world=4).places(81)) for rank in range(4)]
+        [4, 4, 4, 4]
         """
-        left = self.records - start
-        if left >= self.step:
+        size = self._size(start)
+        if size == self.step:
             first = start + self.rank * self.batch_size
             return range(first, first + self.batch_size)
-        first, end = balanced_part(left, self.rank, self.world)
+        first, end = balanced_part(size, self.rank, self.world)
         return range(start + first, start + end)
 
     def after(self, start: int) -> int:
         """The place after the step that begins at a place."""
-        return min(start + self.step, self.records)
+        return min(start + self._size(start), self.records)
+
+    def _size(self, start: int) -> int:
+        """The places of the step that begins at a place."""
+        left = self.records - start
+        if self.pad or left == self.step or left >= self.step + self.world:
+            return self.step
+        if left < self.step:
+            return left
+        # Fewer places than hosts would be left.  With one place each, nothing can be divided.
+        return self.step if self.drop_remainder or self.batch_size == 1 else -(-left // 2)
+
+    def refuse_empty(self, start: int = 0) -> None:
+        """Refuse an epoch in which this host or another has no batch, or an empty one.
+
+        Args:
+            start: the place where a loop begins; what is left of an epoch may have no step.
+
+        Raises:
+            OptionError: there is no step, or one with fewer places than hosts.
+        """
+        left = self.records - start
+        of_hosts = f" in each of {self.world} processes" if self.world > 1 else ""
+        counts = f"{left:,} record{'s' * (left != 1)}"
+        if not self.steps(start) and not start:
+            raise OptionError.of(
+                "batch_size",
+                self.batch_size,
+                f"an epoch has no step, as {counts} do not fill a batch{of_hosts}. Give "
+                "a smaller one, or `drop_remainder=False`.",
+            )
+        if self.pad or self.drop_remainder:
+            return
+        if self.batch_size == 1 and left % self.world:
+            remedy = "Give a `batch_size` of 2 or more, whose last steps divide what is left"
+        elif 0 < left < self.world:
+            remedy = "Read in fewer processes"
+        else:
+            return
+        raise OptionError.of(
+            "batch_size",
+            self.batch_size,
+            f"{counts} do not give each of {self.world} processes one in every step. {remedy}, or "
+            "with `pad=True` of `batches`, which repeats records and says which.",
+        )
 
 
 #: Steps whose numbers are computed together: for one batch, NumPy's calls take ten times the work.
@@ -212,13 +267,18 @@ class Step(NamedTuple):
         numbers: of the records.
         epoch: they are read in.
         start: the place where the step of all hosts begins.
-        is_empty: the batch has no records; the one here only gives its form.
+        real: how many of the first numbers are no repetition by `pad`; None without `pad`.
     """
 
     numbers: list[int]
     epoch: int
     start: int
-    is_empty: bool
+    real: int | None
+
+    @property
+    def mask(self) -> np.ndarray | None:
+        """True for each real record, bool of [n]; None without `pad`."""
+        return None if self.real is None else np.arange(len(self.numbers)) < self.real
 
 
 def steps_of(
@@ -228,10 +288,12 @@ def steps_of(
 ) -> Iterator[Step]:
     """The batches of this host, from a place to the end of the epoch."""
     starts = share.starts(start)
-    for first in range(0, len(starts), _AT_ONCE):
-        steps = [(begin, share.places(begin)) for begin in starts[first : first + _AT_ONCE]]
-        places = np.array([place for _, some in steps for place in some or [0]])
-        numbers = iter(order.numbers(places).tolist())
-        for begin, some in steps:
-            of_step = [*islice(numbers, len(some) or 1)]
-            yield Step(of_step, order.epoch, begin, is_empty=not some)
+    while some := [*islice(starts, _AT_ONCE)]:
+        places = [share.places(begin) for begin in some]
+        of_all = np.array([place for of_step in places for place in of_step])
+        numbers = iter(order.numbers(of_all % share.records).tolist())
+        for begin, of_step in zip(some, places, strict=True):
+            real = None
+            if share.pad:
+                real = len(range(of_step.start, min(of_step.stop, share.records)))
+            yield Step([*islice(numbers, len(of_step))], order.epoch, begin, real)

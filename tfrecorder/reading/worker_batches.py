@@ -69,7 +69,7 @@ class WorkerBatches:
         try:
             pixels = self.elements.arrays(len(step.numbers), self.memory)
             made = self.elements.read(self.reader, step.numbers, step.epoch, pixels)
-            return Answer(each(self.tensor, collate(made, pixels, step.is_empty)))
+            return Answer(each(self.tensor, collate(made, pixels, step.mask)))
         except Exception as error:
             # torch would put the traceback into the message, and has to if this fails.
             with contextlib.suppress(Exception):
