@@ -1,13 +1,14 @@
-"""Resuming a Keras training after an interruption, with exactly the batches not yet seen.
+"""For Keras, on any backend: datasets for `fit`, and resuming a training after an interruption.
 
     position = tfrecorder.keras.TrainingPosition("run", model, every=100)
     for epoch, step in position.epochs(5):
-        train = tfrecorder.load("out", "TRAIN", batch_size=64, image_size=224, seed=7,
-                                start=(epoch, step))
+        train = tfrecorder.keras.dataset("out", "TRAIN", batch_size=64, image_size=224, seed=7,
+                                         start=(epoch, step))
         model.fit(train, initial_epoch=epoch, epochs=epoch + 1, callbacks=[position])
 
-The same lines start a training and resume it.  We save the model with its optimizer and two
-numbers: the order of the records follows from the seed, so there is no shuffle buffer to store.
+The same lines start a training and resume it, also with `load` in place of `dataset`.  We save the
+model with its optimizer and two numbers: the order of the records follows from the seed, so there
+is no shuffle buffer to store.
 """
 
 from __future__ import annotations
@@ -20,12 +21,113 @@ from typing import Any
 from tfrecorder.core.option import Whole
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.format.documents import seal, unseal
-from tfrecorder.options.option import require
+from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
+from tfrecorder.options.option import require, takes
+from tfrecorder.options.read import check_start
+from tfrecorder.reading.batches import Batches, BatchOptions, batches
 
 with missing_explained():
     import keras
 
 _POINTER = "position.json"
+
+
+@takes(BatchKeywords, BatchOptions)
+def dataset(
+    directory: Datasets,
+    split: str,
+    *,
+    start: tuple[int, int] = (0, 0),
+    **options: Unpack[BatchKeywords],
+) -> BatchDataset:
+    """The batches of `tfrecorder.batches` for `fit`, `evaluate` and `predict`, on any backend.
+
+    Each epoch of `fit` reads the next one, in a new order for TRAIN.  An epoch that Keras does not
+    read to its end is read anew the next time.
+
+    Args:
+        directory: as for `tfrecorder.batches`.
+        split: as for `tfrecorder.batches`.
+        start: (epoch, step), both from 0, where the first epoch begins; `TrainingPosition` knows
+            them.  Needs the `seed` of the run to continue.
+        **options: those of `tfrecorder.batches`.
+
+    Raises:
+        OptionError: an option's name or value is wrong, or an epoch has fewer steps than `start`.
+        DatasetError: the directory is not a whole dataset, or has no such split.
+
+    Example:
+        >>> train = tfrecorder.keras.dataset("out", "TRAIN", batch_size=64,
+        ...                                  image_size=224)  # doctest: +SKIP
+        >>> model.fit(train, epochs=5)  # doctest: +SKIP
+    """
+    return BatchDataset(batches(directory, split, **options), start)
+
+
+class BatchDataset(keras.utils.PyDataset):
+    """What `dataset` returns: `keras.utils.PyDataset` over batches that our own threads make.
+
+    Keras asks for each number of an epoch once, in an order of its own if it shuffles.  The records
+    are shuffled already, so within an epoch it gets the batches one after the other.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        start: tuple[int, int],
+    ) -> None:
+        super().__init__()
+        if reason := check_start(start):
+            raise OptionError.of("start", start, reason)
+        self._batches = batches
+        self._epoch, self._begin = start
+        batches.seek(self._epoch, self._begin)
+        self._loop: Iterator[Any] | None = None
+        self._next = 0  # the batch that the loop comes to, by its number
+        self._is_in_epoch = False
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """By integer; None if no column or several columns have classes."""
+        return self._batches.class_names
+
+    def __len__(self) -> int:
+        """The number of batches in the epoch that is read or comes next."""
+        return len(self._batches) - self._begin
+
+    def __getitem__(self, index: int) -> Any:
+        """A batch: within an epoch the next one, otherwise the one with this number."""
+        if not self._is_in_epoch and index != self._next:
+            self._loop = None
+            self._next = range(len(self))[index]
+        if self._loop is None:
+            self._batches.seek(self._epoch, self._begin + self._next)
+            self._loop = iter(self._batches)
+        batch = next(self._loop)
+        self._next += 1
+        if self._is_in_epoch and self._next == len(self):
+            self._epoch += 1
+            self._begin = 0
+        return batch
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of one epoch."""
+        self.on_epoch_begin()
+        for index in range(len(self)):
+            yield self[index]
+        self.on_epoch_end()
+
+    def on_epoch_begin(self) -> None:
+        """Begin an epoch at its first batch, whatever Keras looked at before."""
+        self._is_in_epoch = True
+        self._loop = None
+        self._next = 0
+
+    def on_epoch_end(self) -> None:
+        """Keras may now look at single batches."""
+        self._is_in_epoch = False
+        self._loop = None
+        self._next = 0
 
 
 class TrainingPosition(keras.callbacks.Callback):

@@ -6,24 +6,24 @@ Only this file imports torch, and only when tensors are asked for.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tfrecorder.core.option import Whole
 from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError, missing_explained
 from tfrecorder.options.keywords import Datasets, TensorKeywords, Unpack
-from tfrecorder.options.option import require, takes
+from tfrecorder.options.option import takes
+from tfrecorder.options.ranks import say_divided
 from tfrecorder.options.read import prefetched
 from tfrecorder.reading import batches as of_arrays
 from tfrecorder.reading.batches import BatchOptions
 from tfrecorder.reading.collate import BatchMemory, each
 from tfrecorder.reading.position import Position, Share, steps_of
 from tfrecorder.reading.records import NumberInEpoch, Records
+from tfrecorder.reading.trainers import accelerate_told, refuse_trainer
 from tfrecorder.reading.worker_batches import WorkerBatches, end_with_parent, pinned, start_method
 
 
@@ -65,27 +65,13 @@ class TensorBatches(of_arrays.Batches):
     """What `batches` returns: the batches of `tfrecorder.batches`, as tensors."""
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches from the position to the end of its epoch."""
-        accelerate = sys.modules.get("accelerate")
-        loader = accelerate and accelerate.state.GradientState().active_dataloader
-        if loader is not None and loader.dataset is self:
-            self._refuse(loader)
-        return super().__iter__()
-
-    def _refuse(self, loader: Any) -> None:
-        """Refuse a `DataLoader` of accelerate that would not give each record once."""
-        words = "leave it out, or give `Records` to Hugging Face's Trainer."
-        if loader.batch_size is not None:
-            raise OptionError.of(
-                "batch_size",
-                self._options.batch_size,
-                f"a DataLoader would put {loader.batch_size} of these batches together; {words}",
-            )
-        # What is iterable it reads in the first process, and gives each process a part of that.
-        if hasattr(loader, "split_batches") and (rank := self._options.rank).world > 1:
-            raise OptionError(
-                f"a DataLoader of accelerate would divide again what is divided by {rank}; {words}"
-            )
+        """The batches of the next epoch, or from a loaded position to the end of its epoch."""
+        refuse_trainer(self, self._options.rank)
+        with accelerate_told() as epoch:
+            for batch in super().__iter__():
+                epoch.end_of_dataloader = not self._position.next
+                epoch.remainder = self._divide().padded
+                yield batch
 
     def _made(
         self,
@@ -231,18 +217,6 @@ class BatchSampler(of_arrays.Progress):
     def epoch(self) -> int:
         return self._begin().epoch
 
-    def set_epoch(self, epoch: int) -> None:
-        """Read this epoch in the next loop, to skip epochs or to repeat one.
-
-        A loaded state that is in this epoch is kept.
-
-        Raises:
-            OptionError: the value is not a whole number from 0.
-        """
-        require(Whole(0), epoch=epoch)
-        if epoch != self.epoch:
-            self._position = replace(self._position, epoch=int(epoch), next=0)
-
     def __len__(self) -> int:
         """The number of batches in a whole epoch, wherever the position is."""
         return self._divide().steps(0)
@@ -270,8 +244,8 @@ class BatchSampler(of_arrays.Progress):
         takes_seed = self._options.seed is None
         since = self._records.stored.since
         size = self._records.size
-        self._position = self._position.with_saved(state, size, since=since, takes_seed=takes_seed)
-        self._goes_on = True
+        here = self._position
+        self._stand_at(here.with_saved(state, size, since=since, takes_seed=takes_seed))
         self._has_own_seed = False
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -279,6 +253,7 @@ class BatchSampler(of_arrays.Progress):
         share = self._divide()
         begin = self._begin()
         share.refuse_empty(begin.next)
+        say_divided(self._options.rank, share.records)
         return self._draw(begin, share)
 
     def _draw(

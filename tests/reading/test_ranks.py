@@ -112,13 +112,19 @@ def test_what_was_chosen_is_shown(
 ) -> None:
     records = Records(out, "TRAIN", **IDS)
     readers = batches(out, "TRAIN", batch_size=4, **IDS), BatchSampler(records, 4)
-    launched(RANK=5, WORLD_SIZE=7)
-    with caplog.at_level(logging.INFO, "tfrecorder"):
+    launched(RANK=0, WORLD_SIZE=5)
+    with caplog.at_level(logging.WARNING, "tfrecorder"):
         for reader in readers:
-            assert "shard=(5, 7) by RANK and WORLD_SIZE" in repr(reader)
-    lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == 1, "once a process, not once a reader"
-    assert "`shard=(5, 7)` by RANK and WORLD_SIZE; `shard=(0, 1)` reads everything" in lines[0]
+            assert "shard=(0, 5) by RANK and WORLD_SIZE" in repr(reader)
+            list(reader)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "each of 5 processes reads about 7 of 36 records, divided by RANK and WORLD_SIZE; "
+        "`shard=(0, 1)` reads all of them in each"
+    ), "once a process, not once a reader"
+    launched(RANK=1, WORLD_SIZE=5)
+    list(readers[0])
+    assert len(caplog.records) == 1, "the other processes say nothing"
     launched()
     assert "shard=(0, 1) for a process that is alone" in repr(readers[0])
     shown = repr(batches(out, "TRAIN", batch_size=4, shard=(1, 2), **IDS))

@@ -191,8 +191,7 @@ def test_a_loop_that_ends_in_an_error_says_where_it_stood(out: str) -> None:
     found = [[*map(int, next(running))]]
     fails[0] = True
     with pytest.raises(RuntimeError, match="no more"):
-        for one in running:
-            found.append([*map(int, one)])
+        found.extend([*map(int, one)] for one in running)
     state = loop.state_dict()
     assert (state["epoch"], state["next"]) == (0, 5 * len(found))
     loop.load_state_dict(state)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfrecorder.core.option import Fault, Whole, above_zero, is_whole, option
 from tfrecorder.options.option import Options, check_image_size, names_of, refuse_unknown
-from tfrecorder.options.read import SEED, EpochOptions, path_text
+from tfrecorder.options.read import SEED, EpochOptions, check_start, path_text
 
 
 def _check_shuffle(value: Any) -> str | None:
@@ -22,13 +22,6 @@ def _check_cache(value: Any) -> str | None:
     if isinstance(path, bool) or (isinstance(path, str) and path):
         return None
     return "give True for memory, or a path for files."
-
-
-def _check_start(value: Any) -> str | None:
-    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
-    if is_pair and not any(map(Whole(0), value)):
-        return None
-    return "give (epoch, step), both from 0, such as `start=(3, 120)`."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +64,7 @@ class LoadOptions(EpochOptions):
     )
     start: tuple[int, int] | None = option(
         None,
-        _check_start,
+        check_start,
         "(epoch, step), both from 0: every iteration gives this epoch's order, without its first "
         "steps, which were trained on before an interruption. A step is a batch, or an image "
         "without `batch_size`. Needs `seed`. Begin a run to be continued with `start=(0, 0)`: "

@@ -5,7 +5,6 @@ Frameworks and launchers state it; nothing is imported to find out.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import re
@@ -63,16 +62,28 @@ def this_rank() -> Rank:
         rank = _stated(*_TORCHRUN)
     if rank is None and _has_slurm_tasks():
         rank = _stated(*_SLURM)
-    rank = rank or Rank(0, 1, "for a process that is alone")
-    _log(rank)
-    return rank
+    return rank or Rank(0, 1, "for a process that is alone")
 
 
-@functools.cache
-def _log(rank: Rank) -> None:
-    logging.getLogger("tfrecorder").info(
-        "readers without `shard` take %s; `shard=(0, 1)` reads everything",
-        rank,
+#: The divisions that were said.
+_told: set[Rank] = set()
+
+
+def say_divided(rank: Rank, records: int) -> None:
+    """Say once, in the first process, that each reads a part of these records, and what to do.
+
+    A trainer that divides them too would leave most of them out, and cannot always be seen.
+    """
+    if rank.world == 1 or rank.rank or not rank.source or rank in _told:
+        return
+    _told.add(rank)
+    logging.getLogger("tfrecorder").warning(
+        "each of %d processes reads about %s of %s records, divided %s; "
+        "`shard=(0, 1)` reads all of them in each",
+        rank.world,
+        f"{records // rank.world:,}",
+        f"{records:,}",
+        rank.source,
     )
 
 

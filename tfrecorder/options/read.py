@@ -58,6 +58,17 @@ def _check_value_range(value: Any) -> str | None:
     return None if in_order else "low must be less than high, both finite."
 
 
+def check_start(value: Any) -> str | None:
+    """Why a value is not where an epoch begins; None if it is.
+
+    >>> check_start((3, 120))
+    """
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+    if is_pair and not any(map(Whole(0), value)):
+        return None
+    return "give (epoch, step), both from 0, such as `start=(3, 120)`."
+
+
 def _check_inputs(value: Any) -> str | None:
     if value == ALL:
         return None

@@ -15,7 +15,7 @@ from tfrecorder.core.threads import ThreadPool, map_ahead
 from tfrecorder.errors import OptionError
 from tfrecorder.options.keywords import BatchKeywords, Datasets, Unpack
 from tfrecorder.options.option import require, takes
-from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, seed_of
+from tfrecorder.options.ranks import COMMON_SEED, cores_of_rank, say_divided, seed_of
 from tfrecorder.options.read import SEED, EpochOptions, prefetched
 from tfrecorder.reading.collate import BatchMemory, collate
 from tfrecorder.reading.dataset import StoredDataset
@@ -26,6 +26,7 @@ from tfrecorder.reading.parsing import Elements
 from tfrecorder.reading.position import Position, Share, Step, steps_of
 from tfrecorder.reading.record_bytes import PrefetchReader, RecordReader
 from tfrecorder.reading.record_set import RecordSet, open_members, record_set
+from tfrecorder.reading.trainers import numbers_anew
 
 
 def _check_shuffle(value: Any) -> str | None:
@@ -159,6 +160,7 @@ class Progress:
     _records: RecordSet
     _position: Position  # where the loop stands, also after it was left
     _goes_on: bool = False  # at a position that was loaded
+    _loop: object = None  # the one that runs
     _has_own_seed: bool  # which no other process knows
 
     @property
@@ -179,6 +181,20 @@ class Progress:
         )
         return f"{type(self).__name__}({', '.join(parts)})"
 
+    def set_epoch(self, epoch: int) -> None:
+        """Read this epoch in the next loop, from its beginning, to skip epochs or to repeat one.
+
+        A loaded position that is in this epoch is kept.
+
+        Raises:
+            OptionError: the value is not a whole number from 0.
+        """
+        require(Whole(0), epoch=epoch)
+        here = self._begin().epoch
+        if epoch == here or numbers_anew(epoch, here):
+            return
+        self._stand_at(replace(self._position, epoch=int(epoch), next=0))
+
     def _divide(self) -> Share:
         """What this process reads of an epoch: asked each time, as processes connect or fork."""
         share = self._options.share(self._records.size, self._position.split)
@@ -195,6 +211,12 @@ class Progress:
 
     def _go_to(self, position: Position) -> None:
         self._position = position
+
+    def _stand_at(self, position: Position) -> None:
+        """Let the next loop begin here; one that still runs cannot go on."""
+        self._go_to(position)
+        self._goes_on = True
+        self._loop = None
 
     def _order(self, position: Position) -> Order:
         """The order of a position's epoch."""
@@ -242,7 +264,6 @@ class Batches(Progress):
                 "and `targets`, or pad the lists in `map_fn`."
             )
         self._position = Position("", records.split, records.mode(options.shuffle), seed)
-        self._loop: object = None
         self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
         self._read_from(records)
         if not self._growing:
@@ -304,14 +325,28 @@ class Batches(Progress):
         self._divide()  # which may decide the seed
         return self._position.to_json()
 
-    def set_epoch(self, epoch: int) -> None:
-        """Read this epoch in the next loop, from its beginning, to skip epochs or to repeat one.
+    def seek(
+        self,
+        epoch: int,
+        step: int,
+    ) -> None:
+        """With the next `for`, begin at this step of an epoch, as `load` does with `start`.
+
+        Args:
+            epoch: from 0.
+            step: from 0: how many batches of the epoch to leave out.
 
         Raises:
-            OptionError: the value is not a whole number from 0.
+            OptionError: a value is not a whole number from 0, or the epoch has fewer steps.
         """
-        require(Whole(0), epoch=epoch)
-        self._stand_at(replace(self._position, epoch=int(epoch), next=0))
+        require(Whole(0), epoch=epoch, step=step)
+        share = self._divide()
+        starts = [*share.starts(0), share.records]
+        if step >= len(starts):
+            raise OptionError.of(
+                "step", step, f"an epoch has {len(self)} steps; give at most that."
+            )
+        self._stand_at(replace(self._position, epoch=int(epoch), next=starts[int(step)]))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """With the next `for`, and with that one alone, continue where a `state_dict` was taken.
@@ -339,12 +374,6 @@ class Batches(Progress):
         self._elements.seed = position.seed
         super()._go_to(position)
 
-    def _stand_at(self, position: Position) -> None:
-        """Let the next loop begin here; one that still runs cannot go on."""
-        self._go_to(position)
-        self._goes_on = True
-        self._loop = None
-
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch, or from a loaded position to the end of its epoch."""
         if self._growing is not None:
@@ -352,6 +381,7 @@ class Batches(Progress):
         share = self._divide()
         begin = self._begin()
         share.refuse_empty(begin.next)
+        say_divided(self._options.rank, share.records)
         # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
         # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.
         self._loop = loop = object()

@@ -173,6 +173,11 @@ class Share:
         """Places of a whole step of all hosts."""
         return self.batch_size * self.world
 
+    @property
+    def padded(self) -> int:
+        """How many places of the last step `pad` leaves real, of all hosts; 0 for all of them."""
+        return self.records % self.step if self.pad else 0
+
     def steps(self, start: int) -> int:
         """The steps from a place to the end of the epoch.
 

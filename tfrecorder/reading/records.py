@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterator, Sequence
+from multiprocessing.context import get_spawning_popen
+from multiprocessing.sharedctypes import RawValue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,19 +114,31 @@ class Records(Sequence[Any]):
         self.has_own_seed = self._options.seed is None
         self.seed = seed_of(self._options.seed, world=1)
         self._elements = Elements(records, self._options, self.seed)
-        self._epoch = 0
+        self._epoch = RawValue("q", 0)  # in memory that processes share, which start from this one
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it; the memory is handed on only to a process that is being started."""
+        if get_spawning_popen() is not None:
+            return vars(self)
+        return {**vars(self), "_epoch": self._epoch.value}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if isinstance(self._epoch, int):
+            self._epoch = RawValue("q", self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch, from 0, whose random parts `augment` draws.
 
-        Processes that are already running keep theirs; `tfrecorder.torch.BatchSampler` sends the
-        epoch with each number.
+        It reaches the workers of a `DataLoader`, also those that are already running; what they
+        have read ahead by then keeps its epoch.  `tfrecorder.torch.BatchSampler` sends the epoch
+        with each number.
 
         Raises:
             OptionError: it is not a whole number from 0.
         """
         require(Whole(0), epoch=epoch)
-        self._epoch = int(epoch)
+        self._epoch.value = int(epoch)
 
     def table(self) -> pd.DataFrame:
         """All columns but the pictures, in the order of the records: row 7 is record 7.
@@ -183,7 +197,7 @@ class Records(Sequence[Any]):
     def __getitems__(self, numbers: Sequence[int] | np.ndarray) -> list[Any]:
         """The elements with these numbers, in the same order; PyTorch's `DataLoader` calls this."""
         wanted = [self._number(number) for number in numbers]
-        epochs = [getattr(number, "epoch", self._epoch) for number in numbers]
+        epochs = [getattr(number, "epoch", self._epoch.value) for number in numbers]
         return self._elements.read(self._reader, wanted, epochs)
 
     _getitems = __getitems__  # the name that Grain calls
