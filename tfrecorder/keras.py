@@ -97,9 +97,9 @@ class BatchDataset(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> Any:
         """A batch: within an epoch the next one, otherwise the one with this number."""
-        if not self._is_in_epoch and index != self._next:
+        if not self._is_in_epoch and (wanted := range(len(self))[index]) != self._next:
             self._loop = None
-            self._next = range(len(self))[index]
+            self._next = wanted
         if self._loop is None:
             self._batches.seek(self._epoch, self._begin + self._next)
             self._loop = iter(self._batches)

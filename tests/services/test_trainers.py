@@ -27,6 +27,20 @@ def test_a_trainer_reads_without_tensorflow(cases: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", "torch", "jax"])
+def test_keras_takes_a_dataset_on_each_backend(backend: str, tmp_path: Path) -> None:
+    skip_without("keras", backend)
+    pass_cases("keras", tmp_path, KERAS_BACKEND=backend, TF_CPP_MIN_LOG_LEVEL="2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["pytorch_lightning", "accelerate"])
+def test_a_trainer_reads_each_loop_from_its_beginning(trainer: str, tmp_path: Path) -> None:
+    skip_without("torch", trainer)
+    pass_cases(trainer.removeprefix("pytorch_"), tmp_path)
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_with_threads_or_any_number_of_workers(tmp_path: Path) -> None:
     skip_without("torch")
     pass_cases("worker", tmp_path, "-k", "goes_on_with_any_number", TFRECORDER_EXAMPLES="3")

@@ -77,9 +77,9 @@ def block_of(trainer: str) -> str:
 
 
 def train(
-    code: str, folder: Path, out: str, kill: int = -1, **more: str
+    code: str, folder: Path, out: str, kill: int = -1, world: int = 2, **more: str
 ) -> tuple[list[list[list[int]]], str]:
-    """The records of each step of each of two processes, and what they say."""
+    """The records of each step of each process, and what they say."""
     if not (folder / "out").exists():
         folder.mkdir(exist_ok=True)
         (folder / "out").symlink_to(out)
@@ -89,15 +89,18 @@ def train(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {
-        **{"KILL": str(kill), "LOG": str(log), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+        **{"KILL": str(kill), "LOG": str(log)},
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(world)),
         **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"},
         **{"NODE_RANK": "0", "ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"},
         **{"PL_TRAINER_DEVICES": "2", "PL_TRAINER_ACCELERATOR": "cpu", **more},
     }
     with contextlib.ExitStack() as stack:
-        ranks = [stack.enter_context(_process(folder, rank, shared)) for rank in ("0", "1")]
+        ranks = [
+            stack.enter_context(_process(folder, rank, shared)) for rank in map(str, range(world))
+        ]
         said = [process.communicate(timeout=300)[0] for process in ranks]
-    logs = [folder / f"{log.name}-{rank}" for rank in range(2)]
+    logs = [folder / f"{log.name}-{rank}" for rank in range(world)]
     steps = [list(map(json.loads, one.read_text().splitlines())) for one in logs if one.exists()]
     return steps, "\n".join(said)
 
@@ -147,6 +150,49 @@ def test_a_trainer_reads_each_record_once_and_goes_on_after_a_kill(
         assert before + after == one, said
 
 
+#: Each rank's part of a sum over all records, added up after every batch, as metrics are.
+EVALUATES = """
+import torch.distributed as dist
+import tfrecorder.torch
+from tfrecorder.errors import OptionError
+
+dist.init_process_group("gloo")
+value = lambda data, _: float(zlib.crc32(data) % 1000)
+options = dict(decode=False, inputs=["image_uri"], map_fn=value, batch_size=4)
+for records in range(1, 14):
+    chosen = dict(options, epoch_size=records, seed=3)
+    whole = [one for some in tfrecorder.torch.batches("out", "TRAIN", shard=(0, 1), **chosen)
+             for one in some.tolist()]
+    padded = False
+    try:
+        loop = tfrecorder.torch.batches("out", "TRAIN", drop_remainder=False, **chosen)
+    except OptionError as error:
+        assert records < dist.get_world_size() and "do not give each of" in str(error), error
+        padded = True
+        loop = tfrecorder.torch.batches("out", "TRAIN", pad=True, **chosen)
+    total = torch.zeros(2)
+    for batch in loop:
+        values, mask = batch if padded else (batch, torch.ones(len(batch), dtype=bool))
+        assert len(values), "an empty batch"
+        assert values.mean().isfinite()
+        step = torch.tensor([values[mask].sum(), mask.sum()])
+        dist.all_reduce(step)  # which waits for every other rank
+        total += step
+    assert total.tolist() == [sum(whole), records], (records, total, whole)
+print("evaluated in", dist.get_world_size())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 3])
+def test_metrics_of_several_processes_are_those_of_one(
+    world: int, out: str, tmp_path: Path
+) -> None:
+    skip_without("torch")
+    _, said = train(EVALUATES, tmp_path / "run", out, world=world)
+    assert said.count(f"evaluated in {world}") == world, said
+
+
 REFUSED = {
     "pytorch_lightning": (
         """
@@ -182,6 +228,35 @@ for images, labels in accelerator.prepare(DataLoader(train, batch_size=None)):
 """,
         "accelerate would divide again what is divided by `shard=(0, 2)` by torch.distributed",
     ),
+    "accelerate with a stateful loader": (
+        """
+from accelerate import Accelerator
+from accelerate.utils import DataLoaderConfiguration
+from torch.utils.data import DataLoader
+
+accelerator = Accelerator(
+    dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True)
+)
+train = tfrecorder.torch.batches("out", "TRAIN", batch_size=4, image_size=64)
+for images, labels in accelerator.prepare(DataLoader(train, batch_size=None)):
+    Network()(images)
+""",
+        "accelerate would divide again what is divided by `shard=(1, 2)` by torch.distributed",
+    ),
+    "accelerate of a dataset around them": (
+        """
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, IterableDataset
+
+class Own(IterableDataset):
+    def __iter__(self):
+        yield from tfrecorder.torch.batches("out", "TRAIN", batch_size=4, image_size=64)
+
+for images, labels in Accelerator().prepare(DataLoader(Own(), batch_size=None)):
+    Network()(images)
+""",
+        "Within an `IterableDataset` of your own, read everything: `shard=(0, 1)`.",
+    ),
     "accelerate of a sampler": (
         """
 from accelerate import Accelerator
@@ -201,7 +276,7 @@ from transformers import Trainer, TrainingArguments
 train = tfrecorder.torch.batches("out", "TRAIN", batch_size=4, image_size=64)
 Trainer(Network(), TrainingArguments("run"), train_dataset=train).train()
 """,
-        "a DataLoader would put 8 of these batches together; leave it out, or give `Records`",
+        "a DataLoader would put several of these batches together: give it `batch_size=None`, or",
     ),
 }
 

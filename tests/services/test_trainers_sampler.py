@@ -63,6 +63,9 @@ def test_a_run_that_is_killed_goes_on_with_any_batch_size_and_world(
     whole = [one for batch in taken(records, BatchSampler(records, seed=seed)) for one in batch]
     state, found, world = None, [], 1
     for batch_size, world, steps in [*runs, (4, 2, 10**6)]:
+        left = 36 - len(found)
+        if not drop and left % world and (batch_size == 1 or left < world):
+            continue  # not every process has a record in each step: refused
         parts, states = [], []
         for rank in range(world):
             more = {"shard": (rank, world), "drop_remainder": drop, "seed": seed}
@@ -105,29 +108,20 @@ def test_what_was_dropped_stays_dropped(out: str, records: Records) -> None:
     assert (again.epoch, len(again)) == (1, 18)
 
 
-def test_a_step_in_which_a_host_would_have_nothing_is_left_out(records: Records) -> None:
-    """A `DataLoader` has no form for a batch without records."""
-    for rank in range(5):
-        more = {"shard": (rank, 5), "drop_remainder": False, "seed": 1}
-        sampler = BatchSampler(records, 7, **more)
-        assert [len(batch) for batch in taken(records, sampler)] == [7]
-        assert sampler.epoch == 1
-        sampler = BatchSampler(records, 5, **more)
-        assert [len(batch) for batch in taken(records, sampler)] == [5, 2 + (rank == 4)]
-
-
-def test_a_loop_that_is_left_begins_anew(records: Records) -> None:
-    """As every sampler of PyTorch does: loaders draw ahead, and ask for more than they use."""
+def test_an_iterator_that_is_not_used_moves_nothing(records: Records) -> None:
+    """Loaders draw ahead, and ask for more than they use."""
     sampler = BatchSampler(records, 5, seed=7)
-    first = taken(records, sampler)
+    first, second = (taken(records, sampler) for _ in range(2))
     sampler.set_epoch(0)
     assert taken(records, sampler, 3) == first[:3]
     assert sampler.state_dict()["next"] == 15
     iter(sampler)
-    assert taken(records, sampler) == first
+    assert taken(records, sampler) == second
     state = BatchSampler(records, 5, seed=7).state_dict() | {"next": 20}
     sampler.load_state_dict(state)
-    assert taken(records, sampler, 2) == taken(records, sampler, 2) == first[4:6]
+    iter(sampler)
+    assert taken(records, sampler, 2) == first[4:6]
+    assert taken(records, sampler, 2) == second[:2], "what is loaded is for one loop"
 
 
 def test_an_epoch_can_be_chosen(records: Records) -> None:

@@ -214,6 +214,7 @@ class BenchmarkKeywords(_Loading, total=False):
 class BatchKeywords(_Epochs, total=False):
     batch_size: int
     drop_remainder: bool | None
+    pad: bool
     shuffle: bool | str | None
     num_threads: int | None
     choose: Literal["random"] | None
