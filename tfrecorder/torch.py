@@ -193,7 +193,7 @@ class BatchSampler(of_arrays.Progress):
         chosen = records.seed if seed is None else int(seed)
         order = (sampled.split, sampled.mode(options.shuffle), chosen)
         self._position = Position(sampled.fingerprint, *order, generation=sampled.generation)
-        self._divide().refuse_empty()
+        self._divide().refuse_empty(sampled.split)
 
     @property
     def batch_size(self) -> int:
@@ -252,7 +252,7 @@ class BatchSampler(of_arrays.Progress):
         """The numbers of each batch of the next epoch, or from a loaded position to its end."""
         share = self._divide()
         begin = self._begin()
-        share.refuse_empty(begin.next)
+        share.refuse_empty(begin.split, begin.next)
         say_divided(self._options.rank, share.records)
         return self._draw(begin, share)
 

@@ -212,9 +212,13 @@ def test_all_ranks_have_equally_many_batches_and_none_is_empty(
         fills = records >= world if batch_size > 1 else records % world == 0
         if not fills:
             for rank in range(world):
-                with pytest.raises(OptionError, match=f"{records:,} records? do not give each"):
+                with pytest.raises(
+                    OptionError, match=f"{records:,} records? of TRAIN cannot give each"
+                ):
                     batches(out, "TRAIN", shard=(rank, world), **given, **IDS)
-                with pytest.raises(OptionError, match=f"{records:,} records? do not give each"):
+                with pytest.raises(
+                    OptionError, match=f"{records:,} records? of TRAIN cannot give each"
+                ):
                     sampler_of(out, shard=(rank, world), **given)
             continue
         ranks = [
@@ -261,16 +265,45 @@ def test_what_is_padded_is_said_by_the_last_value(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"batch_size": 64, "drop_remainder": True}, "36 records do not fill a batch. Give"),
-        ({"batch_size": 19, "shard": (1, 2)}, "36 records do not fill a batch in each of 2 proc"),
-        ({"batch_size": 4, "epoch_size": 3, "drop_remainder": True}, "3 records do not fill"),
+        ({"batch_size": 64, "drop_remainder": True}, "36 records cannot fill a batch. Give"),
+        ({"batch_size": 19, "shard": (1, 2)}, "36 records cannot fill a batch in each of 2 proc"),
+        ({"batch_size": 4, "epoch_size": 3, "drop_remainder": True}, "3 records cannot fill"),
     ],
 )
 def test_an_epoch_without_a_step_is_refused(out: str, more: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionError, match=f"an epoch has no step, as {words}"):
+    with pytest.raises(OptionError, match=f"an epoch of TRAIN has no step, as {words}"):
         batches(out, "TRAIN", **more, **IDS)
-    with pytest.raises(OptionError, match=f"an epoch has no step, as {words}"):
+    with pytest.raises(OptionError, match=f"an epoch of TRAIN has no step, as {words}"):
         sampler_of(out, **more)
+    given = {"drop_remainder": True, **more}
+    with pytest.raises(OptionError, match=f"an epoch of TRAIN has no step, as {words}"):
+        tfrecorder.load(out, "TRAIN", image_size=9, **given)
+    with pytest.raises(OptionError, match="an epoch of VALIDATION has no step, as 8"):
+        tfrecorder.load(out, batch_size=9, image_size=9, drop_remainder=True)
+
+
+@pytest.mark.parametrize("batch_size", [2, 4, 5, 11, 12])
+@pytest.mark.parametrize("chosen", [{}, {"shuffle": "exact", "seed": 3}])
+@pytest.mark.parametrize("drop", [False, True])
+def test_load_gives_every_rank_equally_many_batches(
+    out: str, batch_size: int, chosen: dict[str, Any], drop: bool
+) -> None:
+    for world in (2, 3, 5):
+        given: dict[str, Any] = {"batch_size": batch_size, "inputs": "all", "decode": False}
+        if drop and batch_size * world > 36:
+            continue
+        counts, found = set(), []
+        for rank in range(world):
+            shard = {"shard": (rank, world), "drop_remainder": drop}
+            data = tfrecorder.load(out, "TRAIN", **shard, **given, **chosen)
+            steps = [ids([one]) for one in data.as_numpy_iterator()]
+            assert len(steps) == len(data)
+            assert {len(step) for step in steps} <= {*range(1, batch_size + 1)}
+            counts.add(len(steps))
+            found += itertools.chain(*steps)
+        assert len(counts) == 1
+        assert len(found) == len({*found})
+        assert drop or len(found) == 36
 
 
 def test_processes_that_connect_later_are_refused_at_the_first_loop(
@@ -279,7 +312,7 @@ def test_processes_that_connect_later_are_refused_at_the_first_loop(
     readers = batches(out, "TRAIN", batch_size=19, **IDS), sampler_of(out, batch_size=19)
     launched(RANK=0, WORLD_SIZE=2)
     for reader in readers:
-        with pytest.raises(OptionError, match="do not fill a batch in each of 2 processes"):
+        with pytest.raises(OptionError, match="cannot fill a batch in each of 2 processes"):
             next(iter(reader))
 
 

@@ -167,7 +167,7 @@ for records in range(1, 14):
     try:
         loop = tfrecorder.torch.batches("out", "TRAIN", drop_remainder=False, **chosen)
     except OptionError as error:
-        assert records < dist.get_world_size() and "do not give each of" in str(error), error
+        assert records < dist.get_world_size() and "cannot give each of" in str(error), error
         padded = True
         loop = tfrecorder.torch.batches("out", "TRAIN", pad=True, **chosen)
     total = torch.zeros(2)

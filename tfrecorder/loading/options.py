@@ -179,13 +179,3 @@ def benchmark_options(given: Mapping[str, Any]) -> tuple[BenchmarkOptions, LoadO
 def caches_pixels(options: LoadOptions) -> bool:
     """True if the cache holds decoded images: only if they are the same in each epoch."""
     return bool(options.cache) and options.decode and not options.augment
-
-
-def steps(records: int, options: LoadOptions) -> int:
-    """The elements of an epoch of these records: batches, or images without batch_size.
-
-    >>> steps(100, LoadOptions(batch_size=32)), steps(3, LoadOptions())
-    (4, 3)
-    """
-    size = options.batch_size or 1
-    return records // size if options.drop_remainder else -(-records // size)

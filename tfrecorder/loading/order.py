@@ -280,18 +280,6 @@ def random_draws(options: LoadOptions) -> tf.data.Dataset:
     return seeds.batch(2, drop_remainder=True).map(draw).unbatch()
 
 
-def exact_share(records: RecordSet, options: LoadOptions) -> Share:
-    """Which places of an epoch this host reads."""
-    rank, world = options.shard or (0, 1)
-    size = options.batch_size or 1
-    return Share(records.size, size, int(rank), int(world), options.drop_remainder)
-
-
-def exact_size(share: Share) -> int:
-    """The number of records of an epoch that this host reads."""
-    return sum(len(share.places(start)) for start in share.starts(0))
-
-
 def exact_numbers(
     records: RecordSet,
     share: Share,

@@ -14,15 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecorder import storage
-from tfrecorder.core.arrays import balanced_part
 from tfrecorder.errors import DatasetError, OptionError
-from tfrecorder.loading.options import LoadOptions, caches_pixels, steps
+from tfrecorder.loading.batching import HostEpoch, batched, host_epoch
+from tfrecorder.loading.options import LoadOptions, caches_pixels
 from tfrecorder.loading.order import (
     OpenedShards,
     cycle_of,
     exact_numbers,
-    exact_share,
-    exact_size,
     random_draws,
     read_exact,
     read_records,
@@ -262,53 +260,45 @@ def _load_split(
     growing: GrowingDataset | None = None,
 ) -> tf.data.Dataset:
     spec = refuse_sizes(stored, options)
-    records = None
+    host = None
     if growing:
         spec = spec_of(of_any_size(stored, options), options)
     else:
-        records = _count(stored, split, options, chosen)
+        host = _of_host(stored, split, options, chosen)
     dataset = _decoded(
         stored,
         split,
         spec,
-        records=records,
+        host=host,
         options=options,
         chosen=chosen,
         growing=growing,
     )
-    if records is not None:
-        whole = steps(records, options)
-        if options.step > whole:
-            raise OptionError.of(
-                "start",
-                options.start,
-                f"an epoch has {whole} steps; give at most that.",
-            )
-        left = tf.data.experimental.assert_cardinality(whole - options.step)
+    if host:
+        left = tf.data.experimental.assert_cardinality(len(host.sizes) - options.step)
         dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
     return dataset.prefetch(ahead).with_options(_tf_options(split, options))
 
 
-def _count(
+def _of_host(
     stored: StoredDataset,
     split: str,
     options: LoadOptions,
     chosen: RecordSet | None,
-) -> int | None:
-    """The number of records that this host reads; None if not known."""
-    if chosen is not None:
-        return exact_size(exact_share(chosen, options))
+) -> HostEpoch | None:
+    """What this host reads of an epoch; None if that is not known before."""
+    if chosen:
+        return host_epoch(split, chosen.size, options, by_number=True)
     records = stored.records(split)
-    if options.shard is None:
-        return records
-    if records is None:
+    if records is not None:
+        return host_epoch(split, records, options, by_number=False)
+    if options.shard is not None:
         raise DatasetError(
             f"`shard={options.shard!r}`: {stored.uncounted()} Or give each host its own pattern of "
             "files, and `shard=(0, 1)`."
         )
-    first, end = balanced_part(records, *options.shard)
-    return end - first
+    return None
 
 
 def _decoded(
@@ -316,7 +306,7 @@ def _decoded(
     split: str,
     spec: ElementSpec,
     *,
-    records: int | None,
+    host: HostEpoch | None,
     options: LoadOptions,
     chosen: RecordSet | None,
     growing: GrowingDataset | None,
@@ -332,8 +322,8 @@ def _decoded(
     cache_pixels = caches_pixels(options)
     if growing:
         dataset = read_followed(growing, split, shuffled, options)
-    elif chosen is not None:
-        dataset = exact_numbers(chosen, exact_share(chosen, options), options)
+    elif chosen is not None and host:
+        dataset = exact_numbers(chosen, host.share, options)
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
@@ -348,16 +338,19 @@ def _decoded(
         of_one = record_bytes(stored, split)
         if cache_pixels:
             of_one = image_bytes(stored, split, options)
-        held = shuffle_records(of_one, records, options)
+        held = shuffle_records(of_one, host and host.records, options)
         dataset = shuffle(dataset, held, "records", options)
     if options.augment and chosen is None:
         dataset = tf.data.Dataset.zip(dataset, {"drawn": random_draws(options)})
     if options.step:  # before decoding: skipped records are only read
-        dataset = dataset.skip(options.step * (options.batch_size or 1))
+        skipped = options.step * (options.batch_size or 1)
+        if host:
+            skipped = sum(host.sizes[: options.step])
+        dataset = dataset.skip(skipped)
     if chosen is not None:
         dataset = read_exact(chosen, dataset)
     if by_batch:
-        dataset = dataset.batch(options.batch_size, options.drop_remainder)
+        dataset = batched(dataset, host, options)
         # In order; otherwise the short last batch could come first.
         in_order = {**parallel, "deterministic": True}
         return dataset.map(parser(spec, stored, batch=True), **in_order)
@@ -366,8 +359,7 @@ def _decoded(
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:
-        batch = dataset.ragged_batch if spec.ragged else dataset.batch
-        dataset = batch(options.batch_size, options.drop_remainder)
+        dataset = batched(dataset, host, options, is_ragged=bool(spec.ragged))
     return dataset
 
 

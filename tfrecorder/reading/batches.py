@@ -267,7 +267,7 @@ class Batches(Progress):
         self._ahead: tuple[PrefetchReader, Position, RecordReader, Share, int] | None = None
         self._read_from(records)
         if not self._growing:
-            self._divide().refuse_empty()
+            self._divide().refuse_empty(records.split)
 
     def _chosen(
         self,
@@ -380,7 +380,7 @@ class Batches(Progress):
             self._look(self._growing)
         share = self._divide()
         begin = self._begin()
-        share.refuse_empty(begin.next)
+        share.refuse_empty(begin.split, begin.next)
         say_divided(self._options.rank, share.records)
         # A loop that was left may live on: Keras on TensorFlow keeps its iterator.  So we do not
         # refuse a new loop, but the old one if it goes on: it would repeat what the new one took.

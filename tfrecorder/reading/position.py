@@ -226,10 +226,15 @@ class Share:
         # Fewer places than hosts would be left.  With one place each, nothing can be divided.
         return self.step if self.drop_remainder or self.batch_size == 1 else -(-left // 2)
 
-    def refuse_empty(self, start: int = 0) -> None:
+    def refuse_empty(
+        self,
+        split: str,
+        start: int = 0,
+    ) -> None:
         """Refuse an epoch in which this host or another has no batch, or an empty one.
 
         Args:
+            split: its name.
             start: the place where a loop begins; what is left of an epoch may have no step.
 
         Raises:
@@ -242,22 +247,22 @@ class Share:
             raise OptionError.of(
                 "batch_size",
                 self.batch_size,
-                f"an epoch has no step, as {counts} do not fill a batch{of_hosts}. Give "
+                f"an epoch of {split} has no step, as {counts} cannot fill a batch{of_hosts}. Give "
                 "a smaller one, or `drop_remainder=False`.",
             )
         if self.pad or self.drop_remainder:
             return
-        if self.batch_size == 1 and left % self.world:
-            remedy = "Give a `batch_size` of 2 or more, whose last steps divide what is left"
-        elif 0 < left < self.world:
+        if 0 < left < self.world:
             remedy = "Read in fewer processes"
+        elif self.batch_size == 1 and left % self.world:
+            remedy = "Give a `batch_size` of 2 or more, whose last steps divide what is left"
         else:
             return
         raise OptionError.of(
             "batch_size",
             self.batch_size,
-            f"{counts} do not give each of {self.world} processes one in every step. {remedy}, or "
-            "with `pad=True` of `batches`, which repeats records and says which.",
+            f"{counts} of {split} cannot give each of {self.world} processes one in every step. "
+            f"{remedy}, or with `pad=True` of `batches`, which repeats records and says which.",
         )
 
 
