@@ -38,6 +38,7 @@ OF_PYTHON = (
     "reading/growth.py",
     "reading/position.py",
     "reading/record_set.py",
+    "reading/trainers.py",
     "streaming/kafka.py",
     "streaming/stream.py",
     "torch.py",

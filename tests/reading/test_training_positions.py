@@ -177,27 +177,28 @@ def test_only_a_loaded_position_goes_on_and_only_once(reader: Reader) -> None:
 
 def test_a_loop_that_ends_in_an_error_says_where_it_stood(out: str) -> None:
     """And a loop that fails before its first batch has not used up what was loaded."""
-    fails = [False]
+    calls = itertools.count(1)
+    fails = {18}  # in the fourth batch
 
     def some(data: Any, _: Any) -> int:
-        if fails[0]:
-            raise RuntimeError("no more")
+        if (call := next(calls)) in fails:
+            raise RuntimeError(f"no more at {call}")
         return hash(data)
 
     more: dict[str, Any] = {"batch_size": 5, "seed": 7, "num_threads": 1}
     loop = batches(out, "TRAIN", **more, **IDS | {"map_fn": some})
     whole = of_epochs(batches(out, "TRAIN", **more, **IDS), 2)
-    running = iter(loop)
-    found = [[*map(int, next(running))]]
-    fails[0] = True
-    with pytest.raises(RuntimeError, match="no more"):
-        found.extend([*map(int, one)] for one in running)
+    found: list[list[int]] = []
+    with pytest.raises(RuntimeError, match="no more at 18"):
+        found.extend([*map(int, one)] for one in loop)
+    assert found == whole[0][:3]
     state = loop.state_dict()
-    assert (state["epoch"], state["next"]) == (0, 5 * len(found))
+    assert (state["epoch"], state["next"]) == (0, 15)
     loop.load_state_dict(state)
+    fails.add(next(calls) + 1)
     with pytest.raises(RuntimeError, match="no more"):
         list(loop)
-    fails[0] = False
+    fails.clear()
     assert [found + of_epochs(loop, 1)[0], of_epochs(loop, 1)[0]] == whole
 
 

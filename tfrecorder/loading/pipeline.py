@@ -338,7 +338,7 @@ def _decoded(
         of_one = record_bytes(stored, split)
         if cache_pixels:
             of_one = image_bytes(stored, split, options)
-        held = shuffle_records(of_one, host and host.records, options)
+        held = shuffle_records(of_one, host.records if host else None, options)
         dataset = shuffle(dataset, held, "records", options)
     if options.augment and chosen is None:
         dataset = tf.data.Dataset.zip(dataset, {"drawn": random_draws(options)})

@@ -248,7 +248,7 @@ class Share:
                 "batch_size",
                 self.batch_size,
                 f"an epoch of {split} has no step, as {counts} cannot fill a batch{of_hosts}. Give "
-                "a smaller one, or `drop_remainder=False`.",
+                f"a smaller one, or `drop_remainder=False`.",
             )
         if self.pad or self.drop_remainder:
             return

@@ -34,7 +34,7 @@ def refuse_trainer(batches: Any, rank: Rank) -> None:
     """
     words = "leave the DataLoader out, or give `Records` to Hugging Face's Trainer."
     for frame in _callers():
-        asks = frame.f_locals.get("self")
+        asks: Any = frame.f_locals.get("self")
         is_fetcher = frame.f_globals.get("__name__") == "torch.utils.data._utils.fetch"
         is_ours = is_fetcher and getattr(asks, "dataset", None) is batches
         if is_ours and asks.auto_collation:
