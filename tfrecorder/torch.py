@@ -254,6 +254,10 @@ class BatchSampler(of_arrays.Progress):
         begin = self._begin()
         share.refuse_empty(begin.split, begin.next)
         say_divided(self._options.rank, share.records)
+        if not share.steps(begin.next):
+            # torchdata's loader discards the iterator of what is left of a loaded epoch if that is
+            # nothing, and asks for the next one.
+            self._goes_on = False
         return self._draw(begin, share)
 
     def _draw(
@@ -261,8 +265,7 @@ class BatchSampler(of_arrays.Progress):
         position: Position,
         share: Share,
     ) -> Iterator[list[int]]:
-        # Only now: a loader asks for iterators that it does not use, and for another one where
-        # nothing was left of a loaded epoch.
+        # Only now, as loaders ask for iterators that they do not use.
         self._goes_on = False
         steps = share.steps(position.next)
         drawn = steps_of(self._order(position), share, position.next)

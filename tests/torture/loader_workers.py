@@ -126,7 +126,7 @@ def nothing_kept_of_lost_errors() -> Iterator[None]:
 
 @nothing_kept_of_lost_errors()
 def kill_workers(directory: str, times: int) -> Count:
-    """The loop ends with an error of torch's, and the next one goes on where it ended."""
+    """The loop ends with an error of torch's; loaded, its position is where it ended."""
     whole = [one for batch in loop_over(directory, 0) for one in batch.tolist()]
     before, rows = left_behind(), 0
     killed: list[int] = []
@@ -134,6 +134,7 @@ def kill_workers(directory: str, times: int) -> Count:
         train = loop_over(directory, 1 + turn % 3)
         found = until_killed(train, turn % 4, turn, killed)
         demand(0 < len(found) < 36, f"kill {turn}: {len(found)} records, and no error")
+        train.load_state_dict(train.state_dict())
         found += [one for batch in train for one in batch.tolist()]
         demand(found == whole, f"kill {turn}: other records")
         rows += len(found)

@@ -17,6 +17,11 @@ from typing import Any
 from tfrecorder.errors import OptionError
 from tfrecorder.options.ranks import Rank
 
+#: Whose `fetch` asks a dataset for what makes a batch.
+_FETCH = "torch.utils.data._utils.fetch"
+
+_ACCELERATE = "accelerate.data_loader"
+
 #: What of accelerate reads in one process and gives the others a part of each batch, or reads in
 #: each process and keeps every n-th.
 _DIVIDE = ("DataLoaderDispatcher", "IterableDatasetShard")
@@ -34,16 +39,16 @@ def refuse_trainer(batches: Any, rank: Rank) -> None:
     """
     words = "leave the DataLoader out, or give `Records` to Hugging Face's Trainer."
     for frame in _callers():
+        name = frame.f_globals.get("__name__")
+        if name not in (_ACCELERATE, _FETCH):
+            continue  # a frame that is asked for its values keeps them alive, a user's loop too
         asks: Any = frame.f_locals.get("self")
-        is_fetcher = frame.f_globals.get("__name__") == "torch.utils.data._utils.fetch"
-        is_ours = is_fetcher and getattr(asks, "dataset", None) is batches
-        if is_ours and asks.auto_collation:
+        if name == _FETCH and asks.dataset is batches and asks.auto_collation:
             raise OptionError(
                 "a DataLoader would put several of these batches together: give it "
                 f"`batch_size=None`, or {words}"
             )
-        divides = _is_of_accelerate(frame) and type(asks).__name__ in _DIVIDE
-        if divides and rank.world > 1:
+        if name == _ACCELERATE and type(asks).__name__ in _DIVIDE and rank.world > 1:
             raise OptionError(
                 f"a DataLoader of accelerate would divide again what is divided by {rank}; {words} "
                 "Within an `IterableDataset` of your own, read everything: `shard=(0, 1)`."
@@ -81,7 +86,7 @@ def accelerate_told() -> Iterator[Any]:
     Source: https://huggingface.co/docs/accelerate/package_reference/torch_wrappers
     """
     accelerate = sys.modules.get("accelerate")
-    loaders = sys.modules.get("accelerate.data_loader")
+    loaders = sys.modules.get(_ACCELERATE)
     if accelerate is None or loaders is None or any(map(_is_of_accelerate, _callers())):
         yield SimpleNamespace()  # nobody asks, or its own loader says it
         return
@@ -95,7 +100,7 @@ def accelerate_told() -> Iterator[Any]:
 
 
 def _is_of_accelerate(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") == "accelerate.data_loader"
+    return frame.f_globals.get("__name__") == _ACCELERATE
 
 
 def _callers() -> Iterator[FrameType]:

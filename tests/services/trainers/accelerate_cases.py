@@ -81,7 +81,7 @@ def test_a_run_that_is_resumed_goes_on_in_the_order_of_its_epochs(
         return accelerator, accelerator.prepare(by_loader())
 
     loop = by_loader()
-    epochs = [[some.tolist() for some in loop] for _ in range(4)]
+    epochs = [[some.tolist() for some in loop] for _ in range(5)]
     (accelerator, train), (epoch, step) = begun(), stop
     for number in range(epoch + 1):
         for at, some in enumerate(train, 1):
@@ -91,5 +91,5 @@ def test_a_run_that_is_resumed_goes_on_in_the_order_of_its_epochs(
                 break
     accelerator, train = begun()
     accelerator.load_state(str(tmp_path))
-    assert [some.tolist() for some in train] == epochs[epoch][step:]
-    assert [some.tolist() for some in train] == epochs[epoch + 1]
+    coming = [rest for rest in (epochs[epoch][step:], *epochs[epoch + 1 :]) if rest]
+    assert [[some.tolist() for some in train] for _ in range(2)] == coming[:2]
