@@ -24,6 +24,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.tfrecord import data_of
 from tfrecorder.images.geometry import DRAWS, crop_draws
 from tfrecorder.loading.options import LoadOptions
+from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.options.ranks import cores_of_rank, seed_of
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import change_of
@@ -59,14 +60,17 @@ class OpenedShards:
     Args:
         directory: of the dataset.
         shards: those that are read.
+        side: of the dataset, in Python.
     """
 
     def __init__(
         self,
         directory: str,
         shards: Iterable[ShardFile],
+        side: PythonSide,
     ) -> None:
         self._is_local = storage.is_local(directory)
+        self._side = side
         self.by_path = {shard.path: shard for shard in shards}
 
     def checked(
@@ -109,7 +113,7 @@ class OpenedShards:
         commit = tf.strings.regex_replace(path, "[^/]*$", layout.COMMIT)
 
         def asked() -> tf.Tensor:
-            told = tf.numpy_function(self._refuse_changed, [path, is_ended], tf.bool)
+            told = self._side.call(self._refuse_changed, [path, is_ended], tf.bool)
             return tf.ensure_shape(told, [])
 
         same = tf.strings.regex_full_match(tf.io.read_file(commit), pattern)
@@ -284,6 +288,7 @@ def exact_numbers(
     records: RecordSet,
     share: Share,
     options: LoadOptions,
+    side: PythonSide,
 ) -> tf.data.Dataset:
     """The numbers of this host's records, in the order of one epoch, and what goes with each.
 
@@ -318,15 +323,20 @@ def exact_numbers(
             yield wanted, values
 
     signature: Any = tf.TensorSpec([None], tf.int64), extras
-    return tf.data.Dataset.from_generator(one_epoch, output_signature=signature).unbatch()
+    return side.generate(one_epoch, signature).unbatch()
 
 
-def read_exact(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset:
+def read_exact(
+    records: RecordSet,
+    numbered: tf.data.Dataset,
+    side: PythonSide,
+) -> tf.data.Dataset:
     """The serialized records of these numbers, in the same order, several per call.
 
     Args:
         records: what the numbers count.
         numbered: pairs of a number and what goes with its record, as `exact_numbers` gives them.
+        side: of the dataset, in Python.
     """
     reader = records.reader()
     stored = records.stored
@@ -338,7 +348,7 @@ def read_exact(records: RecordSet, numbered: tf.data.Dataset) -> tf.data.Dataset
         return np.array(reader.read(wanted.tolist(), lambda framed, _: data_of(framed)), object)
 
     def in_graph(wanted: tf.Tensor, extras: dict[str, tf.Tensor]) -> tuple[tf.Tensor, Any]:
-        serialized = tf.numpy_function(of_numbers, [wanted], tf.string)
+        serialized = side.call(of_numbers, [wanted], tf.string)
         serialized.set_shape([None])
         return serialized, extras
 

@@ -15,6 +15,7 @@ from tfrecorder.images.check import check_image
 from tfrecorder.images.geometry import Picture
 from tfrecorder.images.header import Reject
 from tfrecorder.loading.decoding import decode, decode_mask, decode_raw, shape_of
+from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.element_spec import (
@@ -43,6 +44,7 @@ def refused_in_words(
     encoded: tf.Tensor,
     stored: StoredDataset,
     key: str,
+    side: PythonSide,
 ) -> tf.Tensor:
     """An encoded image; with an error that names its file, if it cannot be decoded.
 
@@ -59,7 +61,7 @@ def refused_in_words(
         return ""
 
     def checked() -> tf.Tensor:
-        return tf.ensure_shape(tf.numpy_function(words_of, [encoded], tf.string), [])
+        return tf.ensure_shape(side.call(words_of, [encoded], tf.string), [])
 
     head = tf.strings.substr(encoded, 0, 2)
     before_tail = tf.maximum(tf.strings.length(encoded) - _TAIL, 0)
@@ -92,6 +94,7 @@ def _words(
 def parser(
     spec: ElementSpec,
     stored: StoredDataset,
+    side: PythonSide,
     batch: bool,
 ) -> Callable[..., Any]:
     """The function from a serialized record, and what is known of it beside, to an element.
@@ -102,6 +105,7 @@ def parser(
     Args:
         spec: what an element holds.
         stored: the dataset.
+        side: of the dataset of tf.data, in Python.
         batch: the function takes a batch of records, and of draws; elements must not hold boxes
             or lists.  tf.data's overhead per call is then paid once per batch: for small images
             that is most of the work.
@@ -111,7 +115,7 @@ def parser(
     plain = batch and all(_needs_no_decoder(spec, field) for field in spec.decoded)
 
     def decode_one(values: Values) -> Values:
-        return {field.key: _decoded(spec, stored, field, values) for field in spec.decoded}
+        return {field.key: _decoded(spec, stored, side, field, values) for field in spec.decoded}
 
     def decode_all(values: Values) -> Values:
         if plain:  # raw pixels of the wanted size: one operation for the whole batch
@@ -159,6 +163,7 @@ def _needs_no_decoder(spec: ElementSpec, field: Field) -> bool:
 def _decoded(
     spec: ElementSpec,
     stored: StoredDataset,
+    side: PythonSide,
     field: Field,
     values: Values,
 ) -> tf.Tensor:
@@ -166,7 +171,7 @@ def _decoded(
     picture = spec.pictures[field.key]
     drawn = values.get("drawn")
     if stored.form != "tfrecorder":
-        encoded = refused_in_words(encoded, stored, field.encoded_key)
+        encoded = refused_in_words(encoded, stored, field.encoded_key, side)
     if isinstance(field.kind, Mask):
         return decode_mask(encoded, picture, drawn)
     if spec.is_raw:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import os
 import secrets
@@ -16,6 +15,7 @@ import tensorflow as tf
 from tfrecorder import storage
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.loading.batching import HostEpoch, batched, host_epoch
+from tfrecorder.loading.cache_files import cache_path
 from tfrecorder.loading.options import LoadOptions, caches_pixels
 from tfrecorder.loading.order import (
     OpenedShards,
@@ -30,6 +30,7 @@ from tfrecorder.loading.order import (
     slices,
 )
 from tfrecorder.loading.parsing import parser
+from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.options.keywords import Datasets
 from tfrecorder.options.read import parallel_calls, prefetched
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
@@ -57,6 +58,7 @@ def read_followed(
     split: str,
     shuffled: bool,
     options: LoadOptions,
+    side: PythonSide,
 ) -> tf.data.Dataset:
     """The serialized records of a split: everything committed when an iteration begins.
 
@@ -64,7 +66,7 @@ def read_followed(
     other dataset.
     """
     epochs = itertools.count()
-    opened = OpenedShards(growing.directory, ())
+    opened = OpenedShards(growing.directory, (), side)
 
     def look() -> Iterator[tuple[Any, ...]]:
         stored = growing.look()
@@ -98,7 +100,7 @@ def read_followed(
         tf.compat.v1.set_random_seed(_GRAPH_SEED)
         return records.shuffle(held, seed=seed, reshuffle_each_iteration=False)
 
-    return tf.data.Dataset.from_generator(look, output_signature=_FORM).flat_map(read)
+    return side.generate(look, _FORM).flat_map(read)
 
 
 def _held(shards: Sequence[ShardFile], options: LoadOptions) -> int:
@@ -260,6 +262,7 @@ def _load_split(
     growing: GrowingDataset | None = None,
 ) -> tf.data.Dataset:
     spec = refuse_sizes(stored, options)
+    side = PythonSide()
     host = None
     if growing:
         spec = spec_of(of_any_size(stored, options), options)
@@ -273,12 +276,13 @@ def _load_split(
         options=options,
         chosen=chosen,
         growing=growing,
+        side=side,
     )
     if host:
         left = tf.data.experimental.assert_cardinality(len(host.sizes) - options.step)
         dataset = dataset.apply(left)
     ahead = prefetched(element_bytes(stored, split, options), options.budget)
-    return dataset.prefetch(ahead).with_options(_tf_options(split, options))
+    return side.belong_to(dataset.prefetch(ahead).with_options(_tf_options(split, options)))
 
 
 def _of_host(
@@ -310,6 +314,7 @@ def _decoded(
     options: LoadOptions,
     chosen: RecordSet | None,
     growing: GrowingDataset | None,
+    side: PythonSide,
 ) -> tf.data.Dataset:
     """The elements, in order or shuffled, and batched if asked for."""
     shuffled = options.shuffles(split)
@@ -321,19 +326,19 @@ def _decoded(
     }
     cache_pixels = caches_pixels(options)
     if growing:
-        dataset = read_followed(growing, split, shuffled, options)
+        dataset = read_followed(growing, split, shuffled, options, side)
     elif chosen is not None and host:
-        dataset = exact_numbers(chosen, host.share, options)
+        dataset = exact_numbers(chosen, host.share, options, side)
     else:
         # A cache needs a fixed order, so with one the shards are read in order.
         runs = slices(stored.splits[split], options.shard)
-        opened = OpenedShards(stored.directory, stored.splits[split])
+        opened = OpenedShards(stored.directory, stored.splits[split], side)
         is_mixed = shuffled and not options.cache
         dataset = read_records(runs, is_mixed, options, opened, stored.note)
     if cache_pixels:
-        dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
+        dataset = dataset.map(parser(spec, stored, side, batch=False), **parallel)
     if options.cache:
-        dataset = dataset.cache(_cache_path(stored, split, options))
+        dataset = dataset.cache(cache_path(stored, split, options, side))
     if shuffled and chosen is None and not growing:
         of_one = record_bytes(stored, split)
         if cache_pixels:
@@ -348,14 +353,14 @@ def _decoded(
             skipped = sum(host.sizes[: options.step])
         dataset = dataset.skip(skipped)
     if chosen is not None:
-        dataset = read_exact(chosen, dataset)
+        dataset = read_exact(chosen, dataset, side)
     if by_batch:
         dataset = batched(dataset, host, options)
         # In order; otherwise the short last batch could come first.
         in_order = {**parallel, "deterministic": True}
-        return dataset.map(parser(spec, stored, batch=True), **in_order)
+        return dataset.map(parser(spec, stored, side, batch=True), **in_order)
     if not cache_pixels:
-        dataset = dataset.map(parser(spec, stored, batch=False), **parallel)
+        dataset = dataset.map(parser(spec, stored, side, batch=False), **parallel)
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:
@@ -374,41 +379,6 @@ def _decodes_batches(
     if spec.ragged or spec.has_boxes:  # placed and padded one record at a time
         return False
     return spec.is_raw or record_bytes(stored, split) <= SMALL_RECORD_BYTES
-
-
-#: The options that decide what a cache holds.
-_OF_PIXELS = ("size", "resize", "antialias", "dtype", "low_high", "decode")
-_OF_CONTENT = (*_OF_PIXELS, "inputs", "targets", "max_boxes", "shard", "augment")
-
-
-def _cache_path(
-    stored: StoredDataset,
-    split: str,
-    options: LoadOptions,
-) -> str:
-    """The path of a split's cache files; "" means memory.
-
-    TensorFlow reads any cache it finds under that name, so the name must depend on everything that
-    decides the cache's content.
-    """
-    if options.cache is True:
-        return ""
-    folder = str(options.cache)
-    try:
-        tf.io.gfile.makedirs(folder)
-    except tf.errors.OpError as error:
-        raise OptionError.of(
-            "cache",
-            folder,
-            f"{error.message}; give a folder that can be written.",
-        ) from error
-    decides = [getattr(options, name) for name in _OF_CONTENT]
-    # A repeated conversion may give files with the same names and sizes, and a copy other times.
-    contents = stored.contents.get(split)
-    shards = [shard._replace(listed=None) if contents else shard for shard in stored.splits[split]]
-    text = repr((stored.directory, shards, contents, decides))
-    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return os.path.join(folder, f"{split.lower()}-{digest}")
 
 
 def _tf_options(split: str, options: LoadOptions) -> tf.data.Options:

@@ -114,10 +114,14 @@ def nothing_begun(directory: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """The paths that match a pattern, sorted."""
+    """The paths that match a pattern, sorted; a folder of its very name is no pattern."""
+    folder, _, name = pattern.rpartition("/")
+    if folder and storage.is_folder(folder):
+        pattern = f"{glob.escape(folder)}/{name}"
+    else:
+        folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
     if storage.is_local(pattern):
         return sorted(glob.glob(pattern, recursive=True))
-    folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
     paths = (f"{folder}/{name}" for name in storage.files_below(folder))
     return [path for path in paths if fnmatch.fnmatchcase(path, pattern)]
 

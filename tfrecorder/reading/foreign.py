@@ -109,6 +109,11 @@ def open_files(
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
+        if name not in folders[folder]:
+            raise DatasetError(
+                f"{pattern}: {path}, which matches, is a directory. Give a dataset by its own name, "
+                f"or a pattern of files, such as {os.path.join(path, '*.tfrecord')}."
+            )
         of_split = splits.setdefault(_split_of(name), [])
         of_split.append(_shard(path, folders[folder][name], of_split))
     in_order = {

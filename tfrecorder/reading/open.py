@@ -47,20 +47,19 @@ def open_dataset(
     where = storage.given_path(directory)
     with storage.failing_as(DatasetError, where):
         # The commit before the listing: what it names is there.
-        is_pattern = _is_pattern(where)
-        newest = None if is_pattern else newest_commit(where)
+        newest = newest_commit(where)
         if newest is not None:
             _refuse_named_keys(where, named)
             return open_own(where, newest, at)
-        files = storage.Descriptions() if is_pattern else files_in(where)
+        files = files_in(where)
         if layout.COMMIT in files and has_private_folder(where):
             raise DatasetError(
                 f"{where} was written by another version of tfrecorder, or its {layout.COMMIT} was "
                 f"replaced: it names no commit. `{command('repair', where)}` writes it again, or "
                 "says that it cannot: then convert again."
             )
-        if is_pattern:
-            paths = [where] if _is_file(where) else matching(where)
+        paths = None if files else _paths(where)
+        if paths is not None:
             stored = foreign.open_files(where, paths, named)
         elif layout.COMMIT not in files:
             stored = foreign.open_uncommitted(where, files, named)
@@ -82,16 +81,14 @@ def _refuse_named_keys(where: str, named: NamedKeys) -> None:
             raise OptionError.of(option, key, words + more)
 
 
-def _is_file(where: str) -> bool:
-    return storage.is_local(where) and os.path.isfile(where)
-
-
-def _is_pattern(where: str) -> bool:
-    """True for TFRecord files, such as "in/*.tfrecord"; a directory may have such a name too."""
-    if storage.is_local(where) and os.path.isdir(where):
-        return False
-    named = foreign.is_record_file(os.path.basename(where))
-    return named or _is_file(where) or any(mark in where for mark in "*?[")
+def _paths(where: str) -> list[str] | None:
+    """The files of a path that is one itself, or a pattern; None for a directory without files."""
+    if storage.is_folder(where):
+        return None
+    if os.path.isfile(where) if storage.is_local(where) else storage.describe(where):
+        return [where]
+    names_records = foreign.is_record_file(os.path.basename(where))
+    return matching(where) if names_records or any(mark in where for mark in "*?[") else None
 
 
 def open_own(
