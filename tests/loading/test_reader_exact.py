@@ -144,3 +144,31 @@ def test_a_cache_and_an_exact_order_do_not_go_together(out: str) -> None:
         tfrecorder.load(out, "TRAIN", cache=True, **EXACT)
     with pytest.raises(OptionError, match="shuffle='exakt': give True, False, 'exact'"):
         tfrecorder.load(out, "TRAIN", shuffle="exakt")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [EXACT, {"where": {"label": (0, None)}}, {"balance": "label", "seed": 1}, {}],
+    ids=["exact", "where", "balance", "in files' order"],
+)
+def test_what_was_loaded_is_let_go_with_its_dataset(out: str, options: dict[str, Any]) -> None:
+    def open_files() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    def read() -> None:
+        assert list(tfrecorder.load(out, "TRAIN", image_size=8, **options).take(3))
+
+    read()
+    before = open_files()
+    for _ in range(4):
+        read()
+    assert open_files() <= before
+
+
+def test_what_is_made_of_a_dataset_keeps_it(out: str) -> None:
+    dataset = tfrecorder.load(out, "TRAIN", image_size=8, **EXACT).map(lambda pixels, label: label)
+    iterator = iter(dataset.batch(3).repeat(2))
+    del dataset
+    gc.collect()
+    assert len(list(iterator)) > 1

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from support import framed, run
 
 import tfrecorder
 from tfrecorder.errors import DatasetError
+
+pytest_plugins = ["services.gcs.fixtures"]
 
 
 def _filenames(where: object, split: str = "TRAIN") -> list[str]:
@@ -177,3 +181,33 @@ def test_files_elsewhere_are_read_by_tensorflow(tmp_path: Path) -> None:
         assert len(elements) == 3
         assert set(elements[0][1]) == {"boxes", "labels"}
     assert len(list(tfrecorder.load("ram://foreign/train-00000-of-00001", "TRAIN"))) == 3
+
+
+def test_a_path_is_first_asked_for_by_its_very_name(dataset: Path, tmp_path: Path) -> None:
+    """A pattern is only what no directory or file is called."""
+    for name in ("a[1]", "b.tfrecords", "c?", "d*"):
+        shutil.copytree(dataset, tmp_path / name)
+        assert tfrecorder.info(tmp_path / name).form == "tfrecorder"
+        assert len(list(tfrecorder.load(tmp_path / name, "TRAIN"))) > 0
+    for name in ("e[2]/train.tfrecord", "f[3].tfrecord"):
+        write(tmp_path / name, [image(0)])
+        assert len(list(tfrecorder.load(tmp_path / name, "TRAIN"))) == 1
+    assert len(tfrecorder.Records(tmp_path / "e[2]" / "*.tfrecord", "TRAIN")) == 1
+    with pytest.raises(
+        DatasetError, match=r"a\[1\], which matches, is a directory\. Give a dataset"
+    ):
+        tfrecorder.load(tmp_path / "*")
+
+
+def test_a_path_in_a_bucket_is_first_asked_for_by_its_very_name(
+    gcs: Any, dataset: Path, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "train.tfrecord", [image(0)])
+    gcs.put_folder("gs://bkt/b.tfrecords", dataset)
+    for name in ("a[1]/train.tfrecord", "c[2].tfrecord"):
+        gcs.put(f"gs://bkt/{name}", path.read_bytes())
+    assert tfrecorder.info("gs://bkt/b.tfrecords").form == "tfrecorder"
+    for where in ("a[1]", "c[2].tfrecord", "a[1]/*.tfrecord", "c*.tfrecord"):
+        info = tfrecorder.info(f"gs://bkt/{where}")
+        assert list(info.splits) == ["TRAIN"]
+        assert "only the first ones" in info.looked

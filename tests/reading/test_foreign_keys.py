@@ -98,13 +98,6 @@ def test_numbers_text_and_embeddings_are_elements_without_an_image(tmp_path: Pat
     np.testing.assert_array_equal(loaded["emb"], EMBEDDINGS)
 
 
-def test_a_record_of_another_length_is_named(tmp_path: Path) -> None:
-    records = [{"emb": [0.5] * 16}] * 20 + [{"emb": [0.5] * 17}]
-    path = write(tmp_path / "train.tfrecord", records)
-    with pytest.raises(DatasetError, match=rf"{path} is damaged.*'emb' has 17 values, not 16"):
-        list(tfrecorder.Records(tmp_path, "TRAIN"))
-
-
 @pytest.mark.parametrize(
     ("records", "keys", "label"),
     [

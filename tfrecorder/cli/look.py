@@ -85,7 +85,7 @@ def info(
     directory: str,
     at: int | None,
     as_json: bool,
-    **keys: str | None,
+    **keys: Any,
 ) -> None:
     from tfrecorder.reading.info import info as run
 
@@ -192,7 +192,7 @@ def inspect(
     output_dir: str | None,
     at: int | None,
     as_csv: bool,
-    **keys: str | None,
+    **keys: Any,
 ) -> None:
     from tfrecorder.inspection.inspect import inspect as run
     from tfrecorder.reading.record_set import open_stored
@@ -283,7 +283,7 @@ def preview(
     epilog="Example: tfrecorder card out",
 )
 @click.argument("directory")
-@options_of(PreviewOptions, ("at", "image", "label"))
+@options_of(PreviewOptions, ("at", "image", "label", "features"))
 @result_options
 def card(
     directory: str,

@@ -77,6 +77,7 @@ def _codes(
 #: The callbacks of options that are typed in another form than Python has.
 _TYPED: dict[str, Typed] = {
     "columns": pairs,
+    "features": pairs,
     # A tab is hard to type in a shell.
     "sep": lambda ctx, param, value: "\t" if value == r"\t" else value,
     "num_shards": _by_split(int, "8 or TRAIN=8,TEST=2"),
@@ -88,7 +89,7 @@ _TYPED: dict[str, Typed] = {
 }
 
 #: The flags of options that are repeated, one value at a time.
-_REPEATED = {"columns": "--column", "runner_options": "--runner-option"}
+_REPEATED = {"columns": "--column", "features": "--feature", "runner_options": "--runner-option"}
 
 
 class SharedOption(click.Option):
@@ -153,9 +154,9 @@ def options_of(
     return with_options
 
 
-#: `--at`, `--image` and `--label`; and each for a command without the other.
+#: `--at`, `--image`, `--label` and `--feature`; and each for a command without the other.
 record_options = options_of(RecordOptions)
-at_option = options_of(RecordOptions, ("image", "label"))
+at_option = options_of(RecordOptions, ("image", "label", "features"))
 key_options = options_of(RecordOptions, ("at",))
 
 _CACHE = ("local_cache", "cache_bytes")

@@ -392,7 +392,7 @@ def sheet(gathered: Gathered) -> bytes:
 
 #: Options of `preview` that a card does not have.
 NOT_OF_A_CARD = dict.fromkeys(
-    ("at", "image", "label"),
+    ("at", "image", "label", "features"),
     "leave it out: a card is of the newest commit of our own records",
 )
 

@@ -48,6 +48,7 @@ def inspect(
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,
+    features: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """The first records of a split as a table, and if asked for, their images as files.
 
@@ -61,7 +62,7 @@ def inspect(
         output_dir: a new or empty folder.  It receives the images, named by split and number, and
             the table `records.csv`.  Nothing is written elsewhere.
         at: read an appended dataset only up to this generation; None means the newest.
-        image, label: as for `load`.
+        image, label, features: as for `load`.
 
     Returns:
         One row per record: split, record (its number), image_file (its name in `output_dir`, or
@@ -78,7 +79,7 @@ def inspect(
     """
     require(Whole(1), num_records=num_records)
     target = None if output_dir is None else local_path("output_dir", output_dir)
-    stored = open_stored(directory, at, NamedKeys(image, label))
+    stored = open_stored(directory, at, NamedKeys(image, label, features))
     name = stored.split(split)
     if target is not None:
         if os.path.lexists(target) and not os.path.isdir(target):

@@ -15,6 +15,7 @@ from tfrecorder.images.check import check_image
 from tfrecorder.images.geometry import Picture
 from tfrecorder.images.header import Reject
 from tfrecorder.loading.decoding import decode, decode_mask, decode_raw, shape_of
+from tfrecorder.loading.fitting import Fitting
 from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import records_in
@@ -26,6 +27,7 @@ from tfrecorder.reading.element_spec import (
     needed_keys,
     stated_shape,
 )
+from tfrecorder.reading.misfits import expected_of
 from tfrecorder.reading.record_bytes import damaged_record
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
@@ -94,6 +96,7 @@ def _words(
 def parser(
     spec: ElementSpec,
     stored: StoredDataset,
+    split: str,
     side: PythonSide,
     batch: bool,
 ) -> Callable[..., Any]:
@@ -105,12 +108,17 @@ def parser(
     Args:
         spec: what an element holds.
         stored: the dataset.
+        split: the one that is read.
         side: of the dataset of tf.data, in Python.
         batch: the function takes a batch of records, and of draws; elements must not hold boxes
             or lists.  tf.data's overhead per call is then paid once per batch: for small images
             that is most of the work.
     """
     forms = {feature.key: _form(feature) for feature in spec.parsed}
+    expected = expected_of(stored, spec) if stored.looked else None
+    fitting = Fitting(expected, split, side, batch) if expected else None
+    if fitting:
+        forms |= fitting.forms
     bools = [feature.key for feature in spec.parsed if feature.kind == "bool"]
     plain = batch and all(_needs_no_decoder(spec, field) for field in spec.decoded)
 
@@ -134,7 +142,9 @@ def parser(
     def parse(records: tf.Tensor, beside: Mapping[str, tf.Tensor] = MappingProxyType({})) -> Any:
         drawn = beside.get("drawn")
         read = tf.io.parse_example if batch else tf.io.parse_single_example
-        values = read(records, forms)
+        values = read(fitting.known(records) if fitting else records, forms)
+        if fitting:
+            values = fitting.counted(values)
         values |= {key: tf.cast(values[key], tf.bool) for key in bools}
         pixels = {}
         if spec.decoded:

@@ -336,7 +336,7 @@ def _decoded(
         is_mixed = shuffled and not options.cache
         dataset = read_records(runs, is_mixed, options, opened, stored.note)
     if cache_pixels:
-        dataset = dataset.map(parser(spec, stored, side, batch=False), **parallel)
+        dataset = dataset.map(parser(spec, stored, split, side, batch=False), **parallel)
     if options.cache:
         dataset = dataset.cache(cache_path(stored, split, options, side))
     if shuffled and chosen is None and not growing:
@@ -358,9 +358,9 @@ def _decoded(
         dataset = batched(dataset, host, options)
         # In order; otherwise the short last batch could come first.
         in_order = {**parallel, "deterministic": True}
-        return dataset.map(parser(spec, stored, side, batch=True), **in_order)
+        return dataset.map(parser(spec, stored, split, side, batch=True), **in_order)
     if not cache_pixels:
-        dataset = dataset.map(parser(spec, stored, side, batch=False), **parallel)
+        dataset = dataset.map(parser(spec, stored, split, side, batch=False), **parallel)
     if options.map_fn is not None:
         dataset = dataset.map(options.map_fn, **parallel)
     if options.batch_size is not None:

@@ -44,7 +44,7 @@ class PythonSide:
         return tf.data.Dataset.from_generator(found_again, output_signature=signature)
 
     def belong_to(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """The dataset, which has this from now on; so have its iterators, and what is made of it."""
+        """The dataset; from now on it has this, and so has all that is made of it."""
         vars(dataset)["_python_side"] = self
         return dataset
 
@@ -57,7 +57,8 @@ class PythonSide:
             alive = found()
             if alive is None:
                 raise DatasetError(
-                    "the dataset that `load` gave was let go while it is read; keep it in a variable."
+                    "the dataset that `load` gave was let go while it is read; keep it in a "
+                    "variable."
                 )
             return alive._functions[at](*values)
 

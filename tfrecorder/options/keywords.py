@@ -153,6 +153,7 @@ class _Keys(TypedDict, total=False):
     at: int | None
     image: str | None
     label: str | None
+    features: Mapping[str, str] | None
 
 
 class CardKeywords(TypedDict, total=False):

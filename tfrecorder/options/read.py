@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -138,11 +139,31 @@ def check_shard(value: Any) -> str | None:
     return None if 0 <= index < count else "index must be from 0 to count - 1."
 
 
+#: The form of a key's values, as of the option `features`: their kind, and how many there are.
+FEATURE_FORM = re.compile(r"(int64|float|text|bytes)(?:(\?)|\[(\d*)\])?")
+
+
+def _check_features(value: Any) -> str | None:
+    remedy = "give the form of keys, such as `features={'image/caption': 'text[]'}`."
+    if not isinstance(value, Mapping):
+        return remedy
+    for key, form in value.items():
+        if not (isinstance(key, str) and isinstance(form, str) and FEATURE_FORM.fullmatch(form)):
+            return f"{key!r}: {form!r} is no form; {remedy}"
+    return None
+
+
 class NamedKeys(NamedTuple):
-    """The keys of the image and the label in records of other tools; None if not named."""
+    """The keys of records of other tools that the user names.
+
+    Attributes:
+        image, label: that of the image, and that of the label.
+        features: the form of keys, as of the option `features`.
+    """
 
     image: str | None = None
     label: str | None = None
+    features: Mapping[str, str] | None = None
 
 
 NO_KEYS = NamedKeys()
@@ -174,10 +195,20 @@ class RecordOptions(Options):
         metavar="KEY",
     )
 
+    features: Mapping[str, str] | None = option(
+        None,
+        _check_features,
+        "What keys hold, in records of other tools: 'int64', 'float', 'text' or 'bytes' for one "
+        "value in each record, with '?' for at most one, '[]' for a list and '[16]' for as many, "
+        "such as `features={'image/caption': 'text[]'}`. Default: what the first and the last "
+        "record of each file show.",
+        metavar="KEY=KIND",
+    )
+
     @property
     def keys(self) -> NamedKeys:
         """The keys that the user names."""
-        return NamedKeys(self.image, self.label)
+        return NamedKeys(self.image, self.label, self.features)
 
 
 @dataclass(frozen=True, kw_only=True)

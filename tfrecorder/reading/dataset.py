@@ -93,6 +93,8 @@ class StoredDataset:
         contents: for each split a checksum of all its shards; empty likewise.
         class_maps: for several datasets as one, by the key of integers of classes: what those of
             each dataset become, with the class -1 first.
+        looked: the records from which its columns were concluded, in words; empty if it is stated.
+        seen: the keys of which these records have values.
     """
 
     directory: str
@@ -109,6 +111,8 @@ class StoredDataset:
     since: int = 0
     contents: Mapping[str, int] = dataclass_field(default_factory=dict)
     class_maps: Mapping[str, Sequence[np.ndarray]] = dataclass_field(default_factory=dict)
+    looked: str = ""
+    seen: frozenset[str] = frozenset()
 
     @property
     def features(self) -> dict[str, str]:

@@ -138,16 +138,20 @@ def records_in(shard: ShardFile) -> Iterator[bytes]:
         yield from records_of(file, shard.compression)
 
 
-def count_records(path: str) -> int:
-    """The number of records in a local TFRecord file, from their lengths, without reading the data.
+def count_records(path: str) -> tuple[int, int]:
+    """The records of a local TFRecord file, from their lengths, without reading the data.
+
+    Returns:
+        How many there are, and the byte where the last one begins.
 
     Raises:
         DatasetError: the records do not end where the file ends.
     """
     end = os.path.getsize(path)
-    records = position = 0
+    records = position = last = 0
     with open(path, "rb", buffering=4096) as file, contextlib.suppress(CorruptRecordError):
         for start, size in read_places(file, end):
+            last = start
             position = start + size
             records += 1
     if position != end:
@@ -155,4 +159,4 @@ def count_records(path: str) -> int:
             f"{path} is not a whole TFRecord file: record {max(records - 1, 0)} does not end where "
             "the file does. It is truncated, or of another format; copy it again."
         )
-    return records
+    return records, last

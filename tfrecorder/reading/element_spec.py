@@ -469,6 +469,7 @@ def unread_words(stored: StoredDataset) -> str:
     """What we do not understand in records of other tools, and how to read the rest."""
     targets = [field.column for field in of_kind(stored.fields, *_CLASSES)]
     others = [field.column for field in stored.fields if not isinstance(field.kind, Image)]
+    others.sort(key=lambda column: column in stored.unread)
     name = (targets or others or ["…"])[0]
     return (
         f"{'; '.join(stored.unread.values())}. To read the other columns, name them, such as "

@@ -1,29 +1,38 @@
 """The first records of files without metadata, and what they show.
 
 A COCO script leaves out the keys of boxes if an image has none, and a test split often has no
-classes.  So one record is not enough, and we read the first few of several files of each split.
+classes.  So one record is not enough, and we read the first few of each file and the last one.
 """
 
 from __future__ import annotations
 
+import codecs
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from tfrecorder import storage
+from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
-from tfrecorder.format.example import Values, parse_example
+from tfrecorder.format.example import Values, parse_features
+from tfrecorder.format.tfrecord import check_frame, data_of, records_of
 from tfrecorder.images.header import ending_of
+from tfrecorder.options.read import FEATURE_FORM
 from tfrecorder.reading.dataset import ShardFile
-from tfrecorder.reading.dataset_files import records_in
+from tfrecorder.reading.dataset_files import open_shard
 from tfrecorder.reading.decoding import shape_of
 from tfrecorder.schema.keys import HEIGHT, WIDTH, Feature
 
-#: How many files to read per split, spread evenly, and how many records per file; we stop earlier
-#: once the records of a file exceed this many bytes.
-_FILES = 4
+#: How many files to look at, spread evenly, and how many first records of one of a few files; we
+#: stop earlier once the records of a file exceed this many bytes.
+_FILES = 1000
 _RECORDS = 8
 _BYTES = 2**24
+
+#: Bytes of a long value that are kept.
+_BEGINNING = 2**16
 
 #: The largest box edge that we take as a fraction: some tools round to more than 1.
 _LARGEST_FRACTION = 1.5
@@ -42,32 +51,95 @@ _COLOUR = 25
 Sample = dict[str, Values]
 
 
-def take_samples(splits: Mapping[str, Sequence[ShardFile]]) -> dict[str, list[Sample]]:
-    """A few records of each split, by the path of their file.
+@dataclass(frozen=True)
+class FirstLook:
+    """Records from which the columns of files without metadata are concluded.
+
+    Attributes:
+        samples: the records.
+        where: the first of their files.
+        words: which records they are.
+    """
+
+    samples: Sequence[Sample]
+    where: str
+    words: str
+
+
+def take_samples(
+    splits: Mapping[str, Sequence[ShardFile]],
+    lasts: Mapping[str, int],
+) -> FirstLook:
+    """The first records of each file and its last one.
+
+    Args:
+        splits: the files.
+        lasts: the byte where the last record begins, of the files in which it can be read alone.
 
     Raises:
         DatasetError: a file is damaged, or holds no tf.train.Example.
     """
-    samples = {}
+    files = []
+    every = [shard for shards in splits.values() for shard in shards if shard.records != 0]
+    most = max(1, _FILES // max(1, len(splits)))
     for shards in splits.values():
         filled = [shard for shard in shards if shard.records != 0]
-        for shard in filled[:: -(-len(filled) // _FILES) or 1]:
-            samples[shard.path] = _first_records(shard)
-    return {path: records for path, records in samples.items() if records}
+        together = max(1, min(_RECORDS, 4 * _RECORDS // max(1, len(filled))))
+        for shard in filled[:: -(-len(filled) // most) or 1]:
+            files.append((shard, together, lasts.get(shard.path)))
+    path = files[0][0].path if files else ""
+    taken = storage.each(lambda file: _some_records(*file), files, path)
+    samples = list(itertools.chain(*taken))
+    words = f"the {counted(len(samples), 'record')} that were looked at, in {len(files):,} of "
+    words += counted(len(every), "file")
+    if len(lasts) < len(every):
+        words += " (on a bucket and in packed files only the first ones)"
+    return FirstLook(samples, path, words if samples else "")
 
 
-def _first_records(shard: ShardFile) -> list[Sample]:
-    samples = []
+def _some_records(
+    shard: ShardFile,
+    together: int,
+    last: int | None,
+) -> list[Sample]:
+    """The first records of a file, and the one that begins at the byte `last`."""
+    samples: list[Sample] = []
     size = 0
     try:
-        for data in itertools.islice(records_in(shard), _RECORDS):
-            samples.append(parse_example(data))
-            size += len(data)
-            if size > _BYTES:
-                break
+        with open_shard(shard) as file:
+            for data in itertools.islice(records_of(file, shard.compression), together):
+                samples.append(_sample(shard, data))
+                size += len(data)
+                if size > _BYTES:
+                    break
+            if last is not None and shard.records != len(samples):
+                file.seek(last)
+                framed = file.read(shard.bytes - last)
+                check_frame(framed)
+                samples.append(_sample(shard, data_of(framed)))
     except ValueError as error:
         raise DatasetError(f"{shard.path} is damaged: {error}. Copy it again.") from error
     return samples
+
+
+def _sample(shard: ShardFile, data: bytes) -> Sample:
+    """The values of a record; of long bytes the beginning, which tells what they are."""
+    try:
+        return parse_features(data, None, lambda value: bytes(value[:_BEGINNING]))
+    except ValueError as error:
+        raise DatasetError(
+            f"{shard.path} holds a record that is {error}. Only files of these are read."
+        ) from error
+
+
+def stated_features(forms: Mapping[str, str]) -> Iterator[tuple[str, Feature]]:
+    """The keys of the option `features`."""
+    for key, form in forms.items():
+        kind, at_most, length = FEATURE_FORM.fullmatch(form).groups()  # type: ignore[union-attr]
+        shape: tuple[int | None, ...] = ()
+        if at_most or length is not None:
+            shape = (int(length),) if length else (None,)
+        yield key, Feature(key, kind, shape)
 
 
 def features_of(
@@ -89,10 +161,13 @@ def features_of(
     faults = {}
     for key in keys:
         values = [sample[key] for sample in samples if len(sample.get(key, ()))]
-        kinds = sorted({_kind(stored) for stored in values})
+        kinds = sorted({kind_of(stored) for stored in values})
         if len(kinds) > 1:
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
-        elif kinds:
+            if "bytes" in kinds:  # no column can hold both
+                continue
+            faults[key] += f" (`features={{{key!r}: 'float'}}` reads all that is not under it)"
+        if kinds:
             counts = {len(sample.get(key, ())) for sample in samples}
             kind = kinds[0]
             shape: tuple[int | None, ...] = () if counts == {1} else (None,)
@@ -106,7 +181,8 @@ def features_of(
     return features, faults
 
 
-def _kind(values: Values) -> str:
+def kind_of(values: Values) -> str:
+    """Of the values of a key: "bytes", "int64" or "float"."""
     if isinstance(values, list):
         return "bytes"
     return "int64" if values.dtype == np.int64 else "float"
@@ -116,7 +192,7 @@ def _text_or_bytes(values: Iterable[Values]) -> str:
     try:
         for texts in values:
             for value in texts:
-                bytes(value).decode()
+                codecs.getincrementaldecoder("utf-8")().decode(value)  # it may be cut off
     except UnicodeDecodeError:
         return "bytes"
     return "text"
@@ -134,7 +210,7 @@ def encoded_keys(samples: Sequence[Sample]) -> list[str]:
     )
 
 
-def unequal(samples: Sequence[Sample], keys: Sequence[str]) -> str:
+def unequal(samples: Sequence[Mapping[str, Values]], keys: Sequence[str]) -> str:
     """What is wrong with keys that should hold the same number of values, or ""."""
     for sample in samples:
         counts = {key: len(sample.get(key, ())) for key in keys}

@@ -7,7 +7,6 @@ mean.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from tfrecorder import storage
-from tfrecorder.errors import DatasetError
+from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format import layout
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.dataset import ShardFile, StoredDataset, check_shards, parse_json
@@ -27,7 +26,12 @@ from tfrecorder.reading.dataset_files import (
     matching,
     nothing_begun,
 )
-from tfrecorder.reading.first_records import features_of, take_samples
+from tfrecorder.reading.first_records import (
+    FirstLook,
+    features_of,
+    stated_features,
+    take_samples,
+)
 from tfrecorder.reading.foreign_keys import (
     USUAL_KINDS,
     Meaning,
@@ -105,17 +109,18 @@ def open_files(
     """
     if not paths:
         raise DatasetError(f"{pattern}: no file matches. Check the folder and the pattern.")
+    lasts: dict[str, int] = {}
     folders = {folder: files_in(folder) for folder in {os.path.dirname(path) for path in paths}}
     splits: dict[str, list[ShardFile]] = {}
     for path in paths:
         folder, name = os.path.split(path)
         if name not in folders[folder]:
             raise DatasetError(
-                f"{pattern}: {path}, which matches, is a directory. Give a dataset by its own name, "
-                f"or a pattern of files, such as {os.path.join(path, '*.tfrecord')}."
+                f"{pattern}: {path}, which matches, is a directory. Give a dataset by its own "
+                f"name, or a pattern of files, such as {os.path.join(path, '*.tfrecord')}."
             )
         of_split = splits.setdefault(_split_of(name), [])
-        of_split.append(_shard(path, folders[folder][name], of_split))
+        of_split.append(_shard(path, folders[folder][name], of_split, lasts))
     in_order = {
         name: tuple(splits[name]) for name in sorted(splits, key=[*SPLITS, UNASSIGNED].index)
     }
@@ -124,14 +129,24 @@ def open_files(
         keys = _tfds_keys(folder)
         meaning = meaning_of(_keys_by_tfds(folder, files, keys, None, named))
         return StoredDataset(pattern, "files", in_order, *meaning, shapes=_shapes(keys))
-    meaning = _meaning_by_samples(in_order, partial(_names, folder, files), named)
-    return StoredDataset(pattern, "files", in_order, *meaning)
+    look = take_samples(in_order, lasts)
+    meaning = _meaning_by_samples(look, partial(_names, folder, files), named)
+    seen = {key for sample in look.samples for key, values in sample.items() if len(values)}
+    return StoredDataset(
+        pattern,
+        "files",
+        in_order,
+        *meaning,
+        looked=look.words,
+        seen=frozenset(seen.union(named.features or ())),
+    )
 
 
 def _shard(
     path: str,
     file: storage.Description,
     before: Sequence[ShardFile],
+    lasts: dict[str, int],
 ) -> ShardFile:
     """One record file.
 
@@ -140,29 +155,35 @@ def _shard(
     Args:
         file: what the store says about it.
         before: the files of its split found so far.
+        lasts: receives the byte where its last record begins, if it has one and that is known.
     """
     others = [shard.compression for shard in before if shard.bytes]
     is_local = storage.is_local(path)
     if is_local and storage.is_lfs_pointer(path):
         raise DatasetError(f"{path} is {storage.LFS_WORDS}.")
     compression = others[0] if others and not is_local else compression_in(path)
-    records = count_records(path) if is_local and not compression else None
+    records = None
+    if is_local and not compression:
+        records, last = count_records(path)
+        if records:
+            lasts[path] = last
     return ShardFile(path, records, file.size, compression, file)
 
 
 def _meaning_by_samples(
-    splits: Mapping[str, Sequence[ShardFile]],
+    look: FirstLook,
     names: Callable[[str], tuple[str, ...] | None],
     named: NamedKeys,
 ) -> Meaning:
     """What the keys mean, judging by some records of each split."""
-    by_path = take_samples(splits)
-    if not by_path:
+    samples = look.samples
+    if not samples:
         return Meaning((), (), {})
-    samples = list(itertools.chain(*by_path.values()))
     features, faults = features_of(samples, USUAL_KINDS)
-    where = next(iter(by_path))
-    return meaning_of(RecordKeys(where, features, samples, faults, named=named, names=names))
+    for key, feature in stated_features(named.features or {}):
+        features[key] = feature
+        faults.pop(key, None)
+    return meaning_of(RecordKeys(look.where, features, samples, faults, named=named, names=names))
 
 
 def _split_of(name: str) -> str:
@@ -232,6 +253,9 @@ def _keys_by_tfds(
     named: NamedKeys,
 ) -> RecordKeys:
     """The keys listed in `features.json`."""
+    if named.features:
+        words = f"{layout.FEATURES} of {directory} says what its records hold; leave it out."
+        raise OptionError.of("features", dict(named.features), words)
     return RecordKeys(
         where=os.path.join(directory, layout.FEATURES),
         features={key.feature.key: key.feature for key in keys if key.feature.kind},

@@ -84,6 +84,10 @@ USUAL_KINDS = {
     _OBJECT_MASK: "bytes",
 }
 
+#: Keys that make columns of labels, and of boxes and masks, with their usual kinds.
+OF_LABELS = {LABEL: "int64", LABEL_COLUMN: "int64"}
+OF_IMAGES = {**USUAL_KINDS, **dict.fromkeys(_MASKS, "bytes")}
+
 #: Keys that are not understood, with the reason.
 Unread = dict[str, str]
 
@@ -159,7 +163,7 @@ def meaning_of(keys: RecordKeys) -> Meaning:
     Raises:
         DatasetError: a key that the user names is not there.
     """
-    for option, key in keys.named._asdict().items():
+    for option, key in (("image", keys.named.image), ("label", keys.named.label)):
         if key not in (None, *keys.features):
             hint = did_you_mean(str(key), keys.features)
             raise DatasetError(f"{keys.where} has no key {key!r} for {spelled(option)}; {hint}")
@@ -255,6 +259,8 @@ def _label_fault(keys: RecordKeys, key: str) -> str:
     """Why a key does not hold at most one class per record, or ""."""
     if key not in keys.features:
         return ""
+    if (keys.named.features or {}).get(key, "").endswith("]"):
+        return "is a list, not one integer"
     for sample in keys.samples:
         values = sample.get(key, ())
         if (isinstance(values, list) and values) or len(values) > 1:
@@ -411,7 +417,9 @@ def _value_column(
             shape=shape,
             target=keys.target == feature.key,
         )
-    return Field(feature.key, kind, feature.key, held=(held,))
+    is_labels = held.key == LABEL and held.kind == "int64"
+    column = LABEL_COLUMN if is_labels else feature.key
+    return Field(column, kind, feature.key, held=(held,))
 
 
 #: The name of a feature's class, without its module.

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tfrecorder import storage
 from tfrecorder.core.option import OneOf
-from tfrecorder.display.messages import command
+from tfrecorder.display.messages import command, warn
 from tfrecorder.errors import DatasetError, OptionError
 from tfrecorder.format.example import Values, parse_features, text_of
 from tfrecorder.format.layout import RECORD_OF, parse_shard
@@ -31,6 +31,7 @@ from tfrecorder.reading.commits import opened_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.element_spec import stored_corners
+from tfrecorder.reading.misfits import expected_in_frame
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import read_tables, those_of
 from tfrecorder.schema import keys
@@ -74,6 +75,7 @@ def to_frame(
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,
+    features: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """The rows and columns that a dataset was made from, without TensorFlow.
 
@@ -84,7 +86,7 @@ def to_frame(
         split: read only this split; None reads all.
         images: "uri" gives images and masks as the source named them, "bytes" as stored.
         at: read a dataset that was appended to only up to this generation; None is the newest.
-        image, label: as for `load`.
+        image, label, features: as for `load`.
 
     Returns:
         The columns of the schema, split after split, with the rows of each in the order of
@@ -108,7 +110,9 @@ def to_frame(
     """
     require(OneOf(*IMAGES), images=images)
     where = storage.given_path(directory)
-    stored = open_dataset(where, at, NamedKeys(image, label))
+    stored = open_dataset(where, at, NamedKeys(image, label, features))
+    for key in stored.unread.keys() - stored.features.keys():
+        warn(f"{stored.unread[key]}: it makes no column.")
     chosen = [stored.split(split)] if split is not None else list(stored.splits)
     splits, cells = gather(stored, (*stored.fields, _SOURCE_ROW), chosen, images)
     rows = cells[_SOURCE_ROW.column][""] if stored.form == "tfrecorder" else range(len(splits))
@@ -128,13 +132,18 @@ def read_rows(
     wanted = set(stored.features)
     if images == "uri":
         wanted -= {field.encoded_key for field in file_fields(stored.fields)}
+    expected = expected_in_frame(stored)
     own = f"`{command('verify', stored.directory)}` says where."
-    remedy = own if stored.form == "tfrecorder" else "Copy it again."
+    remedy = "Copy it again." if expected else own
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
         try:
             with storage.failing_as(DatasetError, shard.path):
-                for data in records_in(shard):
-                    yield split, parse_features(data, wanted, bytes)
+                for number, data in enumerate(records_in(shard)):
+                    if expected is None:
+                        yield split, parse_features(data, wanted, bytes)
+                        continue
+                    values = expected.values(data, shard.path, number)
+                    yield split, {key: values[key] for key in wanted & values.keys()}
         except ValueError as error:
             raise DatasetError(f"{shard.path} is damaged: {error}. {remedy}") from error
 

@@ -194,6 +194,7 @@ class DatasetInfo(Report):
         generations: by number, what each added: records, shards and bytes; empty for datasets of
             other tools.
         card: the number of the commit that its card describes; None if it has none.
+        looked: the records from which the columns are concluded, in words; empty if it is stated.
         unread: keys of images, labels, boxes and masks in other tools' records that we do not
             understand, with a sentence on each; `load` then needs `image`, `label` or `targets`.
         lost: what was lost and nobody knows any more, a sentence for each kind.
@@ -220,6 +221,7 @@ class DatasetInfo(Report):
     statistics: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, ColumnInfo] = field(default_factory=dict)
     generations: Mapping[int, SplitInfo] = field(default_factory=dict)
+    looked: str = ""
     unread: Mapping[str, str] = field(default_factory=dict)
     card: int | None = None
     lost: tuple[str, ...] = ()
@@ -330,6 +332,8 @@ class DatasetInfo(Report):
             number = f"{self.num_classes} without names" if self.num_classes else "no labels"
             yield "classes", number
         yield "features", ", ".join(self.features)
+        if self.looked:
+            yield "columns", f"as in {self.looked}; another record is an error when it is read"
         for words in self.unread.values():
             yield "not understood", words
         for words in self.not_stored:
@@ -412,13 +416,14 @@ def info(
     at: int | None = None,
     image: str | None = None,
     label: str | None = None,
+    features: Mapping[str, str] | None = None,
 ) -> DatasetInfo:
     """What a dataset directory holds; checks the names and sizes of its shards.
 
     Args:
         directory: as for `load`.
         at: read a dataset that was appended to only up to this generation; None is the newest.
-        image, label: as for `load`.
+        image, label, features: as for `load`.
 
     Raises:
         DatasetError: the directory is not a whole dataset, or cannot be read.
@@ -428,7 +433,7 @@ def info(
         ('daisy', 'rose')
     """
     where = storage.given_path(directory)
-    named = NamedKeys(image, label)
+    named = NamedKeys(image, label, features)
     with storage.failing_as(DatasetError, where):
         stored = open_dataset(where, at, named)
         card = None
@@ -468,6 +473,7 @@ def info(
             commit.number: SplitInfo(counts.records, len(commit.done), counts.bytes)
             for commit, counts in zip(every, of_each, strict=True)
         },
+        looked=stored.looked,
         unread=dict(stored.unread),
         card=card.commit if card else None,
         lost=tuple(losses_in_words(every[-1].plan.carried.losses)) if every else (),

@@ -201,6 +201,8 @@ def joined(
         note="",
         contents={},
         class_maps=class_maps,
+        looked=" and ".join(dict.fromkeys(filter(None, (dataset.looked for dataset in stored)))),
+        seen=frozenset().union(*(dataset.seen or dataset.features for dataset in stored)),
     )
 
 

@@ -29,6 +29,7 @@ from tfrecorder.reading.decoding import (
     write_pixels,
 )
 from tfrecorder.reading.element_spec import NUMBERS, Engine, Values, spec_of
+from tfrecorder.reading.misfits import expected_of
 from tfrecorder.reading.order import choices, draws
 from tfrecorder.reading.record_set import RecordSet
 from tfrecorder.schema.fields import Field
@@ -75,7 +76,12 @@ class Elements:
             wanted = {feature.key for field in others for feature in field.features}
             sizes = {key for field in self.spec.decoded for key in field.size_keys} - wanted
             self._parsed = tuple(item for item in self.spec.parsed if item.key not in sizes)
+        self._expected = expected_of(stored, self.spec)
         self._keys = {feature.key.encode(): feature.key for feature in self._parsed}
+        if self._expected is not None and self._expected.absent is None:
+            self._keys = _EveryKey()
+        elif self._expected is not None:
+            self._keys |= {key.encode(): key for key in self._expected.absent or ()}
         self._viewed = ("image", "mask") if options.decode else ()  # decoded from views, not copied
         dtype_of(options.dtype)  # or its error, before anything is read
 
@@ -116,7 +122,7 @@ class Elements:
         def make(framed: bytes, place: int) -> Any:
             if is_unwanted():
                 raise UnwantedError
-            values = self._parse(framed)
+            values = self._parse(framed, numbers[place])
             drawn, member = beside[place]
             for key in self.chosen:
                 texts = values[key]
@@ -128,7 +134,14 @@ class Elements:
                 filled[field.key] = self._pixels(field, values, drawn, slot)
             return self.spec.element(values, filled, drawn, member, NUMPY)
 
-        elements = reader.read(numbers, make)
+        def make_expected(framed: bytes, place: int) -> Any:
+            try:
+                return make(framed, place)
+            except ValueError:
+                self._refuse_misfit(framed, numbers[place])
+                raise
+
+        elements = reader.read(numbers, make_expected if self._expected else make)
         function = options.map_fn
         if function is None:
             return elements
@@ -154,14 +167,24 @@ class Elements:
             made[field.key] = memory.empty((count, *shape), dtype_of(dtype))
         return made
 
-    def _parse(self, framed: bytes) -> Values:
+    def _refuse_misfit(self, framed: bytes, number: int) -> None:
+        """Raise an error for a sound record of another tool that is not as expected."""
+        assert self._expected is not None
+        chosen = self._records.chosen
+        number = number if chosen is None else int(chosen[number])
+        self._expected.refuse(data_of(framed), self._records.split, number)
+
+    def _parse(self, framed: bytes, number: int) -> Values:
         end = len(framed) - FOOTER_BYTES
         places = find_features(framed, HEADER_BYTES, end, self._keys, self._is_ours)
         parsed = {}
         if places is None:
             plain = data_of(framed)
             places = {}
-            parsed = example.parse_features(plain, self._keys.values(), memoryview)
+            keys = None if isinstance(self._keys, _EveryKey) else self._keys.values()
+            parsed = example.parse_features(plain, keys, memoryview)
+        if self._expected and not self._expected.is_expected(places or parsed):
+            self._refuse_misfit(framed, number)
         values = {}
         for feature in self._parsed:
             key = feature.key
@@ -240,6 +263,13 @@ class Elements:
         else:
             write_pixels(pixels, picture, slot)
         return slot
+
+
+class _EveryKey(dict[bytes, str]):
+    """Every key of a record is wanted."""
+
+    def get(self, key: bytes, default: Any = None) -> str:
+        return key.decode()
 
 
 class NumPyEngine(Engine):

@@ -1,0 +1,136 @@
+"""Whether records of other tools are as the first ones were, asked in TensorFlow's graph.
+
+Its own errors name no file.  Python is called only where a record is not as expected, to look for
+the first such one and to say so in words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfrecorder.errors import DatasetError
+from tfrecorder.loading.python_side import PythonSide
+from tfrecorder.reading.element_spec import NUMBERS, Values
+from tfrecorder.reading.misfits import KINDS_STORED, Expected
+from tfrecorder.schema.keys import Feature
+
+#: How the bytes of a feature begin, by the kind of its values.
+_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
+
+#: The most bytes of a feature without values.
+_EMPTY = 2
+
+
+class Fitting:
+    """The check of the records of a split.
+
+    Args:
+        expected: what each must hold.
+        split: its name.
+        side: of the dataset of tf.data, in Python.
+        batch: batches of records are parsed.
+
+    Attributes:
+        forms: how features must be parsed in place of `FixedLenFeature`, by key.
+    """
+
+    def __init__(
+        self,
+        expected: Expected,
+        split: str,
+        side: PythonSide,
+        batch: bool,
+    ) -> None:
+        self._expected = expected
+        self._split = split
+        self._side = side
+        self._batch = batch
+        self._single = [feature for feature in expected.features if None not in feature.shape]
+        kinds = {feature.key: feature.kind for feature in self._single}
+        self.forms = {}
+        for key, kind in {**kinds, **(expected.absent or {})}.items():
+            dtype = NUMBERS.get(kind, "string")
+            self.forms[key] = tf.io.RaggedFeature(tf.as_dtype(dtype), row_splits_dtype=tf.int64)
+
+    def known(self, records: tf.Tensor) -> tf.Tensor:
+        """Records, once it is certain that all their keys are known, with their kinds."""
+        if self._expected.absent is not None:
+            return records
+        kinds = {feature.key: feature.kind for feature in self._expected.features}
+        allowed = []
+        for key in self._expected.stored.seen:
+            kind = kinds.get(key)
+            tags = _TAGS.values() if kind is None else [_TAGS[KINDS_STORED.get(kind, "bytes")]]
+            allowed += [tag + key.encode() for tag in tags]
+        (features,) = _of_message("Example", ["features"], records)
+        (entries,) = _of_message("Features", ["feature"], features[..., 0])
+        keys, values = _of_message("Features.FeatureEntry", ["key", "value"], entries)
+        tagged = tf.strings.join([tf.strings.substr(values, 0, 1), keys])
+        is_allowed = tf.reduce_any(tagged[..., None] == tf.constant(allowed), -1)
+        return self._if_all(is_allowed | (tf.strings.length(values) <= _EMPTY), records)
+
+    def counted(self, values: Values) -> Values:
+        """Parsed values, once it is certain that there are as many as there must be."""
+        fits = [_size(values[key]) == 0 for key in self._expected.absent or ()]
+        for feature in self._single:
+            value = values[feature.key]
+            counts = value.row_lengths() if self._batch else tf.size(value)
+            count = math.prod(feature.shape)  # type: ignore[arg-type]
+            is_right = counts == tf.cast(count, counts.dtype)
+            if feature.default is not None:
+                is_right |= counts == 0
+            fits.append(tf.reduce_all(is_right))
+        sizes = [tf.size(values[key]) for key in self._expected.alike]  # none in a batch
+        fits += [size == sizes[0] for size in sizes[1:]]
+        wanted = {feature.key: values[feature.key] for feature in self._expected.features}
+        if fits:
+            wanted = self._if_all(tf.stack(fits), wanted)
+        return wanted | {
+            feature.key: self._fixed(feature, wanted[feature.key]) for feature in self._single
+        }
+
+    def _fixed(self, feature: Feature, value: Any) -> tf.Tensor:
+        """The values of a feature as `FixedLenFeature` gives them."""
+        flat = value.flat_values if self._batch else value
+        if feature.default is not None:
+            default = tf.constant(feature.default, value.dtype)
+            if self._batch:
+                flat = value.to_tensor(default, shape=[None, 1])
+            else:
+                flat = tf.concat([value, [default]], 0)[:1]
+        return tf.reshape(flat, [-1, *feature.shape] if self._batch else feature.shape)
+
+    def _if_all(self, fits: tf.Tensor, values: Any) -> Any:
+        """Some values, if all of this is true; otherwise the graph fails, in our words."""
+
+        def asked() -> tf.Tensor:
+            return tf.ensure_shape(self._side.call(self._words, [], tf.string), [])
+
+        words = tf.cond(tf.reduce_all(fits), lambda: "", asked)
+        with tf.control_dependencies([tf.debugging.Assert(words == "", [words])]):
+            return tf.nest.map_structure(tf.identity, values, expand_composites=True)
+
+    def _words(self) -> str:
+        try:
+            self._expected.refuse_first(self._split)
+        except DatasetError as error:
+            return str(error)
+        return "a file was changed while it was read; load it again"
+
+
+def _size(values: Any) -> tf.Tensor:
+    return tf.size(values.flat_values if isinstance(values, tf.RaggedTensor) else values)
+
+
+def _of_message(
+    name: str,
+    fields: Sequence[str],
+    messages: tf.Tensor,
+) -> list[tf.Tensor]:
+    """The contents of fields of a protocol buffer of tensorflow/core/example, as strings."""
+    types = [tf.string] * len(fields)
+    return tf.io.decode_proto(messages, f"tensorflow.{name}", list(fields), types).values
