@@ -16,7 +16,7 @@ from tfrecorder.errors import DatasetError, OptionError
 
 LABEL = "image/class/label"
 PLAIN = {"image/encoded": DATA[0]}
-BOXED = PLAIN | dict.fromkeys(EDGES, [0.25]) | {f"{OBJECT}/class/label": [3]}
+BOXED = PLAIN | {key: [0.25] for key in EDGES} | {f"{OBJECT}/class/label": [3]}
 LISTS = dict.fromkeys(EDGES, "float[]") | {f"{OBJECT}/class/label": "int64[]"}
 
 
@@ -122,7 +122,7 @@ def test_a_number_and_a_list_are_whole_in_a_frame(tmp_path: Path) -> None:
     frame = tfrecorder.to_frame(tmp_path)
     assert (frame["a"].tolist()[-2:], frame["label"].tolist()[-2:]) == ([4, 1.5], [[1], [1, 2]])
     write(tmp_path / "train.tfrecord", [{"a": 2**24 + 1}] * 9 + [{"a": 1.5}])
-    with pytest.raises(DatasetError, match="record 0 .* it holds int64 under 'a', not float"):
+    with pytest.raises(DatasetError, match=r"record 0 .* it holds int64 under 'a', not float"):
         tfrecorder.to_frame(tmp_path)
     write(tmp_path / "train.tfrecord", [{"a": 4}] * 9 + [{"a": "four"}])
     with pytest.warns(UserWarning, match="a holds bytes in some records.*it makes no column"):
@@ -143,7 +143,7 @@ def test_of_a_packed_file_only_the_first_records_are_looked_at(tmp_path: Path) -
 def test_records_of_another_kind_are_not_called_damaged(tmp_path: Path) -> None:
     with tf.io.TFRecordWriter(str(tmp_path / "train.tfrecord")) as file:
         file.write(b"plain text")
-    with pytest.raises(DatasetError, match="not a tf.train.Example") as raised:
+    with pytest.raises(DatasetError, match=r"not a tf\.train\.Example") as raised:
         tfrecorder.info(tmp_path)
     assert "damaged" not in str(raised.value)
 
@@ -153,7 +153,7 @@ def test_records_of_another_kind_are_not_called_damaged(tmp_path: Path) -> None:
 )
 def test_a_form_that_is_none_is_refused(features: Any, tmp_path: Path) -> None:
     write(tmp_path / "train.tfrecord", [PLAIN])
-    with pytest.raises(OptionError, match="features=.*give the form of keys, such as"):
+    with pytest.raises(OptionError, match=r"features=.*give the form of keys, such as"):
         tfrecorder.Records(tmp_path, "TRAIN", features=features)
 
 
