@@ -15,12 +15,10 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Iterator
 
 import tensorflow as tf
 
 from tfrecorder import storage
-from tfrecorder.display.messages import warn
 from tfrecorder.errors import OptionError
 from tfrecorder.loading.options import LoadOptions
 from tfrecorder.loading.python_side import PythonSide
@@ -71,12 +69,11 @@ def cache_path(
     path = os.path.join(folder, name)
     try:
         tf.io.gfile.makedirs(folder)
-        every = (path if n == 1 else f"{path}-{n}" for n in itertools.count(1))
-        if not storage.is_local(folder):
-            return _free_in_bucket(every)
-        indexes = sorted(glob.glob(f"{glob.escape(path)}*{_WHOLE}"))
+        there = [os.path.join(folder, file) for file in sorted(tf.io.gfile.listdir(folder))]
+        indexes = (file for file in there if file.startswith(path) and file.endswith(_WHOLE))
         whole = filter(_is_whole, (index.removesuffix(_WHOLE) for index in indexes))
-        return next(whole, None) or next(free for free in every if _begun_anew(free, side))
+        every = (path if n == 1 else f"{path}-{n}" for n in itertools.count(1))
+        return next(whole, None) or next(free for free in every if _is_taken(free, side))
     except (OSError, tf.errors.OpError) as error:
         fault = getattr(error, "message", None) or str(error)
         raise OptionError.of(
@@ -113,8 +110,10 @@ def _is_whole(path: str) -> bool:
     return tf.io.gfile.exists(path + _WHOLE) and not tf.io.gfile.exists(path + _UNREADY)
 
 
-def _begun_anew(path: str, side: PythonSide) -> bool:
-    """Take a name on a disk, without what was left there; False if somebody else fills it."""
+def _is_taken(path: str, side: PythonSide) -> bool:
+    """Take a name, on a disk without what was left there; False if somebody else fills it."""
+    if not storage.is_local(path):
+        return not tf.io.gfile.exists(path + _UNREADY)
     folder, name = os.path.split(path)
     held = contextlib.ExitStack()
     if not held.enter_context(folders.locked(folder, f"{name}{_LOCK}")):
@@ -125,20 +124,3 @@ def _begun_anew(path: str, side: PythonSide) -> bool:
             os.remove(left)
     weakref.finalize(side, held.close)
     return True
-
-
-def _free_in_bucket(paths: Iterator[str]) -> str:
-    """The first of these names whose files are whole, or that nobody has begun to fill."""
-    begun = []
-    for path in paths:
-        if _is_whole(path):
-            return path
-        if not tf.io.gfile.exists(path + _UNREADY):
-            break
-        begun.append(path)
-    if begun:
-        warn(
-            f"{', '.join(begun)}: another run fills these files of `cache`, or was stopped before "
-            f"they were whole; this one fills {path}. If no other runs, remove them."
-        )
-    return path

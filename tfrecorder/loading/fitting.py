@@ -1,13 +1,12 @@
 """Whether records of other tools are as the first ones were, asked in TensorFlow's graph.
 
-Its own errors name no file.  Python is called only where a record is not as expected, to look for
-the first such one and to say so in words.
+Its own errors name no file.  Where images are read, Python is called only for a record that is not
+as expected, to look for the first such one and to say so in words.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,14 +14,8 @@ import tensorflow as tf
 from tfrecorder.errors import DatasetError
 from tfrecorder.loading.python_side import PythonSide
 from tfrecorder.reading.element_spec import NUMBERS, Values
-from tfrecorder.reading.misfits import KINDS_STORED, Expected
+from tfrecorder.reading.misfits import Expected
 from tfrecorder.schema.keys import Feature
-
-#: How the bytes of a feature begin, by the kind of its values.
-_TAGS = {"bytes": b"\x0a", "float": b"\x12", "int64": b"\x1a"}
-
-#: The most bytes of a feature without values.
-_EMPTY = 2
 
 
 class Fitting:
@@ -57,21 +50,18 @@ class Fitting:
             self.forms[key] = tf.io.RaggedFeature(tf.as_dtype(dtype), row_splits_dtype=tf.int64)
 
     def known(self, records: tf.Tensor) -> tf.Tensor:
-        """Records, once it is certain that all their keys are known, with their kinds."""
+        """Records, once it is certain that they have no other keys; all are asked in Python."""
         if self._expected.absent is not None:
             return records
-        kinds = {feature.key: feature.kind for feature in self._expected.features}
-        allowed = []
-        for key in self._expected.stored.seen:
-            kind = kinds.get(key)
-            tags = _TAGS.values() if kind is None else [_TAGS[KINDS_STORED.get(kind, "bytes")]]
-            allowed += [tag + key.encode() for tag in tags]
-        (features,) = _of_message("Example", ["features"], records)
-        (entries,) = _of_message("Features", ["feature"], features[..., 0])
-        keys, values = _of_message("Features.FeatureEntry", ["key", "value"], entries)
-        tagged = tf.strings.join([tf.strings.substr(values, 0, 1), keys])
-        is_allowed = tf.reduce_any(tagged[..., None] == tf.constant(allowed), -1)
-        return self._if_all(is_allowed | (tf.strings.length(values) <= _EMPTY), records)
+        return self._if_all(self._side.call(self._are_known, [records], tf.bool), records)
+
+    def _are_known(self, records: Any) -> bool:
+        try:
+            for data in [records] if isinstance(records, bytes) else records:
+                self._expected.values(data, "", 0)
+        except DatasetError:
+            return False
+        return True
 
     def counted(self, values: Values) -> Values:
         """Parsed values, once it is certain that there are as many as there must be."""
@@ -124,13 +114,3 @@ class Fitting:
 
 def _size(values: Any) -> tf.Tensor:
     return tf.size(values.flat_values if isinstance(values, tf.RaggedTensor) else values)
-
-
-def _of_message(
-    name: str,
-    fields: Sequence[str],
-    messages: tf.Tensor,
-) -> list[tf.Tensor]:
-    """The contents of fields of a protocol buffer of tensorflow/core/example, as strings."""
-    types = [tf.string] * len(fields)
-    return tf.io.decode_proto(messages, f"tensorflow.{name}", list(fields), types).values

@@ -81,10 +81,10 @@ def take_samples(
     """
     files = []
     every = [shard for shards in splits.values() for shard in shards if shard.records != 0]
-    most = max(1, _FILES // max(1, len(splits)))
+    most = _FILES // len(splits)
     for shards in splits.values():
         filled = [shard for shard in shards if shard.records != 0]
-        together = max(1, min(_RECORDS, 4 * _RECORDS // max(1, len(filled))))
+        together = min(_RECORDS, 1 + 4 * _RECORDS // max(1, len(filled)))
         for shard in filled[:: -(-len(filled) // most) or 1]:
             files.append((shard, together, lasts.get(shard.path)))
     path = files[0][0].path if files else ""

@@ -31,7 +31,7 @@ from tfrecorder.reading.commits import opened_commit
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.dataset_files import records_in
 from tfrecorder.reading.element_spec import stored_corners
-from tfrecorder.reading.misfits import expected_in_frame
+from tfrecorder.reading.misfits import expected_of
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import read_tables, those_of
 from tfrecorder.schema import keys
@@ -132,7 +132,7 @@ def read_rows(
     wanted = set(stored.features)
     if images == "uri":
         wanted -= {field.encoded_key for field in file_fields(stored.fields)}
-    expected = expected_in_frame(stored)
+    expected = expected_of(stored)
     own = f"`{command('verify', stored.directory)}` says where."
     remedy = "Copy it again." if expected else own
     for split, shard in [(name, shard) for name in splits for shard in stored.splits[name]]:
