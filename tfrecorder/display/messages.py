@@ -17,7 +17,7 @@ from typing import Any
 from tfrecorder.core.option import Face
 
 #: Options that are typed once for each of their values.
-_REPEATED = ("--column", "--runner-option", "--source-option")
+_REPEATED = ("--column", "--feature", "--runner-option", "--source-option")
 
 #: What stands between the values of the other options; of most, a comma.
 _BETWEEN = {"--image-size": "x", "--part": "/"}

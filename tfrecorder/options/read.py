@@ -198,10 +198,9 @@ class RecordOptions(Options):
     features: Mapping[str, str] | None = option(
         None,
         _check_features,
-        "What keys hold, in records of other tools: 'int64', 'float', 'text' or 'bytes' for one "
-        "value in each record, with '?' for at most one, '[]' for a list and '[16]' for as many, "
-        "such as `features={'image/caption': 'text[]'}`. Default: what the first and the last "
-        "record of each file show.",
+        "What a key holds, in records of other tools: int64, float, text or bytes, of which each "
+        "record has one value; with ? at most one, with [] a list, with [16] so many. Default: as "
+        "in the first and the last record of each file.",
         metavar="KEY=KIND",
     )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tfrecorder import storage
+from tfrecorder.core.option import spelled
 from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_features
@@ -166,7 +167,8 @@ def features_of(
             faults[key] = f"holds {' in some records and '.join(kinds)} in others"
             if "bytes" in kinds:  # no column can hold both
                 continue
-            faults[key] += f" (`features={{{key!r}: 'float'}}` reads all that is not under it)"
+            remedy = spelled("features", {key: "float"})
+            faults[key] += f" ({remedy} reads all that is not under it)"
         if kinds:
             counts = {len(sample.get(key, ())) for sample in samples}
             kind = kinds[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tfrecorder.core.option import spelled
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
 from tfrecorder.format.example import Values, parse_example
@@ -76,7 +77,7 @@ class Expected:
             told = self.stored.looked or f"its {layout.FEATURES}"
             remedy = _OTHERWISE
             if forms and self.stored.looked:
-                remedy = f"To read it, give `features={forms!r}`."
+                remedy = f"To read it, give {spelled('features', forms)}."
             raise DatasetError(f"{place} is not as {told}: {fault}. {remedy}")
         return values
 
