@@ -53,7 +53,8 @@ class Fitting:
         """Records, once it is certain that they have no other keys; all are asked in Python."""
         if self._expected.absent is not None:
             return records
-        return self._if_all(self._side.call(self._are_known, [records], tf.bool), records)
+        are_known = self._side.call(self._are_known, [records], tf.bool)
+        return self._side.refuse_unless(are_known, self._words, [], records)
 
     def _are_known(self, records: Any) -> bool:
         try:
@@ -78,7 +79,8 @@ class Fitting:
         fits += [size == sizes[0] for size in sizes[1:]]
         wanted = {feature.key: values[feature.key] for feature in self._expected.features}
         if fits:
-            wanted = self._if_all(tf.stack(fits), wanted)
+            all_fit = tf.reduce_all(tf.stack(fits))
+            wanted = self._side.refuse_unless(all_fit, self._words, [], wanted)
         return wanted | {
             feature.key: self._fixed(feature, wanted[feature.key]) for feature in self._single
         }
@@ -93,16 +95,6 @@ class Fitting:
             else:
                 flat = tf.concat([value, [default]], 0)[:1]
         return tf.reshape(flat, [-1, *feature.shape] if self._batch else feature.shape)
-
-    def _if_all(self, fits: tf.Tensor, values: Any) -> Any:
-        """Some values, if all of this is true; otherwise the graph fails, in our words."""
-
-        def asked() -> tf.Tensor:
-            return tf.ensure_shape(self._side.call(self._words, [], tf.string), [])
-
-        words = tf.cond(tf.reduce_all(fits), lambda: "", asked)
-        with tf.control_dependencies([tf.debugging.Assert(words == "", [words])]):
-            return tf.nest.map_structure(tf.identity, values, expand_composites=True)
 
     def _words(self) -> str:
         try:

@@ -111,13 +111,8 @@ class OpenedShards:
 
         # From the path, since TensorFlow would read a file that it knows before only once.
         commit = tf.strings.regex_replace(path, "[^/]*$", layout.COMMIT)
-
-        def asked() -> tf.Tensor:
-            told = self._side.call(self._refuse_changed, [path, is_ended], tf.bool)
-            return tf.ensure_shape(told, [])
-
         same = tf.strings.regex_full_match(tf.io.read_file(commit), pattern)
-        return tf.cond(same, lambda: False, asked)
+        return self._side.ask_unless(same, self._refuse_changed, [path, is_ended], tf.bool)
 
     def _refuse_changed(
         self,

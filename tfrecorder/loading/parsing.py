@@ -62,9 +62,6 @@ def refused_in_words(
             return _words(stored, key, data, fault) if fault.code in _CODES else ""
         return ""
 
-    def checked() -> tf.Tensor:
-        return tf.ensure_shape(side.call(words_of, [encoded], tf.string), [])
-
     head = tf.strings.substr(encoded, 0, 2)
     before_tail = tf.maximum(tf.strings.length(encoded) - _TAIL, 0)
     tail = tf.strings.substr(encoded, before_tail, _TAIL)
@@ -72,9 +69,7 @@ def refused_in_words(
     for beginning, end in _WHOLE:
         has_end = tf.size(tf.strings.split(tail, end)) > 1
         whole.append((head == beginning) & has_end)
-    words = tf.cond(tf.reduce_any(whole), lambda: "", checked)
-    with tf.control_dependencies([tf.debugging.Assert(words == "", [words])]):
-        return tf.identity(encoded)
+    return side.refuse_unless(tf.reduce_any(whole), words_of, [encoded], encoded)
 
 
 def _words(

@@ -34,6 +34,32 @@ class PythonSide:
         """As `tf.numpy_function`."""
         return tf.numpy_function(self._found_again(function), values, dtype)
 
+    def ask_unless(
+        self,
+        is_right: tf.Tensor,
+        function: Callable[..., Any],
+        values: Sequence[Any],
+        dtype: tf.DType,
+    ) -> tf.Tensor:
+        """What a function answers, if something is not right; otherwise False, or an empty text."""
+        return tf.cond(
+            is_right,
+            lambda: tf.zeros([], dtype),
+            lambda: tf.ensure_shape(self.call(function, values, dtype), []),
+        )
+
+    def refuse_unless(
+        self,
+        is_right: tf.Tensor,
+        words_of: Callable[..., str],
+        values: Sequence[Any],
+        kept: Any,
+    ) -> Any:
+        """What is kept, if something is right; otherwise the graph fails with words, if any."""
+        words = self.ask_unless(is_right, words_of, values, tf.string)
+        with tf.control_dependencies([tf.debugging.Assert(words == "", [words])]):
+            return tf.nest.map_structure(tf.identity, kept, expand_composites=True)
+
     def generate(
         self,
         function: Callable[[], Any],
