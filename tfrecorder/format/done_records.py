@@ -11,11 +11,20 @@ from tfrecorder.format.documents import Document, seal, unseal
 from tfrecorder.format.layout import Shard
 
 #: What `add_up` adds number by number.
-_SUMMED = ("rows", "records", "suspects", "oriented", "input_bytes", "bytes", "retries")
+_SUMMED = (
+    "rows",
+    "records",
+    "suspects",
+    "oriented",
+    "input_bytes",
+    "bytes",
+    "retries",
+    "fingerprints",
+)
 
 #: What older manifests lack: it is left out if it is empty, so that theirs are made again as they
 #: were.
-_WRITTEN_IF_NOT_EMPTY = ("reduced", "beside_bytes")
+_WRITTEN_IF_NOT_EMPTY = ("reduced", "beside_bytes", "fingerprints")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +43,7 @@ class Counts:
         formats: records by image format.
         reduced: images of which training does not see all, by the words of `images.header`.
         retries: how many extra attempts reading the images took.
+        fingerprints: records of which it is known what their first image looks like.
     """
 
     rows: int
@@ -46,6 +56,7 @@ class Counts:
     formats: dict[str, int]
     reduced: dict[str, int] = field(default_factory=dict)
     retries: int = 0
+    fingerprints: int = 0
 
     def values(self) -> Document:
         """The values as a commit keeps them; of those below, only what is not empty."""
@@ -77,7 +88,7 @@ class DoneRecord(Counts):
             (height, width, channels) of the records; none if there are none.
         sides: smallest and largest (shorter side, longer side) of the records' first images.
         beside: the CRC32Cs of the shard's index and table, by these names.
-        beside_bytes: their sizes; none in manifests of form 4.
+        beside_bytes: their sizes; none in manifests of form 4, which do not count fingerprints.
         classes: how many records have each class of the only column with classes, by its integer.
     """
 

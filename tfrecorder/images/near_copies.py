@@ -19,6 +19,8 @@ import pandas as pd
 from PIL import Image
 
 from tfrecorder.core.arrays import Pixels
+from tfrecorder.core.option import spelled
+from tfrecorder.display.tables import counted
 from tfrecorder.images.fingerprint import WAVES, gray_of
 
 #: The most bits in which copies differ: 1 of 100 that lost 3 % at two sides has more.
@@ -90,13 +92,23 @@ def near_pairs(
     return _alike(pairs, read, deadline)
 
 
-def likely_pairs(looks: pd.DataFrame) -> np.ndarray:
+def likely_pairs(looks: pd.DataFrame) -> np.ndarray | None:
     """The pairs of images that are near copies by their hashes alone, as `near_pairs` gives them.
 
-    Those that were cut are not among them, and there is none if all images look alike.
+    Those that were cut are not among them.
     """
-    pairs = _candidates(looks, math.inf, SURE_BITS)
-    return np.empty((0, 2), np.int64) if pairs is None else pairs
+    return _candidates(looks, math.inf, SURE_BITS)
+
+
+#: What is said where `near_pairs` and `likely_pairs` find that all images may be copies.
+TOO_ALIKE = "the images look so much alike that near copies cannot be told from others"
+
+
+def unseen_in_words(images: int) -> str:
+    """What is said of so many images of which nobody noted what they look like."""
+    have = counted(images, "image has", "images have")
+    finds = f"{spelled('fingerprints', True)} of a conversion finds them"
+    return f"{have} no fingerprint, so near copies of them are not found; {finds}"
 
 
 def groups_of(pairs: np.ndarray, looks: pd.DataFrame) -> pd.DataFrame:

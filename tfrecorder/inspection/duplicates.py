@@ -23,16 +23,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tfrecorder.core.option import spelled
 from tfrecorder.display.bars import Advance, Stage, is_shown, record_bar
 from tfrecorder.display.messages import command, warn
-from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import find_value
 from tfrecorder.format.layout import SourceOf, source_of
 from tfrecorder.format.tfrecord import HEADER_BYTES
 from tfrecorder.images.fingerprint import Fingerprint
-from tfrecorder.images.near_copies import groups_of, near_pairs, picture_of
+from tfrecorder.images.near_copies import (
+    TOO_ALIKE,
+    groups_of,
+    near_pairs,
+    picture_of,
+    unseen_in_words,
+)
 from tfrecorder.inspection.record_values import RecordView, image_of, view_of
 from tfrecorder.options.keywords import Path
 from tfrecorder.reading.dataset import StoredDataset
@@ -183,7 +187,7 @@ def duplicates(
     """The images that occur more than once in a dataset, byte for byte or nearly.
 
     A near copy was resized, encoded again, or lost up to 3 % at its borders.  The conversion notes
-    what each JPEG looks like; of PNG and other formats, and with `check="header"`, it does so with
+    what each image looks like; of PNG, and of JPEG with `check="header"`, it does so with
     `fingerprints=True`.  Only images that may be copies are read.
 
     Args:
@@ -264,16 +268,9 @@ def find_near_copies(
     near = near_pairs(rest, lambda places: map(picture_of, images(places)), deadline)
     notes = []
     if near is None:
-        notes.append(
-            "the images look so much alike that near copies cannot be told from others; only "
-            "copies byte for byte were looked for."
-        )
+        notes.append(f"{TOO_ALIKE}; only copies byte for byte were looked for.")
     if unknown := int(looks["hash"].isna().sum()):
-        notes.append(
-            f"what {counted(unknown, 'image looks', 'images look')} like was not noted when "
-            "converted, so near copies of these are not found; convert again with "
-            f"{spelled('fingerprints', True)}."
-        )
+        notes.append(f"{unseen_in_words(unknown)}.")
     if time.monotonic() > deadline:
         notes.append("time was up before all were compared; give more seconds.")
     groups = groups_of(pairs if near is None else np.concatenate([pairs, near]), looks)

@@ -98,6 +98,7 @@ REMEDIES = {
     },
     NOTE: {
         "too_alike": "Fine for drawings and digits. Near copies of such images are not found.",
+        "not_compared": "Fine if none of them is a copy. {fingerprints} of a conversion sees them.",
         "image_again": "Fine if both are right. Otherwise keep one of these rows.",
         "few_images": "Fine for a trial. To train on it, add images, or merge it with another "
         "label.",
@@ -127,6 +128,7 @@ def remedy_of(
         column=column,
         rename=spelled("columns", names, f"frame.rename(columns={names})"),
         moved=moved if is_relative else "",
+        fingerprints=spelled("fingerprints", True),
         by_content=spelled("duplicates", "content"),
         by_name=spelled("duplicates", "name"),
         group_copies=spelled("group_copies", True),

@@ -22,6 +22,7 @@ from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecords, add_up
 from tfrecorder.format.summary import Summary, left_out_words
 from tfrecorder.images.header import reduced_in_words, reduced_of
+from tfrecorder.images.near_copies import TOO_ALIKE, unseen_in_words
 from tfrecorder.plan.history import since_words
 from tfrecorder.reading.commits import all_done, commits, newest_commit, read_commit
 from tfrecorder.reading.merged_rows import LikelyCopies, likely_copies
@@ -113,6 +114,9 @@ class ConversionResult(Summary, SplitSums, Report):
             records; leaks: the images that are in several splits.  None in a dataset of more than
             10,000,000 rows; leaks also with `group_copies`, where a warning counts the copies that
             the source states in several.
+        unseen: how many images of the dataset have no fingerprint, so that near copies of them are
+            not counted; None where copies are not; too_alike: all images look so much alike that no
+            near copy is counted.
         name, version: the dataset's, for TFDS; None if none was given.
     """
 
@@ -138,6 +142,8 @@ class ConversionResult(Summary, SplitSums, Report):
     copies: int | None = field(default=0, compare=False)
     leaks: int | None = field(default=0, compare=False)
     copied_records: int | None = field(default=0, compare=False)
+    unseen: int | None = field(default=0, compare=False)
+    too_alike: bool = field(default=False, compare=False)
     name: str | None = None
     version: str | None = None
 
@@ -238,6 +244,10 @@ class ConversionResult(Summary, SplitSums, Report):
             )
         elif self.copies is None:
             notes.append(f"copies: not counted among so many images; `{where}` finds them")
+        if self.too_alike:
+            notes.append(f"near copies: {TOO_ALIKE}")
+        if self.unseen:
+            notes.append(f"near copies: {unseen_in_words(self.unseen)}")
         notes += [f"{what}: {words}" for what, words in reduced_in_words(self.reduced).items()]
         if skipped := passed_over_words(self.passed_over):
             notes.append(skipped)
@@ -288,7 +298,7 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
     # A stream's batch that read what is known of all records would cost more each time.
     adds_a_table = commit is not None and plan.reads_a_table
     if adds_a_table and image is not None:
-        copies = LikelyCopies(None, None, None)
+        copies = LikelyCopies(None, None, None, None)
         first = plan.first_row
         if first + plan.rows.in_source <= MOST_COMPARED:
             copies = likely_copies(output_dir, newest, image, first)
@@ -311,6 +321,8 @@ def read_result(output_dir: str, commit: int | None = None) -> ConversionResult:
         copies=copies.images,
         leaks=copies.leaks,
         copied_records=copies.records,
+        unseen=copies.unseen,
+        too_alike=copies.too_alike,
         name=plan.options.get("name"),
         version=plan.options.get("version"),
         **summary.said,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,19 +22,20 @@ from tfrecorder.display.tables import (
 )
 from tfrecorder.errors import DatasetError
 from tfrecorder.format import layout
-from tfrecorder.format.done_records import add_up
+from tfrecorder.format.done_records import DoneRecord, add_up
 from tfrecorder.format.manifest import losses_in_words
 from tfrecorder.format.plan import Shape
 from tfrecorder.format.summary import NOT_STORED
 from tfrecorder.images.geometry import Sides
 from tfrecorder.images.header import reduced_in_words, reduced_of
+from tfrecorder.images.near_copies import unseen_in_words
 from tfrecorder.options.keywords import Path
 from tfrecorder.options.read import NamedKeys
 from tfrecorder.reading.commits import Commit, all_done, commits, opened_commit, stored_card
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.open import open_dataset
 from tfrecorder.reading.shard_tables import reject_counts
-from tfrecorder.schema.fields import Field, class_field, image_of
+from tfrecorder.schema.fields import Field, class_field, image_of, primary_image
 from tfrecorder.schema.kinds import Image, Mask, ValueKind
 from tfrecorder.schema.statistics import merged
 
@@ -185,6 +186,8 @@ class DatasetInfo(Report):
         oriented: number of records whose image has an EXIF orientation other than upright.
         reduced: number of images of which training does not see all, by what: "depth" (16 bits),
             "frames", "alpha", "cmyk" or "profile" (of colours).
+        unseen: number of images without a fingerprint, of which near copies are not found; None if
+            not known.
         options: of the conversion, by name; empty for datasets of other tools.
         statistics: of the source, by column and split.  Numbers have count, min, max, mean and
             std; other columns have count, distinct and the most frequent values; both have missing,
@@ -215,6 +218,7 @@ class DatasetInfo(Report):
     suspects: int = 0
     oriented: int = 0
     reduced: Mapping[str, int] = field(default_factory=dict)
+    unseen: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     class_counts: Mapping[str, Mapping[str, int]] | None = None
     image_sides: Sides | None = None
@@ -352,6 +356,11 @@ class DatasetInfo(Report):
             single = f"image carries {words}"
             yield "orientation", counted(self.oriented, single, f"images carry {words}")
         yield from reduced_in_words(self.reduced).items()
+        if self.unseen:
+            yield "near copies", unseen_in_words(self.unseen)
+        elif self.unseen is None and self.generations:
+            counts = command("duplicates", self.directory)
+            yield "near copies", f"`{counts}` counts the images without a fingerprint"
         if self.card is not None and self._changed_since(self.card):
             again = command("card", self.directory)
             words = f"older than the dataset: of commit {self.card}; `{again}` writes it again"
@@ -442,7 +451,8 @@ def info(
             card = stored_card(where)
             every = commits(where, opened_commit(where, stored.commit))
         of_each = [add_up(commit.done.values()) for commit in every]
-        totals = add_up(all_done(every).values())
+        done = all_done(every).values()
+        totals = add_up(done)
         rejects = totals.reasons
         if at is None and rejects:  # a later commit may have won what an earlier one rejected
             rejects = reject_counts(where)
@@ -466,6 +476,7 @@ def info(
         suspects=totals.suspects,
         oriented=totals.oriented,
         reduced=reduced_of(totals.reduced, stored.shapes.values()),
+        unseen=_unseen(stored, done),
         options=options,
         statistics=merged(commit.plan.rows.statistics for commit in every),
         columns=columns_of(stored),
@@ -479,6 +490,15 @@ def info(
         lost=tuple(losses_in_words(every[-1].plan.carried.losses)) if every else (),
         not_stored=_not_stored(every),
     )
+
+
+def _unseen(stored: StoredDataset, done: Collection[DoneRecord]) -> int | None:
+    """How many images have no fingerprint; None if a version did not count them."""
+    if primary_image(stored.fields) is None:
+        return 0
+    if not done or not all(record.beside_bytes for record in done):
+        return None
+    return sum(record.records - record.fingerprints for record in done)
 
 
 def _not_stored(every: Iterable[Commit]) -> tuple[str, ...]:

@@ -314,11 +314,16 @@ class LikelyCopies(NamedTuple):
         images: how many are in several records each.
         leaks: how many of them are in several splits.
         records: how many have one of these images.
+        unseen: how many records have an image that nobody noted the looks of, so that only its
+            bytes are compared.
+        too_alike: near copies cannot be told from others.
     """
 
     images: int | None
     leaks: int | None
     records: int | None
+    unseen: int | None = 0
+    too_alike: bool = False
 
 
 def likely_copies(
@@ -342,7 +347,8 @@ def likely_copies(
     tables = known_rows(directory, newest, [REJECT_OF.reason, SHARD_SPLIT, *columns])
     looks = pd.concat([*map(_compared_numbers, tables)], ignore_index=True)
     sums = looks.pop("sums")
-    pairs = likely_pairs(looks)
+    likely = likely_pairs(looks)
+    pairs = np.empty((0, 2), np.int64) if likely is None else likely
     sums = sums.where(sums >= 0, -1 - np.arange(len(looks)))  # what was not read equals nothing
     same = looks.index.to_series().groupby(sums).transform("min").to_numpy()
     group = firsts_of(same[pairs], len(looks))[same]
@@ -351,7 +357,13 @@ def likely_copies(
     counts = groups["row"].max() >= since
     leaks = groups["split"].min() < groups["split"].max()
     records = groups.size()[counts].sum()
-    return LikelyCopies(int(counts.sum()), int((counts & leaks).sum()), int(records))
+    return LikelyCopies(
+        images=int(counts.sum()),
+        leaks=int((counts & leaks).sum()),
+        records=int(records),
+        unseen=int((looks["hash"] < 0).sum()),
+        too_alike=likely is None,
+    )
 
 
 def _compared_numbers(rows: pa.Table) -> pd.DataFrame:

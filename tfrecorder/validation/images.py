@@ -23,7 +23,14 @@ from tfrecorder.images.boxes_and_masks import (
 from tfrecorder.images.check import CheckedImage, check_file, check_image, read_image
 from tfrecorder.images.fingerprint import UNKNOWN, Fingerprint, fingerprints_of
 from tfrecorder.images.header import Reject
-from tfrecorder.images.near_copies import Read, groups_of, near_pairs, picture_of
+from tfrecorder.images.near_copies import (
+    TOO_ALIKE,
+    Read,
+    groups_of,
+    near_pairs,
+    picture_of,
+    unseen_in_words,
+)
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.fields import fields_of
 from tfrecorder.schema.keys import SPLIT_COLUMN
@@ -125,6 +132,10 @@ def look_at_files(
         looks = looks.assign(split=splits, open=was_open)
         if dataset is not None:
             looks = pd.concat([dataset.looks.assign(open=False), looks])
+        unseen = int(looks["hash"].isna().sum()) - sizes.count(None)  # which are rejects
+        if unseen:
+            words = unseen_in_words(unseen)
+            findings.append(Finding("not_compared", [None], first, [None], words))
         pairs = _pairs(uris[first], looks, read, dataset)
         if pairs is not None and options.group_copies:
             groups = [] if table.groups is None else [table.groups.loc[uris.index]]
@@ -265,7 +276,7 @@ def _near_copies(
             [None],
             name,
             [None],
-            "the images look so much alike that near copies cannot be told from others",
+            TOO_ALIKE,
         )
         return
     splits = looks["split"]

@@ -221,7 +221,8 @@ class Tables:
         sizes = {"index": len(index), "table": len(table)} if has_sums else {}
         if shard in self.damaged and crcs["table"] != done.beside.get("table"):
             self._note_lost(plan, shard, columns, done.rejects > 0)
-        return replace(done, beside=crcs, beside_bytes=sizes)
+        seen = done.fingerprints if has_sums else 0  # those of form 4 do not count them
+        return replace(done, beside=crcs, beside_bytes=sizes, fingerprints=seen)
 
     def _stored_rows(self, shard: Shard) -> list[PlannedRow]:
         table = read_columns(self.directory, shard.table, lambda schema: schema.names)

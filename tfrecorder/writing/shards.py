@@ -20,12 +20,12 @@ from tfrecorder.core.threads import DECODING_BYTES, Budget, cores, run_in_order,
 from tfrecorder.errors import OutputError
 from tfrecorder.format import layout
 from tfrecorder.format.done_records import DoneRecord
-from tfrecorder.format.layout import COPY_OF, Shard
+from tfrecorder.format.layout import COPY_OF, Shard, source_of
 from tfrecorder.format.plan import Plan, PlanKind
 from tfrecorder.format.tfrecord import joined_crc
 from tfrecorder.output.staging import Footer, read_row_group, row_blocks
 from tfrecorder.output.status import ShardProgress
-from tfrecorder.schema.fields import Field, class_field
+from tfrecorder.schema.fields import Field, class_field, primary_image
 from tfrecorder.schema.keys import NO_LABEL
 from tfrecorder.schema.kinds import Label
 from tfrecorder.writing.attempt import Attempt
@@ -206,6 +206,9 @@ class Tally:
         labels = class_field(fields)
         self._label_key = "" if labels is None else labels.label_key or ""
         self._has_one = labels is not None and isinstance(labels.kind, Label)
+        image = primary_image(fields)
+        self._image_key = "" if image is None else image.key
+        self._hash_key = "" if image is None else source_of(image).hash
         self.retries = 0
         self.reasons: Counter[str] = Counter()
         self.formats: Counter[str] = Counter()
@@ -213,7 +216,7 @@ class Tally:
         self.classes: Counter[int] = Counter()
         self.shapes: dict[str, Extremes] = {}
         self.sides: Extremes = ()
-        self.records = self.suspects = self.oriented = self.input_bytes = 0
+        self.records = self.suspects = self.oriented = self.input_bytes = self.fingerprints = 0
         self.bytes = 0
         self.outcomes = Outcomes(fields)
         self.beside: dict[str, int] = {}
@@ -223,6 +226,7 @@ class Tally:
         self.records += 1
         self.retries += outcome.retries
         self.input_bytes += outcome.input_bytes
+        self.fingerprints += self._has_fingerprint(outcome)
         warning = self._add_images(outcome.images) if outcome.images else ""
         if self._label_key:
             row = outcome.row
@@ -240,6 +244,12 @@ class Tally:
             outcome.sources,
         )
         self.bytes += outcome.size
+
+    def _has_fingerprint(self, outcome: Loaded) -> bool:
+        """Whether its first image was seen, now or when it first became a record."""
+        of_file = outcome.sources.get(self._image_key)
+        is_seen = of_file is not None and of_file.look is not None
+        return is_seen or outcome.row.values.get(self._hash_key) is not None
 
     def _add_images(self, images: KeyedImages) -> str:
         """Count the images of a record; returns the warning that stands with the first."""
@@ -283,8 +293,11 @@ class Tally:
             )
         self.bytes = int(written.sizes.sum())
         self.suspects = self.outcomes.add_all(written.sizes, written.crcs, rows)
+        is_record = pc.greater_equal(rows.column(COPY_OF.size), 0)
+        if self._hash_key in rows.column_names:
+            is_seen = pc.and_(is_record, rows.column(self._hash_key).is_valid())
+            self.fingerprints = pc.sum(is_seen).as_py() or 0
         if self._label_key:
-            is_record = pc.greater_equal(rows.column(COPY_OF.size), 0)
             of_rows = rows.column(self._label_key).filter(is_record).to_pylist()
             flat = of_rows if self._has_one else chain.from_iterable(map(set, of_rows))
             self.classes.update(flat)
@@ -332,6 +345,7 @@ class Tally:
             shapes={key: list(map(list, shapes)) for key, shapes in self.shapes.items()},
             sides=[list(sides) for sides in self.sides],
             retries=self.retries,
+            fingerprints=self.fingerprints,
             beside=self.beside,
             beside_bytes=self.beside_bytes,
             classes={str(n): self.classes[n] for n in sorted(self.classes) if n != NO_LABEL},
