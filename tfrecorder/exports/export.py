@@ -32,11 +32,11 @@ from tfrecorder.display.tables import Report, counted
 from tfrecorder.errors import OptionError, OutputError
 from tfrecorder.format import layout
 from tfrecorder.images.check import format_of
+from tfrecorder.images.pixels import shape_of
 from tfrecorder.inspection.record_values import encoded_of
 from tfrecorder.options.keywords import COCO, CSV, FOLDER, FORMS, WEBDATASET, Path
 from tfrecorder.options.option import require
 from tfrecorder.reading.dataset import ShardFile, StoredDataset
-from tfrecorder.reading.decoding import shape_of
 from tfrecorder.reading.frame import one_row_a_box, read_rows, table_of
 from tfrecorder.reading.record_set import open_stored
 from tfrecorder.schema.fields import (

@@ -6,8 +6,9 @@ TensorFlow reads.  So this module checks what libpng, TensorFlow's decoder, insi
 and checksums of the chunks, and image data that inflates to exactly the right size with known
 filters.  The tests keep the two in step.
 
-Of 16 bits a channel Pillow holds only grey pixels, whole.  Its decoder makes pixels of 8 bits from
-such colours, but lets the caller choose which bytes it takes: the upper ones, or the lower ones.
+Nor does Pillow read the file: it decodes the image data, which we find.  Of 16 bits a channel it
+holds only grey pixels, whole.  Its decoder makes pixels of 8 bits from such colours, but lets the
+caller choose which bytes it takes: the upper ones, or the lower ones.
 
 Source: the PNG specification (W3C, third edition): 5 chunks, 7.2 scanlines, 8 interlacing,
 9 filters, 10 compression, 11.2 and 11.3 chunk by chunk.
@@ -16,8 +17,8 @@ Source: the PNG specification (W3C, third edition): 5 chunks, 7.2 scanlines, 8 i
 from __future__ import annotations
 
 import contextlib
-import io
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,11 +139,11 @@ def _header(frame: _PngFrame, walk: _Walk) -> Header:
     """TensorFlow expands a palette to RGB or RGBA, and ignores tRNS without a palette."""
     channels = _SAMPLES[frame.color]
     if frame.color == _PALETTE:
-        channels = 4 if walk.transparent else 3
+        channels = 4 if walk.transparency else 3
     is_reduced = {
         "depth": frame.depth == 16,
         "frames": walk.animated,
-        "alpha": walk.transparent or frame.color in (_GRAY_ALPHA, _RGBA),
+        "alpha": bool(walk.transparency) or frame.color in (_GRAY_ALPHA, _RGBA),
         "profile": not is_srgb(walk.profile) if walk.profile else False,
     }
     reduced = tuple(word for word, is_so in is_reduced.items() if is_so)
@@ -203,7 +204,8 @@ class _Walk:
     """What is known after each chunk; raises Reject where libpng gives up.
 
     Attributes:
-        transparent: a valid tRNS chunk was seen.
+        palette: the content of a valid PLTE chunk.
+        transparency: that of a valid tRNS chunk.
         animated: an acTL chunk tells of further pictures.
         profile: the beginning of the colour profile; empty without one.
         orientation: that of an eXIf chunk; 1 without one.
@@ -211,13 +213,13 @@ class _Walk:
     """
 
     def __init__(self, frame: _PngFrame) -> None:
-        self.transparent = self.animated = False
-        self.profile = b""
+        self.animated = False
+        self.palette = self.transparency = self.profile = b""
         self.orientation = 1
         self.complaint: str | None = None
         self._frame = frame
         self._inflater = _Inflater(frame)
-        self._palette: int | None = None  # its number of colours
+        self._colors: int | None = None  # of the palette
         self._last = b""
 
     def complain(self, detail: str) -> None:
@@ -264,7 +266,7 @@ class _Walk:
         self._last = kind
 
     def _image_data(self, content: memoryview) -> None:
-        if self._frame.color == _PALETTE and not self._palette:
+        if self._frame.color == _PALETTE and not self._colors:
             raise _damaged("has no palette before its image data")
         if self._inflater.begun and self._last != b"IDAT":
             self.complain("its IDAT chunks are not consecutive")
@@ -272,11 +274,11 @@ class _Walk:
             self.complain(complaint)
 
     def _visit_palette(self, content: memoryview) -> None:
-        if self._palette is not None:
+        if self._colors is not None:
             raise _damaged("has two PLTE chunks")
         colors, rest = divmod(len(content), 3)
         valid = rest == 0 and colors <= 256
-        self._palette = colors if valid else 0
+        self._colors = colors if valid else 0
         if self._inflater.begun:
             self.complain("its PLTE chunk comes after the image data")
         elif self._frame.color in (_GRAY, _GRAY_ALPHA):
@@ -285,19 +287,21 @@ class _Walk:
             raise _damaged("has a PLTE chunk of a wrong length")
         elif not valid:
             self.complain("its PLTE chunk has a wrong length")
+        else:
+            self.palette = bytes(content)
 
     def _visit_transparency(self, content: memoryview) -> None:
         color = self._frame.color
         length = len(content)
         if color == _PALETTE:
-            largest = min(self._palette or 0, 1 << self._frame.depth)
+            largest = min(self._colors or 0, 1 << self._frame.depth)
             valid = 0 < length <= largest
         else:
             valid = length == _TRANSPARENCY_LENGTH.get(color)
-        if not valid or self._inflater.begun or self.transparent:
+        if not valid or self._inflater.begun or self.transparency:
             self.complain("its tRNS chunk is not valid, or out of place")
         else:
-            self.transparent = True
+            self.transparency = bytes(content)
 
 
 class _Inflater:
@@ -375,45 +379,96 @@ class _Inflater:
             start = end
 
 
-#: The names by which Pillow's decoder takes the upper and the lower bytes, by its name for both.
-_UPPER_AND_LOWER = {
-    "RGB;16B": ("RGB;16B", "RGB;16L"),
-    "RGBA;16B": ("RGBA;16B", "RGBA;16L"),
+#: Pillow's mode for the pixels, and its name for how a PNG holds them.  Where it takes only the
+#: upper bytes of 16 bits by that name, the name for the lower ones follows.
+_MODES = {
+    (_GRAY, 1): ("1", "1"),
+    (_GRAY, 2): ("L", "L;2"),
+    (_GRAY, 4): ("L", "L;4"),
+    (_GRAY, 8): ("L", "L"),
+    (_GRAY, 16): ("I;16", "I;16B"),
+    (_RGB, 8): ("RGB", "RGB"),
+    (_RGB, 16): ("RGB", "RGB;16B", "RGB;16L"),
+    (_PALETTE, 1): ("P", "P;1"),
+    (_PALETTE, 2): ("P", "P;2"),
+    (_PALETTE, 4): ("P", "P;4"),
+    (_PALETTE, 8): ("P", "P"),
+    (_GRAY_ALPHA, 8): ("LA", "LA"),
+    (_GRAY_ALPHA, 16): ("RGBA", "LA;16B", "RGBA"),  # whose four bytes are those of both values
+    (_RGBA, 8): ("RGBA", "RGBA"),
+    (_RGBA, 16): ("RGBA", "RGBA;16B", "RGBA;16L"),
 }
-#: Its name for grey with alpha, whose four bytes are those of a pixel of RGBA.
-_DEEP_GREY_ALPHA = "LA;16B"
 
-_COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
+_COLOUR_TYPES = {1: _GRAY, 2: _GRAY_ALPHA, 3: _RGB, 4: _RGBA}
 _FILTER_UP = 2  # the filter that stores what differs from the row above
 
 
-def decode_deep(data: bytes | memoryview) -> np.ndarray:
+def decode(data: bytes) -> Image.Image:
+    """The pixels of a PNG: numbers of its palette where it has one; of colours, the upper 8 bits.
+
+    Pillow's own reader also reads texts and profiles, and fails over their size or damage.  So we
+    give its decoder the image data alone.
+
+    Raises:
+        Reject: it is damaged.
+        ValueError: Pillow cannot decode it.
+    """
+    frame, walk, image_data = _pixels_in(data)
+    mode, form, *_ = _MODES[frame.color, frame.depth]
+    image = _decoded(frame, image_data, mode, form)
+    if mode == "P":
+        image.putpalette(walk.palette)
+        if walk.transparency:
+            image.info["transparency"] = walk.transparency
+    elif walk.transparency:
+        colour = struct.unpack(f">{len(walk.transparency) // 2}H", walk.transparency)
+        image.info["transparency"] = colour if mode == "RGB" else colour[0]
+    return image
+
+
+def decode_deep(data: bytes) -> np.ndarray:
     """The pixels of a PNG of 16 bits, uint16 of [height, width, channels].
 
     Raises:
-        OSError, SyntaxError, EOFError: as Pillow, for a damaged one.
-        ValueError: it is none of 16 bits.
+        Reject: it is damaged.
+        ValueError: it is none of 16 bits, or Pillow cannot decode it.
     """
-    with Image.open(io.BytesIO(data), formats=("PNG",)) as opened:
-        form = str(opened.tile[0].args)
-    if form == _DEEP_GREY_ALPHA:
-        pairs = _pixels_as(data, "RGBA")
-        return pairs.view(">u2").astype(np.uint16)
-    if form in _UPPER_AND_LOWER:
-        upper, lower = (_pixels_as(data, name) for name in _UPPER_AND_LOWER[form])
-        return upper.astype(np.uint16) << 8 | lower
-    pixels = _pixels_as(data, form)
-    if pixels.dtype.itemsize == 1:
+    frame, _, image_data = _pixels_in(data)
+    if frame.depth != 16:
         raise ValueError("the image has 8 bits a channel, not 16")
-    return pixels.astype(np.uint16)[:, :, None]
+    mode, form, *lower = _MODES[frame.color, 16]
+    if frame.color == _GRAY_ALPHA:
+        pairs = np.asarray(_decoded(frame, image_data, mode, *lower))
+        return pairs.view(">u2").astype(np.uint16)
+    pixels = np.asarray(_decoded(frame, image_data, mode, form)).astype(np.uint16)
+    if not lower:
+        return pixels[:, :, None]
+    return pixels << 8 | np.asarray(_decoded(frame, image_data, mode, *lower))
 
 
-def _pixels_as(data: bytes | memoryview, form: str) -> np.ndarray:
-    """The pixels that Pillow's decoder makes of bytes that it takes by this name."""
-    with Image.open(io.BytesIO(data), formats=("PNG",)) as opened:
-        opened.tile = [tile._replace(args=form) for tile in opened.tile]
-        opened.load()
-        return np.asarray(opened)
+def _pixels_in(data: bytes) -> tuple[_PngFrame, _Walk, bytes | memoryview]:
+    """The header, the palette with its transparency, and the image data, not inflated."""
+    frame = _read_frame(data, sys.maxsize)
+    walk = _Walk(frame)
+    parts = []
+    for kind, chunk, _ in chunks(data):
+        if kind == b"IDAT":
+            parts.append(chunk[4:-4])
+        elif parts:
+            break
+        elif kind in (b"PLTE", b"tRNS"):
+            walk.visit(kind, chunk)
+    return frame, walk, parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decoded(
+    frame: _PngFrame,
+    image_data: bytes | memoryview,
+    mode: str,
+    form: str,
+) -> Image.Image:
+    size = (frame.width, frame.height)
+    return Image.frombytes(mode, size, image_data, "zip", (form, frame.interlaced))
 
 
 def encode_deep(pixels: np.ndarray) -> bytes:

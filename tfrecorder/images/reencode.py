@@ -258,6 +258,22 @@ def _decode(
     return _turned_back(image, orientation), orientation, unseen
 
 
+def first_frame(data: bytes, kind: str) -> Image.Image:
+    """The decoded first frame of an image that is neither JPEG nor PNG.
+
+    Raises:
+        Exception: of whatever kind its decoder raises.
+    """
+    return _decode(data, kind, sys.maxsize, lambda _: None)[0]
+
+
+def frame_shape(data: bytes, kind: str) -> tuple[int, int]:
+    """Height and width of an image that is neither JPEG nor PNG, from its header."""
+    with _quiet():
+        image = _plugin(kind)(io.BytesIO(data))
+    return image.height, image.width
+
+
 def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
     """The pixels as a TIFF stores them."""
     return image.transpose(_TURNS_BACK[orientation]) if orientation in _TURNS_BACK else image

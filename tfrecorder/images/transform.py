@@ -8,20 +8,19 @@ Source: ITU-T T.81, annex B (markers); PNG (W3C, third edition), 11.3 (ancillary
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import simplejpeg
 from PIL import Image, ImageOps
 
 from tfrecorder.core.threads import Room, unlimited
-from tfrecorder.images import png
+from tfrecorder.images import pixels, png
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.geometry import Placement, cut_boxes, moved, placement
+from tfrecorder.images.header import Reject
 from tfrecorder.images.jpeg import END, markers
 from tfrecorder.images.png import chunk, chunks
 from tfrecorder.images.reencode import TURNS, encoded
@@ -153,58 +152,52 @@ def transform_image(
     """A checked image as it will be stored, and where its pixels went.
 
     The bytes stay as they are if neither the pixels nor the format change.
+
+    Raises:
+        Reject: it cannot be decoded, which `check="header"` does not find.
     """
     orientation = image.orientation if transform.upright else 1
     geometry = geometry_of(image.height, image.width, orientation, transform)
     if not geometry.changes and transform.format in ("keep", image.format):
         return image, geometry
-    with room(image.height * image.width * (4 if image.depth == 8 else 24)):
-        if image.depth == 16:
-            stored = _of_16_bits(image, geometry)
-        else:
-            pixels = _render(_decoded(image, geometry), geometry, Image.Resampling.BILINEAR)
-            stored = _encoded(pixels, image, transform)
+    with room(image.height * image.width * (12 if image.depth == 8 else 24)):
+        try:
+            decoded = pixels.decode(
+                image.data,
+                image.channels,
+                image.depth,
+                _least(image, geometry),
+            )
+        except ValueError as error:
+            raise Reject("convert", "damaged", str(error)) from None
+        stored = _encoded(_rendered(decoded, geometry), image, transform)
     return stored._replace(orientation=1 if transform.upright else image.orientation), geometry
 
 
-def _of_16_bits(image: CheckedImage, geometry: Geometry) -> CheckedImage:
-    """A PNG of 16 bits as it will be stored, which is a PNG too: each channel as floats."""
-    planes = np.moveaxis(png.decode_deep(image.data), 2, 0).astype(np.float32)
-    rendered = [_render(Image.fromarray(p), geometry, Image.Resampling.BILINEAR) for p in planes]
-    pixels = np.stack([np.asarray(plane) for plane in rendered], 2)
-    return image._replace(
-        data=png.encode_deep(np.rint(pixels).astype(np.uint16)),
-        height=pixels.shape[0],
-        width=pixels.shape[1],
-    )
+def _least(image: CheckedImage, geometry: Geometry) -> pixels.Shape:
+    """The height and width that a JPEG needs to be decoded at."""
+    start, end = geometry.edges
+    scale = min(1.0, *(geometry.where.inner / (end - start)))
+    return math.ceil(image.height * scale), math.ceil(image.width * scale)
+
+
+def _rendered(decoded: np.ndarray, geometry: Geometry) -> np.ndarray:
+    """Pixels where they go, each channel alone: Pillow would weigh colours by their alpha."""
+    way = Image.Resampling.BILINEAR
+    if decoded.dtype == np.uint8 and decoded.shape[2] == 3:  # which are quicker together
+        return np.asarray(_render(Image.fromarray(decoded), geometry, way))
+    planes = []
+    for plane in np.moveaxis(decoded, 2, 0):
+        if decoded.dtype == np.uint16:
+            plane = plane.astype(np.float32)
+        planes.append(np.asarray(_render(Image.fromarray(plane), geometry, way)))
+    rendered = np.stack(planes, 2)
+    return rendered if decoded.dtype == np.uint8 else np.rint(rendered).astype(decoded.dtype)
 
 
 def transform_mask(mask: Image.Image, geometry: Geometry) -> Image.Image:
     """A mask whose pixels go where its image's went; classes stay classes."""
     return _render(mask, geometry, Image.Resampling.NEAREST)
-
-
-def _decoded(image: CheckedImage, geometry: Geometry) -> Image.Image:
-    """The stored pixels; if a JPEG shrinks, with no more detail than is needed."""
-    if image.format == "jpeg" and image.warning is None and image.channels in (1, 3):
-        start, end = geometry.edges
-        scale = min(1.0, *(geometry.where.inner / (end - start)))
-        wanted = [math.ceil(side * scale) for side in (image.height, image.width)]
-        try:
-            pixels = simplejpeg.decode_jpeg(
-                image.data,
-                "GRAY" if image.channels == 1 else "RGB",
-                False,
-                False,
-                *wanted,
-            )
-            return Image.fromarray(pixels[:, :, 0] if image.channels == 1 else pixels)
-        except (ValueError, KeyError, RuntimeError):
-            pass  # a CMYK JPEG counts 3 channels too; Pillow decodes it
-    with Image.open(io.BytesIO(image.data)) as opened:
-        opened.load()
-        modes = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-        return opened.convert(modes.get(image.channels, "RGB"))
 
 
 def _render(
@@ -230,25 +223,24 @@ def _render(
 
 
 def _encoded(
-    pixels: Image.Image,
+    rendered: np.ndarray,
     image: CheckedImage,
     transform: Transform,
 ) -> CheckedImage:
     form = image.format if transform.format == "keep" else transform.format
-    if form in ("jpeg", "raw") and pixels.mode not in ("L", "RGB"):
-        pixels = pixels.convert("RGB" if pixels.mode != "LA" else "L")
+    if form != "png":  # the others hold no transparency
+        rendered = rendered[:, :, : 1 if rendered.shape[2] < 3 else 3]
     if form == "raw":
-        pixels = pixels.convert("RGB")
-        data = pixels.tobytes()
+        rendered = np.broadcast_to(rendered, (*rendered.shape[:2], 3))
+    height, width, channels = rendered.shape
+    if rendered.dtype == np.uint16:
+        data = png.encode_deep(rendered)
+    elif form == "raw":
+        data = rendered.tobytes()
     else:
-        data = encoded(pixels, form, quality=transform.quality)  # which PNG has none of
-    return image._replace(
-        data=data,
-        format=form,
-        height=pixels.height,
-        width=pixels.width,
-        channels=len(pixels.getbands()),
-    )
+        picture = Image.fromarray(rendered if channels > 1 else rendered[:, :, 0])
+        data = encoded(picture, form, quality=transform.quality)  # which PNG has none of
+    return image._replace(data=data, format=form, height=height, width=width, channels=channels)
 
 
 #: How the application segments of a JPEG begin that are kept.

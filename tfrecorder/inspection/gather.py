@@ -34,11 +34,9 @@ from tfrecorder.inspection.record_values import (
     SIDE,
     SMALL_SIDE,
     RecordView,
-    UnshownError,
     blur_of,
     boxes_of,
     image_of,
-    large_images_allowed,
     lay_mask,
     mask_of,
     read_picture,
@@ -205,7 +203,7 @@ def gather(
     seed = options.seed
     drawn = draw(stored, max(options.num_records, per_split), seed)
     in_full = {split: {*numbers[:IN_FULL]} for split, numbers in drawn.items()}
-    with large_images_allowed(), ThreadPool() as pool:
+    with ThreadPool() as pool:
         looker = _Looker(stored, in_full, pool, stage)
         seen: dict[str, list[RecordView]] = {split: [] for split in drawn}
         for view in looker.views(drawn, "decoding"):
@@ -440,7 +438,7 @@ def look(
             mask = mask_of(features, stored)
             view = replace(view, jpeg=to_jpeg(lay_mask(pixels, mask)))
         return replace(view, boxes=boxes_of(features, stored, (width, height)))
-    except (UnshownError, ValueError) as error:
+    except ValueError as error:
         return replace(view, fault=str(error))
 
 

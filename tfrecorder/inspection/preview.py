@@ -28,8 +28,6 @@ from tfrecorder.inspection.gather import SHOWN_GROUPS, Gathered, gather
 from tfrecorder.inspection.record_values import (
     SMALL_SIDE,
     RecordView,
-    UnshownError,
-    large_images_allowed,
     read_picture,
     to_jpeg,
 )
@@ -401,7 +399,7 @@ def preview_frame(
             f"`frame.rename(columns={{'path': '{URI_COLUMN}'}})`."
         )
     rows = sample_rows(len(source.frame), num_rows, seed).tolist()
-    with large_images_allowed(), ThreadPool() as pool:
+    with ThreadPool() as pool:
         shown = tuple(map_ahead(pool, lambda row: _read_row(source, row), rows, ahead=8))
     return FramePreview(shown, len(source.frame))
 
@@ -422,7 +420,7 @@ def _read_row(source: Source, row: int) -> FrameRow:
         data = cell.data if isinstance(cell, File) else read_image(uri, source.base)[0]
         image = check_image(data, "header", DEFAULT_MAX_PIXELS)
         pixels, (width, height) = read_picture(image.data, SMALL_SIDE)
-    except (Reject, UnshownError) as error:
+    except (Reject, ValueError) as error:
         return replace(shown, fault=str(error))
     return replace(
         shown,

@@ -5,18 +5,15 @@ Images become small pictures, and figures of their grey levels.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
-import struct
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
 from tfrecorder.format.example import Values, text_of
+from tfrecorder.images import pixels
 from tfrecorder.images.reencode import encoded
 from tfrecorder.reading.dataset import StoredDataset
 from tfrecorder.reading.element_spec import corners_of
@@ -30,9 +27,6 @@ from tfrecorder.schema.kinds import Boxes, File, Mask
 SIDE = 256
 #: The longer side of a picture that is one of many.
 SMALL_SIDE = 128
-
-#: The formats that records may hold; no others are tried.
-_PICTURE_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP")
 
 #: The middle of an image whose blur is measured has at most so many pixels a side, and is smoothed
 #: over so many.  An image of more pixels takes seconds and is not looked at.
@@ -53,25 +47,11 @@ PALETTE = (
 )
 _MASK_SHARE = 0.5
 
-#: What Pillow raises for damaged bytes.
-_PILLOW_ERRORS = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    struct.error,
-    Image.DecompressionBombError,
-)
-
 #: What the keys of TensorFlow's tools hold: the objects and masks that `stored.unread` mentions.
 _OBJECTS = Field("boxes", Boxes(), "image/object")
 MASK = "image/segmentation/class/encoded"
 
 _FILENAMES = (FILENAME, "filename", "file_name")
-
-
-class UnshownError(Exception):
-    """An image that cannot be shown; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -265,24 +245,12 @@ def read_picture(data: bytes, side: int = SIDE) -> tuple[Image.Image, tuple[int,
         RGB pixels, and the width and height of the stored image.
 
     Raises:
-        UnshownError: Pillow cannot decode it.
+        ValueError: nothing decodes it.
     """
-    with _as_unshown():
-        image = Image.open(io.BytesIO(data), formats=_PICTURE_FORMATS)
-        size = image.size
-        image.draft("RGB", (side, side))  # a JPEG is decoded at a fraction of its size
-        pixels = _to_rgb(image)
-        pixels.thumbnail((side, side), Image.Resampling.BOX)
-    return pixels, size
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    """RGB as training sees it: no transparency, and only the upper 8 of 16 bits."""
-    if image.mode.startswith("I"):
-        high = (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-        return Image.fromarray(high).convert("RGB")
-    image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
-    return image.convert("RGB")
+    height, width = pixels.shape_of(data)
+    shown = Image.fromarray(pixels.decode(data, 3, least=(side, side)))
+    shown.thumbnail((side, side), Image.Resampling.BOX)
+    return shown, (width, height)
 
 
 def blur_of(data: bytes) -> float | None:
@@ -295,17 +263,14 @@ def blur_of(data: bytes) -> float | None:
         data: an encoded image, which is decoded in its full size.
 
     Raises:
-        UnshownError: Pillow cannot decode it.
+        ValueError: nothing decodes it.
     """
-    with _as_unshown():
-        image = Image.open(io.BytesIO(data), formats=_PICTURE_FORMATS)
-        if math.prod(image.size) > _MOST_PIXELS:
-            return None
-        left, top = (max(0, (side - _MIDDLE) // 2) for side in image.size)
-        middle = _to_rgb(image).crop(
-            (left, top, min(image.width, left + _MIDDLE), min(image.height, top + _MIDDLE))
-        )
-    grey = np.asarray(middle.convert("L"), np.float64)
+    shape = pixels.shape_of(data)
+    if math.prod(shape) > _MOST_PIXELS:
+        return None
+    top, left = (max(0, (side - _MIDDLE) // 2) for side in shape)
+    middle = pixels.decode(data, 3)[top:, left:][:_MIDDLE, :_MIDDLE]
+    grey = np.asarray(Image.fromarray(middle).convert("L"), np.float64)
     return max(filter(None, (_edges_left(grey), _edges_left(grey.T))), default=None)
 
 
@@ -321,45 +286,26 @@ def _edges_left(grey: np.ndarray) -> float | None:
     return float(1 - np.maximum(before - after, 0).sum() / total) if total else None
 
 
-def lay_mask(pixels: Image.Image, mask: bytes) -> Image.Image:
+def lay_mask(shown: Image.Image, mask: bytes) -> Image.Image:
     """A picture with a mask over it: each class has a colour, except 0 and 255, which mean none.
 
     Args:
-        pixels: RGB.
+        shown: RGB.
         mask: an encoded image of class numbers; if it has a palette, its colours are used.
 
     Raises:
-        UnshownError: Pillow cannot decode the mask.
+        ValueError: nothing decodes the mask.
     """
-    with _as_unshown():
-        image = Image.open(io.BytesIO(mask), formats=_PICTURE_FORMATS)
-        image.load()
+    image = pixels.picture(mask)
     numbers = image if image.mode in ("P", "L") else image.convert("L")
-    classes = np.asarray(numbers.resize(pixels.size, Image.Resampling.NEAREST))
+    classes = np.asarray(numbers.resize(shown.size, Image.Resampling.NEAREST))
     colours = np.array(PALETTE, dtype=np.float32)[(classes.astype(np.int64) - 1) % len(PALETTE)]
-    under = np.asarray(pixels, dtype=np.float32)
+    under = np.asarray(shown, dtype=np.float32)
     mixed = under * (1 - _MASK_SHARE) + colours * _MASK_SHARE
-    shown = ((classes > 0) & (classes < 255))[..., None]
-    return Image.fromarray(np.where(shown, mixed, under).astype(np.uint8))
+    seen = ((classes > 0) & (classes < 255))[..., None]
+    return Image.fromarray(np.where(seen, mixed, under).astype(np.uint8))
 
 
-def to_jpeg(pixels: Image.Image) -> bytes:
+def to_jpeg(shown: Image.Image) -> bytes:
     """A picture as a small JPEG."""
-    return encoded(pixels, "JPEG", quality=72, optimize=True)
-
-
-@contextlib.contextmanager
-def _as_unshown() -> Iterator[None]:
-    try:
-        yield
-    except _PILLOW_ERRORS as error:
-        words = str(error).partition(" <_io")[0]  # Pillow names its own buffer
-        raise UnshownError(words or type(error).__name__) from error
-
-
-@contextlib.contextmanager
-def large_images_allowed() -> Iterator[None]:
-    """Silence Pillow's warning about large images: conversion has accepted them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        yield
+    return encoded(shown, "JPEG", quality=72, optimize=True)

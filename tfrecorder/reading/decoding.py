@@ -11,37 +11,32 @@ it what we decode without another copy: each thread decodes into memory that it 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import simplejpeg
 from PIL import Image
 
 from tfrecorder.errors import OptionError
-from tfrecorder.images import geometry, png
+from tfrecorder.images import geometry
 from tfrecorder.images.geometry import TRIMMED, Picture, ratio_of
+from tfrecorder.images.pixels import (
+    JPEG_ERRORS,
+    Encoded,
+    Shape,
+    decode_in_full,
+    decode_jpeg,
+    jpeg_shape,
+)
 
 try:
     import cykooz_resizer as rust
 except ImportError:
     rust = None
-
-#: The formats that records may hold; others are never tried.
-_FORMATS = ("JPEG", "PNG", "BMP", "GIF")
-
-_COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-
-Shape = tuple[int, int]
-
-#: The bytes of an image, either alone or as a view into a record.
-Encoded = bytes | memoryview
 
 
 def decode(
@@ -61,9 +56,9 @@ def decode(
     Raises:
         ValueError: it cannot be decoded.
     """
-    shape = _jpeg_shape(data)
+    shape = jpeg_shape(data)
     if shape is None:
-        pixels = (_deep if picture.depth == 16 else _by_pillow)(data, picture.channels)
+        pixels = decode_in_full(data, picture.channels, picture.depth)
         return _fit(pixels, 1, picture, (pixels.shape[0], pixels.shape[1]), drawn)
     ratio = 1
     part = None
@@ -72,8 +67,8 @@ def decode(
         ratio = _ratio(picture, shape) if part is None else ratio_of(picture.scale_of(part[1]))
     try:
         pixels = _jpeg_pixels(data, picture, ratio, shape)
-    except (ValueError, KeyError, RuntimeError):  # a subsampling that simplejpeg does not know
-        pixels = _by_pillow(data, picture.channels)
+    except JPEG_ERRORS:
+        pixels = decode_in_full(data, picture.channels)
         ratio = 1
     return _fit(pixels, ratio, picture, shape, drawn, part=part)
 
@@ -188,38 +183,11 @@ def decode_mask(
     drawn: np.ndarray | None,
 ) -> np.ndarray:
     """The classes of an image's pixels, uint8 of [height, width, 1], placed as the image is."""
-    mask = _by_pillow(data, 1)
+    mask = decode_in_full(data, 1)
     if picture.size is None:
         return mask
     where = geometry.placement(np.array(mask.shape[:2]), picture.size, picture.resize, drawn)
     return _mirrored(geometry.place(mask, where, nearest), drawn)
-
-
-def shape_of(data: Encoded) -> Shape:
-    """Height and width of an encoded image, from its header.
-
-    Raises:
-        ValueError: it has none.
-    """
-    shape = _jpeg_shape(data)
-    if shape is not None:
-        return shape
-    try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
-            return opened.height, opened.width
-    except (OSError, SyntaxError, EOFError) as error:
-        raise ValueError("the image cannot be decoded: it has no header") from error
-
-
-def _jpeg_shape(data: Encoded) -> Shape | None:
-    """Height and width; None if Pillow has to decode it: other formats, and CMYK or YCCK."""
-    if data[:2] != b"\xff\xd8":
-        return None
-    try:
-        height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
-    except (ValueError, KeyError, RuntimeError):
-        return None
-    return None if colours in ("CMYK", "YCCK") else (height, width)
 
 
 def _jpeg_pixels(
@@ -232,57 +200,10 @@ def _jpeg_pixels(
     height, width = (-(-side // ratio) for side in shape)
 
     def fill(buffer: Any) -> np.ndarray:
-        return simplejpeg.decode_jpeg(
-            data,
-            _COLOURS[picture.channels],
-            fastdct=False,
-            fastupsample=False,
-            min_height=0 if ratio == 1 else height,
-            min_width=0 if ratio == 1 else width,
-            buffer=buffer,
-            strict=False,
-        )
+        least = (0, 0) if ratio == 1 else (height, width)
+        return decode_jpeg(data, picture.channels, least, buffer)
 
     return filled((height, width, picture.channels), fill)
-
-
-def _deep(data: Encoded, channels: int) -> np.ndarray:
-    """Pixels of 16 bits with as many channels as TensorFlow is asked for."""
-    with _in_words():
-        pixels = png.decode_deep(data)
-    if pixels.shape[2] < 3 <= channels:
-        return np.repeat(pixels[:, :, :1], channels, 2)
-    return pixels[:, :, :channels]
-
-
-@contextlib.contextmanager
-def _in_words() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, SyntaxError, EOFError) as error:
-        words = str(error).partition(" <_io")[0]  # Pillow names its own buffer
-        raise ValueError(f"the image cannot be decoded: {words}") from error
-
-
-def _by_pillow(data: Encoded, channels: int) -> np.ndarray:
-    """Pixels as TensorFlow decodes them: without transparency, and with the upper 8 of 16 bits."""
-    with _in_words(), Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
-        opened.load()
-        image: Image.Image = opened
-        if channels < 4:
-            image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
-        if opened.mode == "CMYK":
-            image = Image.fromarray(_of_inks(np.asarray(opened), "adobe" in opened.info))
-        elif opened.mode.startswith("I"):
-            image = Image.fromarray((np.asarray(opened) >> 8).astype(np.uint8))
-        pixels = np.asarray(image.convert(_MODES[channels]))
-    return pixels.reshape(*pixels.shape[:2], channels)
-
-
-def _of_inks(inks: np.ndarray, inverted: bool) -> np.ndarray:
-    """CMYK converted to colours as TensorFlow does it; Pillow has inverted the inks."""
-    light = (255 - inks if inverted else inks).astype(np.uint16)
-    return (light[..., :3] * light[..., 3:] // 255).astype(np.uint8)
 
 
 #: In the resizer's list, the types of one to four channels of 16 bits follow this one.

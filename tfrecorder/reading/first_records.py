@@ -20,10 +20,10 @@ from tfrecorder.errors import DatasetError
 from tfrecorder.format.example import Values, parse_features
 from tfrecorder.format.tfrecord import check_frame, data_of, records_of
 from tfrecorder.images.header import ending_of
+from tfrecorder.images.pixels import shape_of
 from tfrecorder.options.read import FEATURE_FORM
 from tfrecorder.reading.dataset import ShardFile
 from tfrecorder.reading.dataset_files import open_shard
-from tfrecorder.reading.decoding import shape_of
 from tfrecorder.schema.keys import HEIGHT, WIDTH, Feature
 
 #: How many files to look at, spread evenly, and how many first records of one of a few files; we

@@ -16,16 +16,14 @@ from tfrecorder.format import example
 from tfrecorder.format.example import find_features, find_only
 from tfrecorder.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, data_of
 from tfrecorder.images.geometry import Picture
+from tfrecorder.images.pixels import Encoded, Shape, shape_of
 from tfrecorder.options.read import ReadOptions
 from tfrecorder.reading.collate import BatchMemory
 from tfrecorder.reading.decoding import (
-    Encoded,
-    Shape,
     decode,
     decode_mask,
     decode_raw,
     dtype_of,
-    shape_of,
     write_pixels,
 )
 from tfrecorder.reading.element_spec import NUMBERS, Engine, Values, spec_of

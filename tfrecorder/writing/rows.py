@@ -272,7 +272,10 @@ class RowLoader:
             source = image = self._checked(field, row)
             geometry = None
             if self._transform is not None:
-                image, geometry = transform_image(source, self._transform, self._room)
+                try:
+                    image, geometry = transform_image(source, self._transform, self._room)
+                except Reject as reject:
+                    raise self._of_column(reject, field, row) from None
             row.placed[field.key] = Placed(source, image, geometry)
             features[field.encoded_key] = image.data
             features[f"{field.key}/format"] = image.format
