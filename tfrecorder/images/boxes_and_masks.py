@@ -5,7 +5,6 @@ The pixels of objects as COCO states them, polygons or RLE, are drawn as PNGs.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from PIL import Image as Pictures
 from tfrecorder.core.threads import Room
 from tfrecorder.images.check import CheckedImage
 from tfrecorder.images.header import Reject
+from tfrecorder.images.pixels import picture
 from tfrecorder.images.reencode import encoded
 from tfrecorder.images.transform import Geometry, transform_mask
 from tfrecorder.schema.fields import Field
@@ -36,8 +36,7 @@ def as_segmentation(cell: Any) -> str | None:
     """
     try:
         if isinstance(cell, bytes):
-            with Pictures.open(io.BytesIO(cell)) as opened:
-                return json.dumps(rle_of(np.asarray(opened).astype(bool)))
+            return json.dumps(rle_of(np.asarray(picture(cell)).astype(bool)))
         value = json.loads(cell) if isinstance(cell, str) else cell
         if isinstance(value, Mapping):
             height, width = value["size"]
@@ -49,7 +48,7 @@ def as_segmentation(cell: Any) -> str | None:
             value = [[*map(float, polygon)] for polygon in value]
             sound = bool(value) and all(map(_has_corners, value))
         return json.dumps(value, allow_nan=False) if sound else None
-    except (KeyError, OSError, OverflowError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
@@ -216,20 +215,23 @@ def stored_mask(
             f"{field.column} has {mask.width} x {mask.height} pixels, "
             f"the image {image.width} x {image.height}",
         )
-    with Pictures.open(io.BytesIO(mask.data)) as opened:
-        if opened.mode not in ("1", "L", "P", "I;16", "I"):
+    if mask.channels == 1 and "depth" not in mask.reduced and of.change is None:
+        return mask.data
+    with room(mask.width * mask.height * 8):
+        try:
+            opened = picture(mask.data)
+        except ValueError as error:
+            raise Reject("convert", "damaged", f"{field.column}: {error}") from None
+        if opened.mode not in ("1", "L", "P", "I;16"):
             raise Reject(
                 "check",
                 "mask_channels",
                 f"{field.column} has pixels of the mode {opened.mode}, not one number each",
             )
-        if opened.mode in ("1", "L") and of.change is None:
-            return mask.data
-        with room(mask.width * mask.height * 4):
-            classes = _classes(opened, field)
-            if of.change is not None:
-                classes = transform_mask(classes, of.change)
-            return encoded(classes, "PNG")
+        classes = _classes(opened, field)
+        if of.change is not None:
+            classes = transform_mask(classes, of.change)
+        return encoded(classes, "PNG")
 
 
 def _classes(opened: Pictures.Image, field: Field) -> Pictures.Image:

@@ -123,6 +123,8 @@ def check_image(
     else:
         found, warning = png.check(data, max_pixels)
     reduced = found.reduced
+    if kind == "jpeg" and _has_more(data):
+        reduced = (*reduced, "appended")
     if depth == 16:
         if "depth" not in reduced:
             raise Reject(
@@ -130,7 +132,7 @@ def check_image(
                 "depth",
                 "it has 8 bits a channel, the schema's `Image(depth=16)` declares 16",
             )
-        reduced = tuple(word for word in reduced if word != "depth")
+        reduced = tuple(word for word in reduced if word not in ("depth", "dim"))
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
     if gray is None and fingerprints:
@@ -138,6 +140,21 @@ def check_image(
             gray = gray_of(data)
     look = None if gray is None else Look(gray, found[:2])
     return CheckedImage(data, kind, *found[:4], warning, look, reduced, depth)
+
+
+#: What cameras and programs fill files up with.
+_PADDING = b"\0\r\n "
+#: A JPEG that holds other pictures says so within so many bytes.
+_INDEX_WITHIN = 1 << 17
+
+
+def _has_more(data: bytes) -> bool:
+    """Whether more than padding follows the end of a JPEG's picture."""
+    end = data.rfind(b"\xff\xd9") + 2
+    if data.find(b"MPF\0", 0, _INDEX_WITHIN) > 0:
+        ends = (at for marker, at in jpeg.markers(data, 2) if marker == jpeg.END)
+        end = next(ends, end)
+    return bool(end > 1 and data[end:].strip(_PADDING))
 
 
 def read_image(

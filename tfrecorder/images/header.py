@@ -171,7 +171,7 @@ _IMAGES = {
     "bmp": rb"BM.{12}[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0",
     "gif": rb"GIF8[79]a",
     "webp": rb"RIFF....WEBP",
-    "tiff": rb"II\*\0|MM\0\*|II\+\0|MM\0\+",
+    "tiff": rb"II\*\0(?!....CR)|MM\0\*|II\+\0|MM\0\+",
     "ppm": rb"P[1-6][\s#]",
     "avif": rb"....ftypavi[fs]",
     "heic": rb"....ftyp(?:hei|hev|mif1|msf1)",
@@ -182,7 +182,7 @@ _IMAGES = {
 }
 _UNSUPPORTED = {
     "a camera's raw photograph (CR3)": rb"....ftypcrx ",
-    "a camera's raw photograph": rb"FUJIFILMCCD-RAW|IIU\0|IIR[OS]|MMOR",
+    "a camera's raw photograph": rb"FUJIFILMCCD-RAW|IIU\0|IIR[OS]|MMOR|II\*\0....CR",
     "a JPEG 2000 image": rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51",
     "a JPEG XL image": rb"\0\0\0\x0cJXL |\xff\x0a",
     "a JPEG XR image": rb"II\xbc\x01",
@@ -338,10 +338,16 @@ def _gif_colours(data: bytes, at: int) -> int:
 REDUCED = {
     "depth": "of more than 8 bits a channel, read as 8: `Image(depth=16)` in the schema keeps all "
     "of a PNG or TIFF, and rejects images of 8 bits",
+    "dim": "whose values of 16 bits are all below 256, so that they read as black: with "
+    "`Image(depth=16)`, `value_range=(0, 257)` gives 0 to 1 for 0 to 255",
     "frames": "of several frames or pages, of which the first is stored: to keep more, give each "
     "as a file",
     "alpha": "with transparency, which is not read, as other images have none: flatten them first, "
     "or give all images four channels",
+    "bands": "with further bands beside their colours, which are not stored: give each as an image "
+    "of its own",
+    "appended": "with data behind the picture, such as a phone's video, which the records keep: "
+    "`strip_metadata=True` cuts them off",
     "cmyk": "in CMYK, turned into RGB without its profile: convert them to sRGB first",
     "profile": "with a colour profile other than sRGB, which training does not apply: convert "
     "them to sRGB first",

@@ -62,6 +62,9 @@ _PASSES = (
     (1, 0, 2, 2),
     (0, 1, 1, 2),
 )
+#: The bytes of a value of 16 bits, as their places in a row are odd or even; the first is a filter.
+_UPPER = 1
+_LOWER = 0
 _FEED = 1 << 16
 _PIECE = 1 << 18  # bytes given to zlib, and taken from it, at a time
 _LARGEST_SURPLUS = 1 << 20  # inflated bytes beyond the image that are still looked at
@@ -142,6 +145,7 @@ def _header(frame: _PngFrame, walk: _Walk) -> Header:
         channels = 4 if walk.transparency else 3
     is_reduced = {
         "depth": frame.depth == 16,
+        "dim": walk.is_dim,
         "frames": walk.animated,
         "alpha": bool(walk.transparency) or frame.color in (_GRAY_ALPHA, _RGBA),
         "profile": not is_srgb(walk.profile) if walk.profile else False,
@@ -221,6 +225,11 @@ class _Walk:
         self._inflater = _Inflater(frame)
         self._colors: int | None = None  # of the palette
         self._last = b""
+
+    @property
+    def is_dim(self) -> bool:
+        """Whether of its values of 16 bits, as far as seen, some have lower bytes, none others."""
+        return self._inflater.lit == {_LOWER}
 
     def complain(self, detail: str) -> None:
         self.complaint = self.complaint or f"the PNG: {detail}"
@@ -312,6 +321,8 @@ class _Inflater:
         self._runs = list(frame.runs())
         self._size = sum(stride * rows for stride, rows in self._runs)
         self._done = 0
+        #: Which bytes of values of 16 bits are not all 0; of others nobody looks.
+        self.lit = set() if frame.depth == 16 else {_UPPER}
         self._zlib = zlib.decompressobj(wbits=0)  # 0: the window that the stream declares
         self._feed = _FEED
         self._piece = _PIECE
@@ -376,7 +387,21 @@ class _Inflater:
                 filters = piece[first : end - self._done : stride]
                 if filters.translate(None, b"\0\1\2\3\4"):
                     raise _damaged("has a row with an unknown filter")
+                if _UPPER not in self.lit:
+                    begin = max(start, self._done)
+                    part = piece[begin - self._done : end - self._done]
+                    self._note_lit(part, begin - start, stride)
             start = end
+
+    def _note_lit(
+        self,
+        part: bytes,
+        at: int,
+        stride: int,
+    ) -> None:
+        """Note which bytes of 16 bits a part of a run has: filters keep bytes that are all 0."""
+        places = (np.flatnonzero(np.frombuffer(part, np.uint8)) + at) % stride
+        self.lit |= {*np.unique(places[places > 0] % 2).tolist()}
 
 
 #: Pillow's mode for the pixels, and its name for how a PNG holds them.  Where it takes only the

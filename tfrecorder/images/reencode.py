@@ -184,10 +184,12 @@ def _reencode(
             lower = _lower_bytes(data, kind, orientation)
     except (Reject, MemoryError, KeyboardInterrupt):
         raise
-    except Image.DecompressionBombError as error:
-        raise Reject("check", "too_large", words_of(error)) from None
+    except Image.DecompressionBombError:
+        raise Reject("check", "too_large", f"Pillow decodes no {kind} of so many pixels") from None
     except Exception as error:  # hostile bytes may raise anything
         raise _as_reject(error, kind, data) from None
+    if image.mode.startswith("I") and 0 < np.asarray(image).max() < 256:
+        unseen.append("dim")
     if lower is None:
         encoded = as_png(image)
     else:
@@ -242,6 +244,9 @@ def _decode(
     The plugin is called by name, not through `Image.open`, which would try other formats and
     check the size against the user's global limit.
     """
+    is_inverted = False
+    if kind == "tiff":
+        data, is_inverted = tiff_tags.mended(data)
     with _quiet():
         image = _plugin(kind)(io.BytesIO(data))
         check_size(image.height, image.width, len(image.getbands()), max_pixels)
@@ -251,11 +256,16 @@ def _decode(
         orientation = _orientation(image)
         unseen = list(_unseen(image, kind, data))
         if kind == "tiff":  # its tags are still being read, with warnings, while it loads
+            stored = image.size[::-1] if orientation >= 5 else image.size
+            image.im = Image.new(image.mode, stored).im  # else Pillow's limit holds, not ours
             _load(image, data)
     if kind != "tiff":
         _load(image, data)
         return image, orientation, unseen
-    return _turned_back(image, orientation), orientation, unseen
+    image = _turned_back(image, orientation)
+    if is_inverted:
+        image = Image.fromarray(~np.asarray(image))
+    return image, orientation, unseen
 
 
 def first_frame(data: bytes, kind: str) -> Image.Image:
@@ -355,7 +365,9 @@ def _unseen(
     """What a PNG of the first frame does not hold, as keys of `header.REDUCED`."""
     bits = image.info.get("bit_depth", 8)  # of HEIC
     if isinstance(image, TiffImagePlugin.TiffImageFile):
-        bits = max(image.tag_v2.get(258, (1,)))
+        bits = max(image.tag_v2.get(tiff_tags.BITS, (1,)))
+        if image.tag_v2.get(tiff_tags.SAMPLES, 1) > len(image.getbands()):
+            yield "bands"
     elif kind == "avif" and _AVIF_DEEP.search(data):
         bits = 10
     if bits > 8 and not image.mode.startswith(("I", "F")):  # Pillow keeps the upper 8

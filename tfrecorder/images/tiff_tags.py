@@ -1,27 +1,35 @@
 """The tags of a TIFF's first picture, read without trusting them, and bounds on what they cost.
 
+Some tags that decide the pixels Pillow does not obey.  We change the file so that it does.
+
 Pillow keeps the value of every tag, wherever in the file it is: 65,535 tags that all point to the
 same megabyte take 65 GB.  It decodes each strip of an uncompressed picture with a call from Python,
 and libtiff decodes a whole tile, however little of it is in the picture.  So we check this first.
 
-Source: TIFF 6.0, section 2; the BigTIFF design for offsets of 8 bytes; Exif 2.3, section 4.6.3.
+Source: TIFF 6.0, sections 2 and 8; the BigTIFF design for offsets of 8 bytes; Exif 2.3, section
+4.6.3; DNG 1.7 for cameras' raw files.
 """
 
 from __future__ import annotations
 
 import contextlib
 import struct
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecorder.images.header import Reject, too_expensive
+from tfrecorder.images.header import Reject, too_expensive, unsupported
 
+SUBFILE_TYPE = 254
 WIDTH = 256
 HEIGHT = 257
 BITS = 258
 COMPRESSION = 259
 PHOTOMETRIC = 262
+WHITE_IS_ZERO = 0
+BLACK_IS_ZERO = 1
 STRIP_OFFSETS = 273
 SAMPLES = 277
 STRIP_BYTES = 279
@@ -30,13 +38,19 @@ TILE_HEIGHT = 323
 TILE_OFFSETS = 324
 TILE_BYTES = 325
 PLANAR = 284
+PLANES = 2  # one after the other
+SUBFILES = 330
 SAMPLE_FORMAT = 339
+DNG_VERSION = 50706
+UNCOMPRESSED = 1
 GROUP_4 = 4
 JPEG = 7
+DEFLATE = 8
+SIGNED = 2
 
 #: The compressions that Pillow's wheels decode (none, CCITT, Group 3, LZW, JPEG, Deflate, PackBits,
 #: LZMA, Zstandard), but for Group 4 and the old form of JPEG, which TIFF withdrew in 1995.
-_DECODED = (1, 2, 3, 5, JPEG, 8, 32771, 32773, 32946, 34925, 50000)
+_DECODED = (UNCOMPRESSED, 2, 3, 5, JPEG, DEFLATE, 32771, 32773, 32946, 34925, 50000)
 
 #: Directories that Pillow also reads: EXIF, GPS, interoperability.
 _FURTHER = (34665, 34853, 40965)
@@ -75,17 +89,25 @@ class Tag:
 
 
 class Tags:
-    """The first directory of a TIFF, with those that Pillow reads along with it."""
+    """The first directory of a TIFF, with those that Pillow reads along with it.
+
+    Attributes:
+        first: its tags by their number.
+        is_only: no directory of another picture follows it.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._order = "<" if data[:2] == b"II" else ">"
         self._big = data[2:4] in (b"+\0", b"\0+")
+        self._end = len(data)  # of the directory that was read last
         self.first: dict[int, Tag] = {}
+        self.is_only = True
         self.read = self.bytes = self.fractions = 0
         at, form = (8, "Q") if self._big else (4, "I")
         with contextlib.suppress(struct.error):
             self.first = self._directory(*struct.unpack_from(self._order + form, data, at))
+            self.is_only = not any(data[self._end : self._end + struct.calcsize(form)])
         for number in _FURTHER:
             if (offset := self.number(number, -1)) >= 0:
                 self._directory(offset)
@@ -111,6 +133,7 @@ class Tags:
                 tags[number] = tag
                 self.bytes += tag.size if tag.size <= len(self._data) else 0
                 self.fractions += tag.count if tag.kind in _RATIONALS else 0
+            self._end = at
         return tags
 
     def array(self, number: int) -> np.ndarray:
@@ -131,11 +154,29 @@ class Tags:
         """The first value of a tag."""
         return next(iter(self.array(number)[:1].tolist()), default)
 
+    def replaced(
+        self,
+        data: bytearray,
+        number: int,
+        values: Sequence[int],
+    ) -> None:
+        """Other values for a tag of the file, as many as it has."""
+        tag = self.first[number]
+        kind = np.dtype(self._order + _NUMBERS[tag.kind])
+        data[tag.at : tag.at + tag.size] = np.array(values, kind).tobytes()
+
 
 def check_tiff(data: bytes) -> None:
     """Rejects a TIFF that takes far longer than its size allows, or that Pillow cannot decode."""
     tags = Tags(data)
-    compression = tags.number(COMPRESSION, 1)
+    is_smaller = tags.number(SUBFILE_TYPE) & 1 and (SUBFILES in tags.first or not tags.is_only)
+    if is_smaller or DNG_VERSION in tags.first:
+        raise unsupported(
+            "a camera's raw photograph, or another TIFF whose first picture is a small copy"
+        )
+    if tags.number(SAMPLE_FORMAT) == SIGNED and tags.number(BITS) <= 8:
+        raise unsupported("a TIFF of signed numbers of 8 bits")
+    compression = tags.number(COMPRESSION, UNCOMPRESSED)
     if compression == GROUP_4:
         # Seen in libtiff 4.7: the rows that are missing hold what was in its memory before.
         raise Reject(
@@ -159,6 +200,56 @@ def check_tiff(data: bytes) -> None:
         raise too_expensive(f"the TIFF's tags hold {tags.fractions:,} fractions")
     pixels = tags.number(WIDTH) * tags.number(HEIGHT)
     _check_pieces(tags, pixels, data)
+
+
+def mended(data: bytes) -> tuple[bytes, bool]:
+    """A TIFF that Pillow decodes rightly, and whether its pixels are to be inverted then.
+
+    Pillow 12.3 mixes up uncompressed planes of 16 bits and of inverted pixels, and refuses further
+    planes; compressed ones libtiff decodes, which does neither.  It takes 16 bits that count from
+    white as if they counted from black.
+
+    Raises:
+        Reject: planes lack what says where they are, or their bytes.
+    """
+    tags = Tags(data)
+    if tags.number(PLANAR) == PLANES and tags.number(COMPRESSION) == UNCOMPRESSED:
+        data = _compressed(data, tags)
+    is_inverted = (
+        tags.array(PHOTOMETRIC).tolist() == [WHITE_IS_ZERO]
+        and tags.number(BITS) == 16
+        and tags.number(SAMPLE_FORMAT, 1) == 1
+    )
+    if is_inverted:
+        copy = bytearray(data)
+        tags.replaced(copy, PHOTOMETRIC, [BLACK_IS_ZERO])
+        data = bytes(copy)
+    return data, is_inverted
+
+
+def _compressed(data: bytes, tags: Tags) -> bytes:
+    """The file with its strips or tiles compressed, behind what it has."""
+    of_tiles = TILE_OFFSETS in tags.first
+    offsets = TILE_OFFSETS if of_tiles else STRIP_OFFSETS
+    sizes = TILE_BYTES if of_tiles else STRIP_BYTES
+    starts = tags.array(offsets).tolist()
+    stored = tags.array(sizes).tolist()
+    if len(starts) != len(stored):
+        raise unsupported("a TIFF of planes without the sizes of their strips")
+    copy = bytearray(data)
+    moved = []
+    packed = []
+    for start, size in zip(starts, stored, strict=True):
+        if start + size > len(data):
+            raise Reject("check", "truncated", "the TIFF ends inside a strip")
+        piece = zlib.compress(data[start : start + size], 0)
+        moved.append(len(copy))
+        packed.append(len(piece))
+        copy += piece
+    tags.replaced(copy, offsets, moved)
+    tags.replaced(copy, sizes, packed)
+    tags.replaced(copy, COMPRESSION, [DEFLATE])
+    return bytes(copy)
 
 
 def _check_pieces(

@@ -240,6 +240,7 @@ def _encoded(
     else:
         picture = Image.fromarray(rendered if channels > 1 else rendered[:, :, 0])
         data = encoded(picture, form, quality=transform.quality)  # which PNG has none of
+    image = _alone(image)
     return image._replace(data=data, format=form, height=height, width=width, channels=channels)
 
 
@@ -262,7 +263,12 @@ def without_metadata(image: CheckedImage) -> CheckedImage:
     """
     exif = bytes((image.orientation,)).join(_EXIF_OF_ORIENTATION) if image.orientation != 1 else b""
     cut = _cut_jpeg if image.format == "jpeg" else _cut_png
-    return image._replace(data=cut(image.data, exif))
+    return _alone(image._replace(data=cut(image.data, exif)))
+
+
+def _alone(image: CheckedImage) -> CheckedImage:
+    """An image that nothing follows any more."""
+    return image._replace(reduced=tuple(word for word in image.reduced if word != "appended"))
 
 
 def _cut_jpeg(data: bytes, exif: bytes) -> bytes:

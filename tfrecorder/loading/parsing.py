@@ -28,7 +28,7 @@ from tfrecorder.reading.element_spec import (
     stated_shape,
 )
 from tfrecorder.reading.misfits import expected_of
-from tfrecorder.reading.record_bytes import damaged_record
+from tfrecorder.reading.record_bytes import unreadable_record
 from tfrecorder.schema.fields import Field
 from tfrecorder.schema.keys import Feature
 from tfrecorder.schema.kinds import Image, Mask
@@ -83,7 +83,7 @@ def _words(
         offset = 0
         for data in records_in(shard):
             if image in parse_example(data).get(key, ()):
-                return str(damaged_record(shard, offset, fault, stored.form))
+                return str(unreadable_record(shard, offset, fault, stored.form))
             offset += len(data) + FRAMING_BYTES
     return f"{stored.directory}: {key}: {fault}"
 

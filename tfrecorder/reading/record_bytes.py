@@ -147,16 +147,19 @@ class RecordReader:
     ) -> T:
         """What `use` makes of one record, once its checksums are compared."""
         try:
+            tfrecord.check_frame(framed)
+        except ValueError:
+            shard, offset, _ = self._place(number)
+            framed = self._files.read_again(shard, offset, framed)
             try:
                 tfrecord.check_frame(framed)
-            except ValueError:
-                shard, offset, _ = self._place(number)
-                framed = self._files.read_again(shard, offset, framed)
-                tfrecord.check_frame(framed)
+            except ValueError as error:
+                raise damaged_record(shard, offset, error, self._stored.form) from error
+        try:
             return use(framed, at)
         except ValueError as error:
             shard, offset, _ = self._place(number)
-            raise damaged_record(shard, offset, error, self._stored.form) from error
+            raise unreadable_record(shard, offset, error, self._stored.form) from error
 
     def _read_runs(self, runs: list[list[_Wanted]]) -> Iterable[bytes]:
         """The bytes of runs, which are asked for at the same time."""
@@ -354,14 +357,28 @@ def damaged_record(
     fault: object,
     form: str = "tfrecorder",
 ) -> DatasetError:
-    """The error for a record that cannot be read, in a dataset of this form."""
+    """The error for a record whose bytes have changed, in a dataset of this form."""
     words = f"of the record at byte {offset}, {fault}"
     if form != "tfrecorder":
-        return DatasetError(
-            f"{shard.path} is damaged: {words}. "
-            "Copy the file again or, if it was written so, write it again without the record."
-        )
+        return DatasetError(f"{shard.path} is damaged: {words}. Copy the file again.")
     return DatasetError(_damaged(shard.path, words, os.path.dirname(shard.path)))
+
+
+def unreadable_record(
+    shard: ShardFile,
+    offset: int,
+    fault: object,
+    form: str,
+) -> DatasetError:
+    """The error for a record that is as it was written, and still cannot be read."""
+    remedy = "Write the file again without it"
+    if form == "tfrecorder":
+        verify = command("verify", os.path.dirname(shard.path), "--decode")
+        remedy = f"`{verify}` lists all such records, and `tfrecorder.remove` takes them out"
+    return DatasetError(
+        f"{shard.path}: the record at byte {offset} is as it was written, but cannot be read: "
+        f"{fault}. {remedy}."
+    )
 
 
 def read_at(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import io
 import json
 import posixpath
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from PIL import Image as Pictures
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
@@ -21,6 +19,7 @@ from tfrecorder.core.text import NotTextError, composed, decoded, encoding_of
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.images.boxes_and_masks import rle_of
+from tfrecorder.images.pixels import decode_in_full
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
@@ -220,11 +219,10 @@ def masks_of(file: File) -> list[str | None]:
 def _segments(path: str) -> np.ndarray:
     """The number of the segment that each pixel of a panoptic PNG belongs to: its colour."""
     try:
-        with Pictures.open(io.BytesIO(storage.read_bytes(path))) as opened:
-            red, green, blue = np.moveaxis(np.asarray(opened.convert("RGB"), np.int64), 2, 0)
-    except (OSError, storage.UnreadableError):
+        pixels = decode_in_full(storage.read_bytes(path), 3)
+    except (ValueError, storage.UnreadableError):
         return np.zeros((0, 0), np.int64)  # a mask that is missing is a fault of its row
-    return red + 256 * green + 65536 * blue
+    return pixels.astype(np.int64) @ [1, 256, 65536]
 
 
 def _uris_of(

@@ -24,7 +24,7 @@ from tfrecorder.display.tables import counted
 from tfrecorder.errors import DatasetError, OutputError, SourceError, TfrecorderError
 from tfrecorder.format import layout
 from tfrecorder.format.layout import BASE, RECORD_OF, REJECT_OF, Shard, spool_columns, value_columns
-from tfrecorder.format.manifest import FileSums
+from tfrecorder.format.manifest import FORM, FileSums
 from tfrecorder.format.plan import Begins, Layout, Plan, PlanKind
 from tfrecorder.output.directory import locked, refuse_foreign
 from tfrecorder.output.staging import restage_rows
@@ -182,7 +182,7 @@ def _repair(
         names = ", ".join(sorted(written))
         others = f" Other files were written again: {names}." if written else ""
         raise SourceError(
-            f"{directory} is not repaired, because sources have changed: "
+            f"{directory} is not repaired: "
             f"{'; '.join(refusals)}. These shards were left as they are. Bring the sources back "
             f"and repair again, or convert into another directory.{others}"
         )
@@ -315,13 +315,15 @@ def _write_shards(
             try:
                 if shard.table in faulty:
                     raise SourceError("its table is damaged too, which says what its rows were")
-                plan, rows = _plan_aside(expected, owners[shard].plan, shard, base)
+                owner = owners[shard]
+                plan, rows = _plan_aside(expected, owner.plan, shard, base)
                 restage_rows(plan, rows, folder)
                 progress = ShardProgress(folder, shard, is_shown=False)
                 attempt = Attempt(folder, shard, plan.digest)
                 new = ShardWriter(plan, 0, pool, progress).write(attempt)
                 if (new.bytes, new.crc32c) != (done.bytes, done.crc32c):
-                    raise SourceError(_difference(folder, plan, shard, rows))
+                    is_older = owner.manifest.form < FORM
+                    raise SourceError(_difference(folder, plan, shard, rows, is_older))
             except SourceError as error:
                 refusals.append(f"{shard.file}: {error}")
                 continue
@@ -383,14 +385,25 @@ def _difference(
     plan: Plan,
     shard: Shard,
     before: pa.Table,
+    is_older: bool,
 ) -> str:
-    """Why a shard comes out different: the first row that became a reject, if one did."""
+    """Why a shard comes out different: the first row that became a reject, if one did.
+
+    Args:
+        is_older: an earlier version of the package wrote it.
+    """
     now = read_columns(folder, shard.table, lambda schema: schema.names)
     image = primary_file(plan.fields)
     for old, new in zip(before.to_pylist(), now.to_pylist(), strict=True):
         if (reason := new[REJECT_OF.reason]) and not old[REJECT_OF.reason]:
             shown = f", image {new[image.uri_key]!r}," if image else ""
             return f"row {new[SOURCE_ID]}{shown} cannot be used now ({reason})"
+    if is_older:
+        return (
+            "an earlier version of tfrecorder wrote it, which gave other pixels of some images "
+            "(16 bits, CMYK, transparency, planes of a TIFF): repair it with that version; or an "
+            "image has other bytes now"
+        )
     return "an image has other bytes now, or another version of Pillow encodes it differently"
 
 
