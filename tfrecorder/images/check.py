@@ -24,7 +24,7 @@ from tfrecorder import storage
 from tfrecorder.core.threads import Room, unlimited
 from tfrecorder.errors import OptionError, RunnerError, UnreachableError
 from tfrecorder.images import header, jpeg, png
-from tfrecorder.images.fingerprint import Look, gray_of
+from tfrecorder.images.fingerprint import LEAST_SIDE, Look, gray_of
 from tfrecorder.images.header import DEFAULT_MAX_PIXELS, Reject, sniff, words_of
 from tfrecorder.images.reencode import largest_picture, reencode
 from tfrecorder.schema.kinds import File
@@ -112,16 +112,18 @@ def check_image(
         kind = header.sniff(data)
     warning = None
     gray = None
+    is_decoded = True
     if kind not in ("jpeg", "png"):
         data, found = reencode(data, kind, max_pixels, room, depth)
         kind = "png"
     elif check == "header":
         found = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
+        is_decoded = False
     elif kind == "jpeg":
-        found, seen = jpeg.check(data, max_pixels, room)
-        warning, gray = (seen, None) if isinstance(seen, str) else (None, seen)
+        found, gray, warning = jpeg.check(data, max_pixels, LEAST_SIDE, room)
     else:
         found, warning = png.check(data, max_pixels)
+        is_decoded = False  # only inflated
     reduced = found.reduced
     if kind == "jpeg" and _has_more(data):
         reduced = (*reduced, "appended")
@@ -135,7 +137,7 @@ def check_image(
         reduced = tuple(word for word in reduced if word not in ("depth", "dim"))
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
-    if gray is None and fingerprints:
+    if gray is None and (fingerprints or is_decoded):
         with room(found.height * found.width * 4):
             gray = gray_of(data)
     look = None if gray is None else Look(gray, found[:2])

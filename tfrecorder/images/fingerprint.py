@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-#: What Pillow raises for many pixels, which `max_pixels` may allow.
-_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+from tfrecorder.images import pixels
 
 #: How many cosine waves a picture is compared with along each side; their signs are the hash.
 WAVES = 8
@@ -126,20 +124,16 @@ def fingerprints_of(looks: Sequence[Look]) -> list[Fingerprint]:
 
 
 def gray_of(data: bytes, side: int = LEAST_SIDE) -> np.ndarray | None:
-    """A grey picture of a JPEG or PNG that was accepted; None if Pillow refuses it.
+    """A grey picture of a JPEG or PNG, uint8 of [height, width]; None if it cannot be decoded.
 
     Args:
         side: the fewest pixels a side, if the image has as many.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
-            image.draft("L", (side, side))
-            if image.mode.startswith("I"):  # 16 bits
-                return np.asarray(image).astype(np.float32) / 257
-            image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
-            gray = image.convert("L")
-            least = min(gray.size) if image.format == "PNG" else 0
-    except (OSError, ValueError, SyntaxError, *_BOMBS):
+        gray = pixels.decode(data, 1, least=(side, side))[:, :, 0]
+    except ValueError:
         return None
-    ratio = next((ratio for ratio in (8, 4, 2) if least >= ratio * side), 1)
-    return np.asarray(gray.reduce(ratio))
+    if pixels.jpeg_shape(data) is not None:  # which is small already
+        return gray
+    ratio = next((ratio for ratio in (8, 4, 2) if min(gray.shape) >= ratio * side), 1)
+    return np.asarray(Image.fromarray(gray).reduce(ratio))

@@ -29,7 +29,6 @@ import simplejpeg
 from PIL import Image
 
 from tfrecorder.core.threads import Room, is_address_space_limited, unlimited
-from tfrecorder.images.fingerprint import LEAST_SIDE
 from tfrecorder.images.header import (
     Header,
     Reject,
@@ -75,23 +74,30 @@ _MARKER = re.compile(rb"\xff[^\xff]")
 def check(
     data: bytes,
     max_pixels: int,
+    side: int,
     room: Room = unlimited,
-) -> tuple[Header, np.ndarray | str]:
-    """The header of a JPEG that TensorFlow decodes; a grey picture, or the complaint of a suspect.
+) -> tuple[Header, np.ndarray | None, str | None]:
+    """The header of a JPEG that TensorFlow decodes; a grey picture; the complaint of a suspect.
 
-    The picture is uint8 of [height, width], at 1/8 of the size, or more of a small image.
+    Args:
+        side: the fewest pixels a side of the picture, if the image has as many.
+
+    Returns:
+        The picture is uint8 of [height, width], at 1/8 of the size if that is enough.  None if
+        only a full decode shows it.
 
     Raises:
         Reject: TensorFlow would refuse it, or it is too large, or too expensive.
     """
     header, components = _read_frame(data, max_pixels)
-    decoded = _decode(data)
-    if isinstance(decoded, str):
-        with room(header.height * header.width * components * _COPIES):
-            picture = _decode_in_full(data, header, components, decoded)
-            if _UNKNOWN in decoded and _fits_its_scans(data, picture):
-                return header, np.asarray(picture.convert("L"))
-    return header, decoded
+    decoded = _decode(data, side)
+    if not isinstance(decoded, str):
+        # simplejpeg takes all CMYK for that of Adobe.
+        return header, decoded if components < 4 else None, None
+    with room(header.height * header.width * components * _COPIES):
+        picture = _decode_in_full(data, header, components, decoded)
+        is_sound = _UNKNOWN in decoded and _fits_its_scans(data, picture)
+    return header, None, None if is_sound else decoded
 
 
 def read_header(data: bytes, max_pixels: int | None) -> Header:
@@ -106,18 +112,18 @@ def read_header(data: bytes, max_pixels: int | None) -> Header:
     return _read_frame(data, max_pixels)[0]
 
 
-def _decode(data: bytes) -> np.ndarray | str:
+def _decode(data: bytes, side: int) -> np.ndarray | str:
     """A small grey picture, or what a strict decoder says against a JPEG of a frame in `FRAMES`.
 
     It decodes all entropy-coded data but transforms only to 1/8 of the size, in gray: the
-    cheapest call that notices damage.  It releases the interpreter lock.  An image below 128 pixels
-    a side is transformed to more than 1/8, so that there is something to see.
+    cheapest call that notices damage.  It releases the interpreter lock.  A small image is
+    transformed to more than 1/8, so that there is something to see.
 
     Never call it for other frames: libjpeg does not scale a lossless JPEG, and simplejpeg 1.9 lets
     it write past the end of the small buffer.
     """
     try:
-        gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, LEAST_SIDE, LEAST_SIDE)
+        gray = simplejpeg.decode_jpeg(data, "GRAY", True, True, side, side)
     except (ValueError, KeyError, RuntimeError) as error:
         if is_address_space_limited() and re.search(
             "nsufficient memory|llocation failure",
