@@ -43,6 +43,7 @@ from helpers.image_cases import (
     segment,
     zeroed,
 )
+from helpers.picture_kinds import kinds
 from PIL import Image, ImageFile
 
 from tfrecorder.images.check import check_image
@@ -389,6 +390,42 @@ def _verdict(data: bytes, check: str = "decode") -> bool:
     except Reject:
         return False
     return True
+
+
+#: How a JPEG is saved whose sampling the strict check does not know.
+RARE_SAMPLINGS = {
+    "one scan": {},
+    "restarts": {"restart_marker_rows": 2},
+    "progressive": {"progressive": True},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", RARE_SAMPLINGS)
+def test_a_sampling_that_the_strict_check_does_not_know_is_judged_all_the_same(how: str) -> None:
+    noticed = total = 0
+    rng = random.Random(0)
+    for at in range(0, len(PHOTOS), 4):
+        image = photo(at, (400, 300)).convert("CMYK")
+        data = save(image, "JPEG", quality=95, subsampling=2, **RARE_SAMPLINGS[how])
+        checked = check_image(data, "strict")
+        assert checked.warning is None
+        assert tensorflow_shapes(data) == {(300, 400, 3)}
+        for cut in (1, 2, 100, len(data) // 2):
+            assert rejected(data[:-cut]).code == "truncated", (at, cut)
+            if cut > 2:
+                assert check_image(data[:-cut] + b"\xff\xd9").warning
+        for damaged in (zeroed(data), flipped(data, rng, first=len(data) // 10)):
+            noticed += not _verdict(damaged, "strict")
+            total += 1
+            assert _verdict(damaged) == tensorflow_decodes(damaged)
+    assert noticed > 0.75 * total, noticed / total
+
+
+def test_a_sampling_of_two_in_all_components_is_known() -> None:
+    data = kinds()["jpeg 2 x 2 in all components"].data
+    assert check_image(data, "strict").warning is None
+    assert check_image(zeroed(data, 200)).warning
 
 
 def test_cut_jpegs_are_truncated() -> None:

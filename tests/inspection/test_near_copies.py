@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 from helpers.growing_cases import QUIET
 from PIL import Image, ImageChops, ImageDraw, ImageFont
-from support import PHOTOS, invoke
+from support import PHOTOS, TESTS, invoke
 
 import tfrecorder
 
@@ -109,15 +110,13 @@ def test_the_smallest_images_and_odd_ones_have_a_look() -> None:
 
 
 @pytest.mark.slow
-def test_a_suspect_has_a_look_if_asked() -> None:
+def test_a_suspect_has_a_look_too() -> None:
     data = PHOTOS[30].read_bytes()
     half = len(data) // 2
     Path("a.jpg").write_bytes(data[:half] + bytes(500) + data[half + 500 :])
     frame = pd.DataFrame({"split": ["TRAIN"], "image_uri": ["a.jpg"]})
     assert tfrecorder.convert(frame, "out", **QUIET).suspects == 1
-    assert looks_of("out").isna().all(axis=None)
-    tfrecorder.convert(frame, "all", fingerprints=True, **QUIET)
-    assert looks_of("all").notna().all(axis=None)
+    assert looks_of("out").notna().all(axis=None)
 
 
 def variants(folder: str, photos: list[Path], suffix: str = "jpg") -> pd.DataFrame:
@@ -167,17 +166,78 @@ def test_images_that_all_look_alike_give_one_warning() -> None:
         names.append(saved(ImageChops.add(turned, grain), f"digits/{number}.jpg", quality=90))
     Path("digits/again.jpg").write_bytes(Path("digits/7.jpg").read_bytes())
     frame = pd.DataFrame({"split": "TRAIN", "image_uri": [*names, "digits/again.jpg"]})
-    tfrecorder.convert(frame, "out", **QUIET)
+    result = tfrecorder.convert(frame, "out", **QUIET)
+    assert "near copies: the images look so much alike that" in str(result)
+    assert result.too_alike
+    assert result.copies == 1
     with pytest.warns(UserWarning, match="look so much alike"):
         found = tfrecorder.duplicates("out", progress=False)
     assert sorted(found["image_uri"]) == ["digits/7.jpg", "digits/again.jpg"]
 
 
-def test_images_that_nobody_decoded_are_said() -> None:
+def test_images_that_nobody_decoded_are_said_wherever_copies_are_counted() -> None:
     names = [saved(Image.open(photo), f"{number}.png") for number, photo in enumerate(PHOTOS[:3])]
-    tfrecorder.convert(pd.DataFrame({"split": "TRAIN", "image_uri": names}), "out", **QUIET)
-    with pytest.warns(UserWarning, match="what 3 images look like was not noted"):
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [str(PHOTOS[9]), *names]})
+    result = tfrecorder.convert(frame, "out", **QUIET)
+    words = "3 images have no fingerprint, so near copies of them are not found"
+    with pytest.warns(UserWarning, match=words):
         assert tfrecorder.duplicates("out", progress=False).empty
+    info = tfrecorder.info("out")
+    assert (result.unseen, info.unseen) == (3, 3)
+    for said in (result, info, tfrecorder.preview("out", progress=False).page):
+        assert words in str(said)
+    new = pd.DataFrame({"split": "TRAIN", "image_uri": [saved(Image.open(PHOTOS[4]), "new.jpg")]})
+    report = tfrecorder.validate(new, check_images=True, against="out", progress=False)
+    assert report.set_index("code")["message"]["not_compared"].startswith(words)
+    assert "near copies" not in str(tfrecorder.convert(frame, "all", fingerprints=True, **QUIET))
+    assert tfrecorder.info("all").unseen == 0
+
+
+@pytest.mark.slow
+def test_the_count_of_images_without_a_fingerprint_follows_every_change() -> None:
+    names = [saved(Image.open(photo), f"{number}.png") for number, photo in enumerate(PHOTOS[:4])]
+    names += list(map(str, PHOTOS[4:8]))
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": names, "label": list("abababab")})
+    tfrecorder.convert(frame[:6], "out", num_shards=2, **QUIET)
+    assert tfrecorder.info("out").unseen == 4
+    tfrecorder.append(frame[6:], "out", **QUIET)
+    tfrecorder.update(frame.assign(label=list("babababa")), "out", **QUIET)
+    assert tfrecorder.info("out").unseen == 4
+    tfrecorder.update(frame.assign(split=["TEST"] * 3 + ["TRAIN"] * 5), "out", **QUIET)
+    tfrecorder.remove("out", {"image_uri": names[0]}, **QUIET)
+    assert tfrecorder.info("out").unseen == 3
+    tfrecorder.compact("out", **QUIET)
+    assert tfrecorder.info("out").unseen == 3
+    newest = max(Path("out/_tfrecorder/commits").glob("*.json"))
+    data = newest.read_bytes()
+    newest.unlink()
+    tfrecorder.repair("out", progress=False)
+    assert tfrecorder.info("out").unseen == 3
+    assert b'"fingerprints"' in data
+
+
+def test_a_version_that_did_not_count_fingerprints_is_said() -> None:
+    shutil.copytree(TESTS / "datasets" / "form-4", "out")
+    info = tfrecorder.info("out")
+    assert info.unseen is None
+    assert "near copies: `tfrecorder duplicates out` counts the images without" in str(info)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["webp", "bmp", "tiff", "gif"])
+def test_near_copies_of_what_is_stored_anew_are_found_unasked(suffix: str) -> None:
+    frame = variants("photos", PHOTOS[3:27:8], suffix)
+    result = tfrecorder.convert(frame, "out", **QUIET)
+    assert (result.unseen, tfrecorder.info("out").unseen) == (0, 0)
+    assert result.copies == 3
+    found = tfrecorder.duplicates("out", progress=False)
+    assert found["group"].nunique() == 3
+    assert {name for name in frame["image_uri"] if "cut" not in name} <= {*found["image_uri"]}
+    before = looks_of("out")
+    for table in Path("out/_tfrecorder/tables").glob("*.parquet"):
+        table.unlink()
+    tfrecorder.repair("out", progress=False)
+    pd.testing.assert_frame_equal(looks_of("out"), before)
 
 
 @pytest.mark.slow

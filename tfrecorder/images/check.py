@@ -24,7 +24,7 @@ from tfrecorder import storage
 from tfrecorder.core.threads import Room, unlimited
 from tfrecorder.errors import OptionError, RunnerError, UnreachableError
 from tfrecorder.images import header, jpeg, png
-from tfrecorder.images.fingerprint import LEAST_SIDE, Look, gray_of
+from tfrecorder.images.fingerprint import LEAST_SIDE, Look, gray_in, gray_of
 from tfrecorder.images.header import DEFAULT_MAX_PIXELS, Reject, sniff, words_of
 from tfrecorder.images.reencode import largest_picture, reencode
 from tfrecorder.schema.kinds import File
@@ -111,19 +111,17 @@ def check_image(
         data = largest_picture(data, max_pixels)
         kind = header.sniff(data)
     warning = None
-    gray = None
-    is_decoded = True
+    gray = picture = None
     if kind not in ("jpeg", "png"):
-        data, found = reencode(data, kind, max_pixels, room, depth)
+        data, found, picture = reencode(data, kind, max_pixels, room, depth)
         kind = "png"
     elif check == "header":
         found = (jpeg if kind == "jpeg" else png).read_header(data, max_pixels)
-        is_decoded = False
     elif kind == "jpeg":
         found, gray, warning = jpeg.check(data, max_pixels, LEAST_SIDE, room)
+        fingerprints = True
     else:
         found, warning = png.check(data, max_pixels)
-        is_decoded = False  # only inflated
     reduced = found.reduced
     if kind == "jpeg" and _has_more(data):
         reduced = (*reduced, "appended")
@@ -137,9 +135,9 @@ def check_image(
         reduced = tuple(word for word in reduced if word not in ("depth", "dim"))
     if warning and check == "strict":
         raise Reject("check", "suspect", warning)
-    if gray is None and (fingerprints or is_decoded):
+    if gray is None and (fingerprints or picture is not None):
         with room(found.height * found.width * 4):
-            gray = gray_of(data)
+            gray = gray_of(data) if picture is None else gray_in(picture)
     look = None if gray is None else Look(gray, found[:2])
     return CheckedImage(data, kind, *found[:4], warning, look, reduced, depth)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from tfrecorder.images import pixels
+from tfrecorder.images.pixels import decode, jpeg_shape, of_picture
 
 #: How many cosine waves a picture is compared with along each side; their signs are the hash.
 WAVES = 8
@@ -130,10 +130,19 @@ def gray_of(data: bytes, side: int = LEAST_SIDE) -> np.ndarray | None:
         side: the fewest pixels a side, if the image has as many.
     """
     try:
-        gray = pixels.decode(data, 1, least=(side, side))[:, :, 0]
+        gray = decode(data, 1, least=(side, side))[:, :, 0]
     except ValueError:
         return None
-    if pixels.jpeg_shape(data) is not None:  # which is small already
+    if jpeg_shape(data) is not None:  # which is small already
         return gray
+    return _reduced(gray, side)
+
+
+def gray_in(picture: Image.Image) -> np.ndarray:
+    """As `gray_of`, of a picture that is decoded."""
+    return _reduced(of_picture(picture, 1)[:, :, 0], LEAST_SIDE)
+
+
+def _reduced(gray: np.ndarray, side: int) -> np.ndarray:
     ratio = next((ratio for ratio in (8, 4, 2) if min(gray.shape) >= ratio * side), 1)
     return np.asarray(Image.fromarray(gray).reduce(ratio))

@@ -65,6 +65,7 @@ _COPIES = 4
 
 #: What a sound scan leaves unread after its data, and after those before a restart.
 _SURPLUS = b"\x55" * 16
+_RESTARTS = [bytes((0xFF, 0xD0 + number)) for number in range(8)]
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 _WITH_SURPLUS = _SURPLUS + rb"\g<0>"
 # Before the frame header; 0xFF twice is a fill byte.
@@ -239,15 +240,19 @@ def _fits_its_scans(data: bytes, picture: Image.Image) -> bool:
     Damaged data stand for other blocks, and these hardly ever end where the scan does: of 240
     damaged JPEGs of a usual sampling, this finds the 169 that the strict check finds.
     """
-    longer = b""
+    pieces = []
     end = 0
     for (marker, start), (_, following) in itertools.pairwise(markers(data, 2)):
         if marker == _SCAN:
-            longer += data[end:start]
+            pieces.append(data[end:start])
             end = following - 2
-            longer += _RESTART.sub(_WITH_SURPLUS, data[start:end]) + _SURPLUS
+            restarts = _RESTART.findall(data, start, end)
+            if restarts != [_RESTARTS[at % 8] for at in range(len(restarts))]:
+                return False
+            pieces += [_RESTART.sub(_WITH_SURPLUS, data[start:end]), _SURPLUS]
+    longer = b"".join([*pieces, data[end:]])
     try:
-        if _picture_of(longer + data[end:], picture.mode, picture.size) != picture:
+        if _picture_of(longer, picture.mode, picture.size) != picture:
             return False
         _picture_of(data[: end - 2], picture.mode, picture.size)
     except (ValueError, OSError) as error:

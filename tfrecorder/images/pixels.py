@@ -113,7 +113,11 @@ def decode_in_full(
         if pixels.shape[2] < 3 <= channels:
             return np.repeat(pixels[:, :, :1], channels, 2)
         return pixels[:, :, :channels]
-    image = picture(data)
+    return of_picture(picture(data), channels)
+
+
+def of_picture(image: Image.Image, channels: int) -> np.ndarray:
+    """The pixels of a picture as `picture` gives it, uint8 of [height, width, channels]."""
     if channels not in (2, 4):
         image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
     if image.mode.startswith("I"):

@@ -142,8 +142,8 @@ def reencode(
     max_pixels: int,
     room: Room = unlimited,
     depth: int = 8,
-) -> tuple[bytes, Header]:
-    """The image as PNG, and its header.
+) -> tuple[bytes, Header, Image.Image]:
+    """The image as PNG, its header, and its picture as a reader of the PNG has it.
 
     Args:
         depth: with 16, all bits of such colours are kept.
@@ -176,7 +176,7 @@ def _reencode(
     max_pixels: int,
     take_room: Callable[[int], None],
     depth: int,
-) -> tuple[bytes, Header]:
+) -> tuple[bytes, Header, Image.Image]:
     lower = None
     try:
         image, orientation, unseen = _decode(data, kind, max_pixels, take_room)
@@ -190,13 +190,14 @@ def _reencode(
         raise _as_reject(error, kind, data) from None
     if image.mode.startswith("I") and 0 < np.asarray(image).max() < 256:
         unseen.append("dim")
+    image = _held_by_png(image)
     if lower is None:
-        encoded = as_png(image)
+        encoded = _png_of(image)
     else:
         encoded = png.encode_deep(np.asarray(image).astype(np.uint16) << 8 | lower)
     header = png.read_header(encoded, None)
     reduced = tuple(dict.fromkeys((*header.reduced, *unseen)))
-    return encoded, header._replace(orientation=orientation, reduced=reduced)
+    return encoded, header._replace(orientation=orientation, reduced=reduced), image
 
 
 def as_png(image: Image.Image) -> bytes:
@@ -205,6 +206,11 @@ def as_png(image: Image.Image) -> bytes:
     Raises:
         Reject: PNG cannot hold them.
     """
+    return _png_of(_held_by_png(image))
+
+
+def _held_by_png(image: Image.Image) -> Image.Image:
+    """A picture in a mode that PNG has."""
     if image.mode not in _PNG_MODES and image.mode not in ("I", "F"):
         image = image.convert(_CONVERSIONS.get(image.mode, "RGB"))
     if image.mode == "F" or (image.mode == "I" and not _fits_16_bits(image)):
@@ -212,6 +218,10 @@ def as_png(image: Image.Image) -> bytes:
         raise Reject("convert", "unsupported", f"PNG cannot hold {name} pixels")
     if image.mode == "I":
         image = image.convert("I;16")
+    return image
+
+
+def _png_of(image: Image.Image) -> bytes:
     info: dict[str | tuple[int, int], Any] = {}
     if image.mode == "P" and "transparency" in image.info:
         info["transparency"] = image.info["transparency"]
