@@ -144,16 +144,18 @@ def check_image(
 
 #: What cameras and programs fill files up with.
 _PADDING = b"\0\r\n "
-#: A JPEG that holds other pictures says so within so many bytes.
-_INDEX_WITHIN = 1 << 17
 
 
 def _has_more(data: bytes) -> bool:
     """Whether more than padding follows the end of a JPEG's picture."""
     end = data.rfind(b"\xff\xd9") + 2
-    if data.find(b"MPF\0", 0, _INDEX_WITHIN) > 0:
-        ends = (at for marker, at in jpeg.markers(data, 2) if marker == jpeg.END)
-        end = next(ends, end)
+    at = 2
+    while b"\xff\xe0" <= data[at : at + 2] <= b"\xff\xfe":
+        if data.startswith(b"MPF\0", at + 4):  # an index of further pictures, each with an end
+            ends = (at for marker, at in jpeg.markers(data, 2) if marker == jpeg.END)
+            end = next(ends, end)
+            break
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return bool(end > 1 and data[end:].strip(_PADDING))
 
 

@@ -65,6 +65,7 @@ _PASSES = (
 #: The bytes of a value of 16 bits, as their places in a row are odd or even; the first is a filter.
 _UPPER = 1
 _LOWER = 0
+_FIRST = 1 << 12  # bytes that are looked at first
 _FEED = 1 << 16
 _PIECE = 1 << 18  # bytes given to zlib, and taken from it, at a time
 _LARGEST_SURPLUS = 1 << 20  # inflated bytes beyond the image that are still looked at
@@ -400,8 +401,11 @@ class _Inflater:
         stride: int,
     ) -> None:
         """Note which bytes of 16 bits a part of a run has: filters keep bytes that are all 0."""
-        places = (np.flatnonzero(np.frombuffer(part, np.uint8)) + at) % stride
-        self.lit |= {*np.unique(places[places > 0] % 2).tolist()}
+        for begin, end in ((0, _FIRST), (_FIRST, None)):  # of which the first mostly tells
+            if _UPPER not in self.lit:
+                lit = np.flatnonzero(np.frombuffer(part[begin:end], np.uint8))
+                places = (lit + at + begin) % stride
+                self.lit |= {*np.unique(places[places > 0] % 2).tolist()}
 
 
 #: Pillow's mode for the pixels, and its name for how a PNG holds them.  Where it takes only the

@@ -272,10 +272,10 @@ def _decode(
     if kind != "tiff":
         _load(image, data)
         return image, orientation, unseen
-    image = _turned_back(image, orientation)
+    turned = _turned_back(image, orientation)
     if is_inverted:
-        image = Image.fromarray(~np.asarray(image))
-    return image, orientation, unseen
+        turned = Image.fromarray(~np.asarray(turned))
+    return turned, orientation, unseen
 
 
 def first_frame(data: bytes, kind: str) -> Image.Image:
