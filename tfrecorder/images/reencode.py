@@ -254,9 +254,9 @@ def _decode(
     The plugin is called by name, not through `Image.open`, which would try other formats and
     check the size against the user's global limit.
     """
-    is_inverted = False
-    if kind == "tiff":
-        data, is_inverted = tiff_tags.mended(data)
+    tags = tiff_tags.Tags(data) if kind == "tiff" else None
+    if tags is not None:
+        data = tiff_tags.mended(data, tags)
     with _quiet():
         image = _plugin(kind)(io.BytesIO(data))
         check_size(image.height, image.width, len(image.getbands()), max_pixels)
@@ -265,15 +265,18 @@ def _decode(
         take_room(image.height * image.width)
         orientation = _orientation(image)
         unseen = list(_unseen(image, kind, data))
-        if kind == "tiff":  # its tags are still being read, with warnings, while it loads
+        if tags is not None:  # they are still being read, with warnings, while it loads
             stored = image.size[::-1] if orientation >= 5 else image.size
             image.im = Image.new(image.mode, stored).im  # else Pillow's limit holds, not ours
             _load(image, data)
-    if kind != "tiff":
+    if tags is None:
         _load(image, data)
         return image, orientation, unseen
     turned = _turned_back(image, orientation)
-    if is_inverted:
+    if tags.number(tiff_tags.BITS) == 12:  # which Pillow gives as they are
+        values = np.asarray(turned)
+        turned = Image.fromarray(values << 4 | values >> 8)
+    if tags.is_inverted:
         turned = Image.fromarray(~np.asarray(turned))
     return turned, orientation, unseen
 

@@ -30,6 +30,7 @@ COMPRESSION = 259
 PHOTOMETRIC = 262
 WHITE_IS_ZERO = 0
 BLACK_IS_ZERO = 1
+YCBCR = 6
 STRIP_OFFSETS = 273
 SAMPLES = 277
 STRIP_BYTES = 279
@@ -46,6 +47,7 @@ UNCOMPRESSED = 1
 GROUP_4 = 4
 JPEG = 7
 DEFLATE = 8
+UNSIGNED = 1
 SIGNED = 2
 
 #: The compressions that Pillow's wheels decode (none, CCITT, Group 3, LZW, JPEG, Deflate, PackBits,
@@ -154,7 +156,16 @@ class Tags:
         """The first value of a tag."""
         return next(iter(self.array(number)[:1].tolist()), default)
 
-    def replaced(
+    @property
+    def is_inverted(self) -> bool:
+        """Whether values of 16 bits count from white."""
+        return (
+            self.number(PHOTOMETRIC, BLACK_IS_ZERO) == WHITE_IS_ZERO
+            and self.number(BITS) == 16
+            and self.number(SAMPLE_FORMAT, UNSIGNED) == UNSIGNED
+        )
+
+    def replace(
         self,
         data: bytearray,
         number: int,
@@ -202,29 +213,24 @@ def check_tiff(data: bytes) -> None:
     _check_pieces(tags, pixels, data)
 
 
-def mended(data: bytes) -> tuple[bytes, bool]:
-    """A TIFF that Pillow decodes rightly, and whether its pixels are to be inverted then.
+def mended(data: bytes, tags: Tags) -> bytes:
+    """A TIFF that Pillow decodes rightly, but for an inversion where `is_inverted`.
 
     Pillow 12.3 mixes up uncompressed planes of 16 bits and of inverted pixels, and refuses further
-    planes; compressed ones libtiff decodes, which does neither.  It takes 16 bits that count from
-    white as if they counted from black.
+    planes and YCbCr; what is compressed libtiff decodes, rightly.  16 bits that count from white
+    Pillow takes as if they counted from black, or refuses.
 
     Raises:
         Reject: planes lack what says where they are, or their bytes.
     """
-    tags = Tags(data)
-    if tags.number(PLANAR) == PLANES and tags.number(COMPRESSION) == UNCOMPRESSED:
+    is_mixed_up = tags.number(PLANAR) == PLANES or tags.number(PHOTOMETRIC) == YCBCR
+    if is_mixed_up and tags.number(COMPRESSION) == UNCOMPRESSED:
         data = _compressed(data, tags)
-    is_inverted = (
-        tags.array(PHOTOMETRIC).tolist() == [WHITE_IS_ZERO]
-        and tags.number(BITS) == 16
-        and tags.number(SAMPLE_FORMAT, 1) == 1
-    )
-    if is_inverted:
+    if tags.is_inverted:
         copy = bytearray(data)
-        tags.replaced(copy, PHOTOMETRIC, [BLACK_IS_ZERO])
+        tags.replace(copy, PHOTOMETRIC, [BLACK_IS_ZERO])
         data = bytes(copy)
-    return data, is_inverted
+    return data
 
 
 def _compressed(data: bytes, tags: Tags) -> bytes:
@@ -235,7 +241,7 @@ def _compressed(data: bytes, tags: Tags) -> bytes:
     starts = tags.array(offsets).tolist()
     stored = tags.array(sizes).tolist()
     if len(starts) != len(stored):
-        raise unsupported("a TIFF of planes without the sizes of their strips")
+        raise unsupported("a TIFF of planes or YCbCr without the sizes of its strips")
     copy = bytearray(data)
     moved = []
     packed = []
@@ -246,9 +252,9 @@ def _compressed(data: bytes, tags: Tags) -> bytes:
         moved.append(len(copy))
         packed.append(len(piece))
         copy += piece
-    tags.replaced(copy, offsets, moved)
-    tags.replaced(copy, sizes, packed)
-    tags.replaced(copy, COMPRESSION, [DEFLATE])
+    tags.replace(copy, offsets, moved)
+    tags.replace(copy, sizes, packed)
+    tags.replace(copy, COMPRESSION, [DEFLATE])
     return bytes(copy)
 
 
