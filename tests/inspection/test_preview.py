@@ -364,9 +364,9 @@ def test_a_mask_is_laid_over_its_image(tmp_path: Path) -> None:
         ({"image/object/bbox/xmax": np.array([0.5], np.float32)}, "do not have four sides"),
         ({"image/object/bbox/xmax": np.array([0.5, np.nan], np.float32)}, "is not a number"),
         ({"image/object/class/text": [b"eye"]}, "2 boxes, but 1 classes"),
-        ({"image/segmentation/class/encoded": b"no image"}, "cannot identify image"),
-        ({"image/encoded": b"no image"}, "cannot identify image"),
-        ({"image/encoded": b""}, "cannot identify image"),
+        ({"image/segmentation/class/encoded": b"no image"}, "begins like no image format"),
+        ({"image/encoded": b"no image"}, "begins like no image format"),
+        ({"image/encoded": b""}, "the file has no bytes"),
     ],
 )
 def test_a_record_that_cannot_be_drawn_says_why(

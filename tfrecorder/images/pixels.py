@@ -18,7 +18,7 @@ from PIL import Image
 
 from tfrecorder.images import jpeg, png
 from tfrecorder.images.header import Reject, sniff, words_of
-from tfrecorder.images.reencode import first_frame, frame_shape
+from tfrecorder.images.reencode import first_frame
 
 #: The bytes of an image, either alone or as a view into a record.
 Encoded = bytes | memoryview
@@ -200,5 +200,6 @@ def shape_of(data: Encoded) -> Shape:
 def _shape_of(data: bytes) -> Shape:
     kind = sniff(data)
     if kind in _OTHERS:
-        return frame_shape(data, kind)
+        width, height = _picture(data).size
+        return height, width
     return (jpeg if kind == "jpeg" else png).read_header(data, None)[:2]

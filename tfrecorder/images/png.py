@@ -408,24 +408,15 @@ class _Inflater:
                 self.lit |= {*np.unique(places[places > 0] % 2).tolist()}
 
 
-#: Pillow's mode for the pixels, and its name for how a PNG holds them.  Where it takes only the
-#: upper bytes of 16 bits by that name, the name for the lower ones follows.
-_MODES = {
+#: Pillow's modes for pixels of 8 bits, which are also its names for how a PNG holds them.
+_MODES = {_GRAY: "L", _RGB: "RGB", _PALETTE: "P", _GRAY_ALPHA: "LA", _RGBA: "RGBA"}
+#: Mode and name where the name says more than the bits, and takes the upper ones of 16.
+_OTHER_MODES = {
     (_GRAY, 1): ("1", "1"),
-    (_GRAY, 2): ("L", "L;2"),
-    (_GRAY, 4): ("L", "L;4"),
-    (_GRAY, 8): ("L", "L"),
     (_GRAY, 16): ("I;16", "I;16B"),
-    (_RGB, 8): ("RGB", "RGB"),
-    (_RGB, 16): ("RGB", "RGB;16B", "RGB;16L"),
-    (_PALETTE, 1): ("P", "P;1"),
-    (_PALETTE, 2): ("P", "P;2"),
-    (_PALETTE, 4): ("P", "P;4"),
-    (_PALETTE, 8): ("P", "P"),
-    (_GRAY_ALPHA, 8): ("LA", "LA"),
-    (_GRAY_ALPHA, 16): ("RGBA", "LA;16B", "RGBA"),  # whose four bytes are those of both values
-    (_RGBA, 8): ("RGBA", "RGBA"),
-    (_RGBA, 16): ("RGBA", "RGBA;16B", "RGBA;16L"),
+    (_RGB, 16): ("RGB", "RGB;16B"),
+    (_GRAY_ALPHA, 16): ("RGBA", "LA;16B"),
+    (_RGBA, 16): ("RGBA", "RGBA;16B"),
 }
 
 _COLOUR_TYPES = {1: _GRAY, 2: _GRAY_ALPHA, 3: _RGB, 4: _RGBA}
@@ -443,15 +434,14 @@ def decode(data: bytes) -> Image.Image:
         ValueError: Pillow cannot decode it.
     """
     frame, walk, image_data = _pixels_in(data)
-    mode, form, *_ = _MODES[frame.color, frame.depth]
-    image = _decoded(frame, image_data, mode, form)
-    if mode == "P":
+    image = _decoded(frame, image_data)
+    if frame.color == _PALETTE:
         image.putpalette(walk.palette)
         if walk.transparency:
             image.info["transparency"] = walk.transparency
     elif walk.transparency:
         colour = struct.unpack(f">{len(walk.transparency) // 2}H", walk.transparency)
-        image.info["transparency"] = colour if mode == "RGB" else colour[0]
+        image.info["transparency"] = colour if frame.color == _RGB else colour[0]
     return image
 
 
@@ -465,14 +455,14 @@ def decode_deep(data: bytes) -> np.ndarray:
     frame, _, image_data = _pixels_in(data)
     if frame.depth != 16:
         raise ValueError("the image has 8 bits a channel, not 16")
-    mode, form, *lower = _MODES[frame.color, 16]
-    if frame.color == _GRAY_ALPHA:
-        pairs = np.asarray(_decoded(frame, image_data, mode, *lower))
+    if frame.color == _GRAY_ALPHA:  # four bytes, as those of a pixel of RGBA
+        pairs = np.asarray(_decoded(frame, image_data, "RGBA"))
         return pairs.view(">u2").astype(np.uint16)
-    pixels = np.asarray(_decoded(frame, image_data, mode, form)).astype(np.uint16)
-    if not lower:
+    pixels = np.asarray(_decoded(frame, image_data)).astype(np.uint16)
+    if frame.color == _GRAY:
         return pixels[:, :, None]
-    return pixels << 8 | np.asarray(_decoded(frame, image_data, mode, *lower))
+    lower = _decoded(frame, image_data, _MODES[frame.color] + ";16L")
+    return pixels << 8 | np.asarray(lower)
 
 
 def _pixels_in(data: bytes) -> tuple[_PngFrame, _Walk, bytes | memoryview]:
@@ -493,11 +483,18 @@ def _pixels_in(data: bytes) -> tuple[_PngFrame, _Walk, bytes | memoryview]:
 def _decoded(
     frame: _PngFrame,
     image_data: bytes | memoryview,
-    mode: str,
-    form: str,
+    form: str = "",
 ) -> Image.Image:
+    """The pixels.
+
+    Args:
+        form: another name for how a PNG holds them.
+    """
+    usual = _MODES[frame.color]
+    name = usual if frame.depth == 8 else f"{usual};{frame.depth}"
+    mode, name = _OTHER_MODES.get((frame.color, frame.depth), (usual, name))
     size = (frame.width, frame.height)
-    return Image.frombytes(mode, size, image_data, "zip", (form, frame.interlaced))
+    return Image.frombytes(mode, size, image_data, "zip", (form or name, frame.interlaced))
 
 
 def encode_deep(pixels: np.ndarray) -> bytes:

@@ -265,6 +265,8 @@ def _decode(
         take_room(image.height * image.width)
         orientation = _orientation(image)
         unseen = list(_unseen(image, kind, data))
+        if tags is not None and tags.is_preview(has_more="frames" in unseen):
+            raise unsupported("a TIFF that begins with a preview, as cameras' raw photographs do")
         if tags is not None:  # they are still being read, with warnings, while it loads
             stored = image.size[::-1] if orientation >= 5 else image.size
             image.im = Image.new(image.mode, stored).im  # else Pillow's limit holds, not ours
@@ -288,13 +290,6 @@ def first_frame(data: bytes, kind: str) -> Image.Image:
         Exception: of whatever kind its decoder raises.
     """
     return _decode(data, kind, sys.maxsize, lambda _: None)[0]
-
-
-def frame_shape(data: bytes, kind: str) -> tuple[int, int]:
-    """Height and width of an image that is neither JPEG nor PNG, from its header."""
-    with _quiet():
-        image = _plugin(kind)(io.BytesIO(data))
-    return image.height, image.width
 
 
 def _turned_back(image: Image.Image, orientation: int) -> Image.Image:

@@ -91,25 +91,17 @@ class Tag:
 
 
 class Tags:
-    """The first directory of a TIFF, with those that Pillow reads along with it.
-
-    Attributes:
-        first: its tags by their number.
-        is_only: no directory of another picture follows it.
-    """
+    """The first directory of a TIFF, with those that Pillow reads along with it."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._order = "<" if data[:2] == b"II" else ">"
         self._big = data[2:4] in (b"+\0", b"\0+")
-        self._end = len(data)  # of the directory that was read last
         self.first: dict[int, Tag] = {}
-        self.is_only = True
         self.read = self.bytes = self.fractions = 0
         at, form = (8, "Q") if self._big else (4, "I")
         with contextlib.suppress(struct.error):
             self.first = self._directory(*struct.unpack_from(self._order + form, data, at))
-            self.is_only = not any(data[self._end : self._end + struct.calcsize(form)])
         for number in _FURTHER:
             if (offset := self.number(number, -1)) >= 0:
                 self._directory(offset)
@@ -135,7 +127,6 @@ class Tags:
                 tags[number] = tag
                 self.bytes += tag.size if tag.size <= len(self._data) else 0
                 self.fractions += tag.count if tag.kind in _RATIONALS else 0
-            self._end = at
         return tags
 
     def array(self, number: int) -> np.ndarray:
@@ -165,6 +156,15 @@ class Tags:
             and self.number(SAMPLE_FORMAT, UNSIGNED) == UNSIGNED
         )
 
+    def is_preview(self, has_more: bool) -> bool:
+        """Whether the first picture is a smaller copy of another one, as in cameras' raw files.
+
+        Args:
+            has_more: whether other pictures follow it.
+        """
+        is_smaller = bool(self.number(SUBFILE_TYPE) & 1)
+        return DNG_VERSION in self.first or (is_smaller and (has_more or SUBFILES in self.first))
+
     def replace(
         self,
         data: bytearray,
@@ -180,11 +180,6 @@ class Tags:
 def check_tiff(data: bytes) -> None:
     """Rejects a TIFF that takes far longer than its size allows, or that Pillow cannot decode."""
     tags = Tags(data)
-    is_smaller = tags.number(SUBFILE_TYPE) & 1 and (SUBFILES in tags.first or not tags.is_only)
-    if is_smaller or DNG_VERSION in tags.first:
-        raise unsupported(
-            "a camera's raw photograph, or another TIFF whose first picture is a small copy"
-        )
     if tags.number(SAMPLE_FORMAT) == SIGNED and tags.number(BITS) <= 8:
         raise unsupported("a TIFF of signed numbers of 8 bits")
     compression = tags.number(COMPRESSION, UNCOMPRESSED)
@@ -223,18 +218,17 @@ def mended(data: bytes, tags: Tags) -> bytes:
     Raises:
         Reject: planes lack what says where they are, or their bytes.
     """
+    mended = bytearray(data)
     is_mixed_up = tags.number(PLANAR) == PLANES or tags.number(PHOTOMETRIC) == YCBCR
     if is_mixed_up and tags.number(COMPRESSION) == UNCOMPRESSED:
-        data = _compressed(data, tags)
+        _compress(mended, tags)
     if tags.is_inverted:
-        copy = bytearray(data)
-        tags.replace(copy, PHOTOMETRIC, [BLACK_IS_ZERO])
-        data = bytes(copy)
-    return data
+        tags.replace(mended, PHOTOMETRIC, [BLACK_IS_ZERO])
+    return bytes(mended)
 
 
-def _compressed(data: bytes, tags: Tags) -> bytes:
-    """The file with its strips or tiles compressed, behind what it has."""
+def _compress(data: bytearray, tags: Tags) -> None:
+    """Compress the strips or tiles of a file, behind what it has."""
     of_tiles = TILE_OFFSETS in tags.first
     offsets = TILE_OFFSETS if of_tiles else STRIP_OFFSETS
     sizes = TILE_BYTES if of_tiles else STRIP_BYTES
@@ -242,20 +236,19 @@ def _compressed(data: bytes, tags: Tags) -> bytes:
     stored = tags.array(sizes).tolist()
     if len(starts) != len(stored):
         raise unsupported("a TIFF of planes or YCbCr without the sizes of its strips")
-    copy = bytearray(data)
+    end = len(data)
     moved = []
     packed = []
     for start, size in zip(starts, stored, strict=True):
-        if start + size > len(data):
+        if start + size > end:
             raise Reject("check", "truncated", "the TIFF ends inside a strip")
         piece = zlib.compress(data[start : start + size], 0)
-        moved.append(len(copy))
+        moved.append(len(data))
         packed.append(len(piece))
-        copy += piece
-    tags.replace(copy, offsets, moved)
-    tags.replace(copy, sizes, packed)
-    tags.replace(copy, COMPRESSION, [DEFLATE])
-    return bytes(copy)
+        data += piece
+    tags.replace(data, offsets, moved)
+    tags.replace(data, sizes, packed)
+    tags.replace(data, COMPRESSION, [DEFLATE])
 
 
 def _check_pieces(
