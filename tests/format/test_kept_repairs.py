@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.damage import all_files, restore
-from helpers.kept_datasets import QUIET, TO_ITS_END, Camera, Post
+from helpers.kept_datasets import QUIET, TO_ITS_END, Camera, Post, picture
 from kept_cases import KEPT, Kept, begin, case_id, check, finished, found_in, state_of
 from support import examples, public_files
 
@@ -175,3 +175,15 @@ def test_what_is_staged_is_completed_after_a_repair(kept: Kept) -> None:
         tfrecorder.parts.commit(OUT)
         assert found_in(OUT, kept.has_boxes) == finished(kept), lost
         assert tfrecorder.verify(OUT, progress=False).ok, lost
+
+
+def test_a_shard_of_an_earlier_version_that_comes_out_different_says_so() -> None:
+    """Its pixels may differ by the version alone; here a source is another, as if by that."""
+    kept = READY["rejects"]
+    begin(kept)
+    shard = next(OUT.glob("*.tfrecord"))
+    shard.unlink()
+    for number in kept.numbers:
+        Path(kept.uri(number)).write_bytes(picture(number + 1))
+    with pytest.raises(SourceError, match=f"{shard.name}: an earlier version of tfrecorder wrote"):
+        tfrecorder.repair(OUT, base=".", **QUIET)

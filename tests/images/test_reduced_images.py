@@ -7,13 +7,14 @@ import io
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import image_cases
+from helpers import expensive_cases, image_cases
 from PIL import Image, ImageCms, ImageFile
-from support import rejects, shards
+from support import records, rejects, shards
 
 import tfrecorder
 from tfrecorder.schema import Image as Column, Label, Schema, Split
@@ -75,7 +76,21 @@ def files() -> dict[str, list[bytes]]:
             save(photo, "WEBP", icc_profile=p3),
             save(photo, "TIFF", icc_profile=p3),
         ],
+        "bands": [save(photo.convert("RGBX"), "TIFF"), four_planes(photo)],
+        "appended": [save(photo, "JPEG") + VIDEO, save(photo, "MPO", **several)],
     }
+
+
+#: What a phone puts behind a photograph, and a picture that ends as the photograph does.
+VIDEO = b"\0\0\0\x18ftypmp42" + bytes(range(256))
+
+
+def four_planes(photo: Image.Image) -> bytes:
+    """A TIFF of red, green, blue and a band that no tag explains, one after the other."""
+    more = {258: (3, [8] * 4), 262: (3, [2]), 277: (3, [4]), 284: (3, [2]), 338: (3, [0])}
+    more[273] = (4, [0] * 4)
+    planes = [plane.tobytes() for plane in (*photo.split(), photo.convert("L"))]
+    return expensive_cases.strips(*photo.size, photo.height, planes, more=more)
 
 
 def frame(of: dict[str, list[bytes]]) -> pd.DataFrame:
@@ -97,6 +112,8 @@ def test_each_kind_is_counted_with_its_remedy_and_none_is_suspect() -> None:
         assert "4 images of several frames or pages, of which the first is stored" in text
         assert "4 images with transparency, which is not read, as other images have none:" in text
         assert "2 images in CMYK" in text
+        assert "2 images with further bands beside their colours" in text
+        assert "2 images with data behind the picture" in text
         assert "4 images with a colour profile other than sRGB" in text
         assert len(re.findall("2 images of more than 8 bits", text)) == 1
     another = image_cases.save(image_cases.photo(1, (24, 16)).convert("CMYK"), "JPEG")
@@ -119,7 +136,9 @@ def test_copies_and_changes_keep_the_counts() -> None:
     assert tfrecorder.info("out").reduced == counts
     gone = table.image_uri[:3].tolist()  # a plain one, one of 16 bits, and one of several frames
     tfrecorder.remove("out", {"image_uri": gone})
-    assert tfrecorder.info("out").reduced == dict.fromkeys(("alpha", "cmyk", "profile"), 1)
+    assert tfrecorder.info("out").reduced == dict.fromkeys(
+        ("alpha", "appended", "bands", "cmyk", "profile"), 1
+    )
 
 
 @pytest.mark.parametrize("form", ["keep", "jpeg"])
@@ -131,6 +150,31 @@ def test_transparency_that_all_images_have_is_read(form: str) -> None:
     assert tfrecorder.info("out").reduced == result.reduced
     image, _ = tfrecorder.Records("out", "TRAIN")[0]
     assert image.shape[2] == (4 if form == "keep" else 3)
+
+
+@pytest.mark.parametrize("options", [{"strip_metadata": True}, {"short_side": 8}])
+def test_what_followed_a_picture_and_is_cut_off_is_not_counted(options: dict[str, Any]) -> None:
+    result = tfrecorder.convert(frame({"": files()["appended"]}), "out", **options)
+    assert (result.records, result.reduced) == (2, {})
+    assert not any(VIDEO in record["image/encoded"] for record in records("out"))
+
+
+@pytest.mark.parametrize("most", [1, 256, 257, 2**16])
+def test_values_of_16_bits_that_read_as_black_are_counted_with_a_range(most: int) -> None:
+    values = np.random.default_rng(0).integers(0, most, (300, 401)).astype(np.uint16)
+    deep = Image.fromarray(values)
+    cells = [image_cases.save(deep, kind) for kind in ("PNG", "TIFF", "PPM")]
+    result = tfrecorder.convert(frame({"": cells}), "out")
+    assert result.reduced == {"depth": 3} | ({"dim": 3} if most == 256 else {})
+    for image, _ in tfrecorder.Records("out", "TRAIN"):
+        np.testing.assert_array_equal(image[:, :, 0], values >> 8)
+    if most == 256:
+        assert "`value_range=(0, 257)`" in tfrecorder.preview("out").page.replace("&#x27;", "'")
+        schema = Schema(split=Split(), image_uri=Column(depth=16), label=Label())
+        assert tfrecorder.convert(frame({"": cells}), "deep", schema=schema).reduced == {}
+        options = {"dtype": "float32", "value_range": (0, 257)}
+        image, _ = tfrecorder.Records("deep", "TRAIN", **options)[0]
+        assert image.max() == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.filterwarnings("error:Palette images")

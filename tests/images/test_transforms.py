@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import warnings
+import zlib
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_datasets as tfds
+from helpers import image_cases
 from helpers.kind_cases import convert
 from helpers.record_laws import check_records
 from PIL import Image as Pictures
@@ -223,3 +226,60 @@ def test_the_same_options_give_the_same_bytes() -> None:
         convert(photo_frame(6), name, image_size=64, image_format="jpeg")
     assert public_files("one") == public_files("two")
     assert sizes("one") == sizes("two")
+
+
+@pytest.mark.parametrize("way", ["pixels", "texts", "profile"])
+def test_limits_of_pillow_stop_no_reader_and_no_transform(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo = image_cases.photo()
+    before = {
+        "pixels": b"",
+        "texts": image_cases.chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(2_000_000))),
+        "profile": image_cases.chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(2_000_000))),
+    }[way]
+    cells = [image_cases.png(photo, before=before), image_cases.save(photo, "TIFF")]
+    if way == "pixels":
+        cells.append(image_cases.save(photo.convert("CMYK"), "JPEG"))
+        monkeypatch.setattr(Pictures, "MAX_IMAGE_PIXELS", 1000)
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": cells, "label": "a"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Pictures.DecompressionBombWarning)
+        tfrecorder.convert(frame, "out", shuffle=False)
+        assert tfrecorder.convert(frame, "small", short_side=24).records == len(cells)
+        assert not tfrecorder.preview("out").undecodable
+        read = [image for image, _ in tfrecorder.Records("out", "TRAIN")]
+        (batch,) = tfrecorder.batches("out", "TRAIN", batch_size=len(cells), shuffle=False)
+    for number in range(2):
+        np.testing.assert_array_equal(read[number], np.asarray(photo))
+        np.testing.assert_array_equal(batch[0][number], np.asarray(photo))
+
+
+@pytest.mark.parametrize("options", [{"image_format": "png"}, {"short_side": 35}])
+def test_a_transform_gives_the_picture_that_readers_give(options: dict[str, Any]) -> None:
+    photo = image_cases.photo()
+    clear = photo.convert("RGBA")
+    clear.putalpha(0)
+    deep = Pictures.fromarray(np.asarray(photo.convert("L")).astype(np.uint16) * 257)
+    inks = image_cases.save(photo.convert("CMYK"), "JPEG", quality=95)
+    at = inks.index(b"\xff\xee")
+    plain = inks[:at] + inks[at + 16 :]  # without Adobe's marker
+    files = {"clear": clear, "deep": deep}
+    cells = [image_cases.save(picture, "PNG") for picture in files.values()] + [inks, plain]
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": cells, "label": "a"})
+    convert(frame, "out", shuffle=False)
+    convert(frame, "other", shuffle=False, **options)
+    size = {"image_size": (35, 46) if "short_side" in options else None}
+    pairs = zip(
+        *(tfrecorder.Records(out, "TRAIN", **size) for out in ("out", "other")), strict=True
+    )
+    for (image, _), (other, _) in pairs:
+        assert difference(image, other) < (1.5 if "short_side" in options else 1e-9)
+
+
+def test_an_image_that_no_check_has_decoded_is_a_reject_of_the_transform() -> None:
+    photo = image_cases.photo()
+    broken = image_cases.png(photo, idat=b"no deflate")
+    frame = pd.DataFrame({"split": "TRAIN", "image_uri": [broken, image_cases.png(photo)]})
+    options = {"check": "header", "short_side": 24, "max_reject_fraction": 1}
+    assert tfrecorder.convert(frame, "out", **options).rejects == {"convert/damaged": 1}
