@@ -19,12 +19,6 @@ from support import rejects
 
 import tfrecorder
 
-#: What is red, by law; the list is to be empty.
-RED: dict[str, set[str]] = {
-    "truth": {"tiff grey, 12 bits"},
-    "rejects": {"tiff ycbcr, uncompressed"},
-}
-
 #: Half the size, as `short_side=SHORT` makes it.
 SHORT = 24
 HALF = (SHORT, round(WIDTH * SHORT / HEIGHT))
@@ -46,7 +40,7 @@ class Sweep:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.kinds = {n: kind for n, kind in kinds().items() if n not in RED.get("read", ())}
+        self.kinds = kinds()
         self.folder = folder
         self.convert("kept", {name: kind.data for name, kind in self.kinds.items()})
         table = rejects(folder / "kept")
@@ -126,7 +120,7 @@ def test_a_kind_is_the_picture_that_it_stands_for(sweep: Sweep) -> None:
         if kind.truth is not None and name not in sweep.rejected
     }
     wrong = sweep.differing(sweep.stored, lambda kind: kind.off, known)
-    assert wrong == RED.get("truth", set())
+    assert wrong == set()
 
 
 @pytest.mark.slow
@@ -140,14 +134,14 @@ def test_a_kind_that_is_no_picture_here_is_rejected_with_its_reason(sweep: Sweep
         for name, reason in sweep.rejected.items()
         if not reason.startswith("unsupported: ") or len(reason) < 40
     }
-    assert accepted | poor == RED.get("rejects", set())
+    assert accepted | poor == set()
     assert len(sweep.stored) > 150
 
 
 @pytest.mark.slow
 def test_no_kind_is_a_suspect(sweep: Sweep) -> None:
     table = rejects(sweep.folder / "kept", "suspects.csv")
-    assert {[*sweep.kinds][row] for row in table["row"]} == RED.get("suspects", set())
+    assert {[*sweep.kinds][row] for row in table["row"]} == set()
 
 
 @pytest.mark.slow
@@ -158,9 +152,9 @@ def test_every_reader_gives_what_records_give(sweep: Sweep) -> None:
     batches = [images[0] for images, _ in tfrecorder.batches(kept, "TRAIN", **size)]
     tensors = [image.numpy() for image, _ in tfrecorder.load(kept, "TRAIN", shuffle=False)]
     arrays = dict(zip(names, batches, strict=True))
-    assert sweep.differing(arrays, exactly) == RED.get("batches", set())
+    assert sweep.differing(arrays, exactly) == set()
     of_graph = dict(zip(names, tensors, strict=True))
-    assert sweep.differing(of_graph, of_jpeg) == RED.get("load", set())
+    assert sweep.differing(of_graph, of_jpeg) == set()
 
 
 @pytest.mark.slow
@@ -170,9 +164,9 @@ def test_a_kind_that_is_stored_anew_at_its_own_size_is_the_same_picture(sweep: S
     wanted = {name: sweep.stored[name] for name in files}
     sweep.convert("raw", files, image_size=(HEIGHT, WIDTH), image_format="raw")
     raw = sweep.records("raw")
-    assert sweep.differing(raw, exactly, wanted) == RED.get("raw", set())
+    assert sweep.differing(raw, exactly, wanted) == set()
     sweep.convert("png", files, image_format="png")
-    assert sweep.differing(sweep.records("png"), exactly, wanted) == RED.get("png", set())
+    assert sweep.differing(sweep.records("png"), exactly, wanted) == set()
 
 
 @pytest.mark.slow
@@ -187,7 +181,7 @@ def test_a_kind_that_is_stored_smaller_is_what_readers_make_of_it(sweep: Sweep) 
     def allowed(kind: Kind) -> float:
         return 1.5 * LOSSY if kind.data.startswith(b"\xff\xd8") else 1
 
-    assert sweep.differing(sweep.records("half"), allowed, wanted) == RED.get("half", set())
+    assert sweep.differing(sweep.records("half"), allowed, wanted) == set()
 
 
 @pytest.mark.slow
@@ -216,7 +210,7 @@ def test_channels_that_all_images_have_are_read_alike(
     sweep.convert(f"half of {out}", named, short_side=SHORT)
     smaller = sweep.records(out, image_size=HALF)
     wrong = sweep.differing(sweep.records(f"half of {out}"), lambda kind: 1, smaller)
-    assert wrong == RED.get(f"half of {channels}", set())
+    assert wrong == set()
 
 
 #: A picture on a page, and what it shows.
@@ -239,12 +233,12 @@ def test_a_preview_shows_the_picture_that_is_read(sweep: Sweep) -> None:
     options = {"num_records": 200, "per_split": 200, "progress": False}
     page = tfrecorder.preview(sweep.folder / "kept", **options).page
     shown = dict(pictures_in(page, "TRAIN record [0-9]+: "))
-    assert sweep.differing(shown, lambda kind: 1, wanted) == RED.get("preview", set())
+    assert sweep.differing(shown, lambda kind: 1, wanted) == set()
     accepted = sweep.accepted()
     frame = pd.DataFrame({"image_uri": [*accepted.values()], "label": [*accepted]})
     page = frame.tensorflow.preview(num_rows=200)._repr_html_()
     shown = dict(pictures_in(page, "row [0-9]+, label "))
-    assert sweep.differing(shown, lambda kind: 1, wanted) == RED.get("frame preview", set())
+    assert sweep.differing(shown, lambda kind: 1, wanted) == set()
 
 
 def looks_of(dataset: Path) -> pd.DataFrame:
@@ -268,4 +262,4 @@ def test_a_fingerprint_is_that_of_the_picture_that_is_read(sweep: Sweep) -> None
     for name, one, other in zip(wanted.index, *hashes, strict=True):
         if wanted["deviation"][name] > 200:  # of what is flat the hash is noise
             wrong[name] |= (int(one) ^ int(other)).bit_count() > 6
-    assert {*wrong[wrong].index} == RED.get("fingerprints", set())
+    assert {*wrong[wrong].index} == set()
