@@ -204,7 +204,7 @@ class ConvertOptions(Options):
     fingerprints: bool = content_option(
         False,
         help="Also decode images that the check does not decode, so that near copies of them are "
-        "found. These are PNG, and with the check 'header' all.",
+        "found. These are PNG, and with the check 'header' JPEG.",
     )
     strip_metadata: bool = content_option(
         False,
