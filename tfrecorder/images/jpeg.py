@@ -43,6 +43,7 @@ from tfrecorder.images.header import (
 #: Frames: baseline, extended, progressive; the same with arithmetic coding.
 FRAMES = frozenset((0xC0, 0xC1, 0xC2, 0xC9, 0xCA))
 _PROGRESSIVE = frozenset((0xC2, 0xCA))
+_ADOBE = 0xEE
 _SCAN = 0xDA
 END = 0xD9
 
@@ -94,8 +95,9 @@ def check(
     header, components = _read_frame(data, max_pixels)
     decoded = _decode(data, side)
     if not isinstance(decoded, str):
-        # simplejpeg takes all CMYK for that of Adobe.
-        return header, decoded if components < 4 else None, None
+        # simplejpeg takes all inks for those of Adobe.
+        is_right = components < 4 or is_of_adobe(data)
+        return header, decoded if is_right else None, None
     with room(header.height * header.width * components * _COPIES):
         picture = _decode_in_full(data, header, components, decoded)
         is_sound = _UNKNOWN in decoded and _fits_its_scans(data, picture)
@@ -306,6 +308,14 @@ def markers(data: bytes, at: int) -> Iterator[tuple[int, int]]:
             return
         at += max(int.from_bytes(data[at : at + 2], "big"), 2)
     raise too_many_segments()
+
+
+def is_of_adobe(data: bytes) -> bool:
+    """Whether a CMYK JPEG holds its inks inverted, as Adobe's programs write them."""
+    for marker, at in markers(data, 2):
+        if marker in (_ADOBE, _SCAN):
+            return data.startswith(b"Adobe", at + 2)
+    return False
 
 
 def too_many_segments() -> Reject:

@@ -32,9 +32,6 @@ JPEG_ERRORS = (ValueError, KeyError, RuntimeError)
 #: The formats that records may hold beside JPEG and PNG: those of other tools.
 _OTHERS = ("bmp", "gif", "webp")
 
-#: Markers of a JPEG: the segment in which Adobe's programs name themselves, and the pixels' begin.
-_APP14_OR_SCAN = (0xEE, 0xDA)
-
 _COLOURS = {1: "GRAY", 3: "RGB", 4: "RGBA"}
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
@@ -172,17 +169,9 @@ def _jpeg_by_pillow(data: bytes) -> Image.Image:
     if mode != "CMYK":
         return image
     inks = np.asarray(image)
-    light = inks if _is_of_adobe(data) else 255 - inks
+    light = inks if jpeg.is_of_adobe(data) else 255 - inks
     light = light.astype(np.uint16)
     return Image.fromarray((light[..., :3] * light[..., 3:] // 255).astype(np.uint8))
-
-
-def _is_of_adobe(data: bytes) -> bool:
-    """Whether a CMYK JPEG holds its inks inverted, as Adobe's programs write them."""
-    for marker, at in jpeg.markers(data, 2):
-        if marker in _APP14_OR_SCAN:
-            return data.startswith(b"Adobe", at + 2)
-    return False
 
 
 def shape_of(data: Encoded) -> Shape:
