@@ -158,8 +158,8 @@ def test_what_was_not_compared_is_not_called_well() -> None:
     out = convert([("TRAIN", photo, "a") for photo in PHOTOS[:3]], check="header")
     found = tfrecorder.preview(out)
     (unknown,) = (one for one in found.findings if one.startswith("unknown: "))
-    assert "what 3 images look like was not noted when converted" in unknown
-    assert re.search(r"Not compared: [^>]*>\?<.{0,20}Near copies: what 3", found.page, re.DOTALL)
+    assert "3 images have no fingerprint, so near copies of them are not found" in unknown
+    assert re.search(r"Not compared: [^>]*>\?<.{0,20}Near copies: 3", found.page, re.DOTALL)
 
 
 def made(name: str, level: float, spread: float = 30, size: tuple[int, int] = (60, 80)) -> str:
