@@ -119,7 +119,9 @@ def of_picture(image: Image.Image, channels: int) -> np.ndarray:
         image.info.pop("transparency", None)  # Pillow warns of what it cannot keep of it
     if image.mode.startswith("I"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    pixels = np.asarray(image.convert(_MODES[channels]))
+    if image.mode != _MODES[channels]:  # else it would be copied
+        image = image.convert(_MODES[channels])
+    pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], channels)
 
 

@@ -265,9 +265,9 @@ def _decode(
         take_room(image.height * image.width)
         orientation = _orientation(image)
         unseen = list(_unseen(image, kind, data))
-        if tags is not None and tags.is_preview(has_more="frames" in unseen):
-            raise unsupported("a TIFF that begins with a preview, as cameras' raw photographs do")
         if tags is not None:  # they are still being read, with warnings, while it loads
+            if tags.is_preview(has_more="frames" in unseen):
+                raise unsupported("a TIFF that begins with a preview, as cameras' raw photos do")
             stored = image.size[::-1] if orientation >= 5 else image.size
             image.im = Image.new(image.mode, stored).im  # else Pillow's limit holds, not ours
             _load(image, data)

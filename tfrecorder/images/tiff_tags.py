@@ -171,10 +171,17 @@ class Tags:
         number: int,
         values: Sequence[int],
     ) -> None:
-        """Other values for a tag of the file, as many as it has."""
+        """Put other values for a tag of whole numbers into the file.
+
+        Raises:
+            Reject: the tag has too few bytes for them.
+        """
         tag = self.first[number]
-        kind = np.dtype(self._order + _NUMBERS[tag.kind])
-        data[tag.at : tag.at + tag.size] = np.array(values, kind).tobytes()
+        try:
+            new = np.array(values, self._order + _NUMBERS[tag.kind]).tobytes()
+        except OverflowError:
+            raise unsupported(f"a TIFF whose tag {number} has too few bytes") from None
+        data[tag.at : tag.at + len(new)] = new
 
 
 def check_tiff(data: bytes) -> None:
@@ -234,7 +241,7 @@ def _compress(data: bytearray, tags: Tags) -> None:
     sizes = TILE_BYTES if of_tiles else STRIP_BYTES
     starts = tags.array(offsets).tolist()
     stored = tags.array(sizes).tolist()
-    if len(starts) != len(stored):
+    if not starts or len(starts) != len(stored):
         raise unsupported("a TIFF of planes or YCbCr without the sizes of its strips")
     end = len(data)
     moved = []
