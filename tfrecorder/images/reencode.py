@@ -284,12 +284,16 @@ def _decode(
 
 
 def first_frame(data: bytes, kind: str) -> Image.Image:
-    """The decoded first frame of an image that is neither JPEG nor PNG.
+    """The decoded first frame of an image of another tool, which reader threads may call.
 
     Raises:
+        Reject: TensorFlow would not decode so many pixels.
         Exception: of whatever kind its decoder raises.
     """
-    return _decode(data, kind, sys.maxsize, lambda _: None)[0]
+    image = _plugin(kind)(io.BytesIO(data))
+    check_size(image.height, image.width, len(image.getbands()), sys.maxsize)
+    _load(image, data)
+    return image
 
 
 def _turned_back(image: Image.Image, orientation: int) -> Image.Image:
