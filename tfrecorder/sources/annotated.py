@@ -21,7 +21,7 @@ from tfrecorder.sources.named_files import in_threads
 from tfrecorder.sources.path_source import Listing, PathSource, stem_of
 from tfrecorder.sources.table import RawTable
 from tfrecorder.sources.voc import read_voc
-from tfrecorder.sources.yolo import read_yolo
+from tfrecorder.sources.yolo import CONFIGS, read_yolo
 
 #: The endings of files that may hold annotations.
 TEXT_ENDINGS = (".json", ".jsonl", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".yml")
@@ -44,14 +44,6 @@ _COCO_WORDS = re.compile(r'"(images|file_name|annotations|image_id)"\s*:')
 _FRACTION = r"\s+-?([01](\.\d*)?|\.\d+|\d(\.\d*)?(?=e-))(e-?\d+)?"
 _YOLO_LINE = re.compile(rf"(?m)^\s*\d+({_FRACTION}){{4}}(\s+-?\d*\.?\d+(e-?\d+)?)*\s*$")
 
-#: How the files end that name YOLO's classes, and what is in them, the one that says most first.
-_YOLO_CONFIGS = {
-    ".data": r"(?m)^\s*names\s*=",
-    ".yaml": r"(?m)^names\s*:[\s\S]*^(train|val)\s*:|^(train|val)\s*:[\s\S]*^names\s*:",
-    ".yml": r"(?m)^names\s*:[\s\S]*^(train|val)\s*:|^(train|val)\s*:[\s\S]*^names\s*:",
-    ".names": r"\S",
-    "classes.txt": r"\S",
-}
 _CLASSES_ALONE = (".names", "classes.txt")
 
 
@@ -227,7 +219,7 @@ def _of_coco(looks: Iterable[Look]) -> Iterator[str]:
 def _of_yolo(looks: Sequence[Look]) -> list[str]:
     """The file that says where images are, or those that name the classes."""
     has_lines = any(path.endswith(".txt") and _YOLO_LINE.search(text) for path, text in looks)
-    for ending, words in _YOLO_CONFIGS.items():
+    for ending, words in CONFIGS.items():
         found = {}
         for path, text in looks:
             if path.lower().endswith(ending) and re.search(words, text):

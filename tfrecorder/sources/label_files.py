@@ -33,27 +33,24 @@ def label_files(images: Sequence[str], root: str) -> LabelFiles:
     rows_of: dict[str, list[int]] = {}
     for row, image in enumerate(images):
         rows_of.setdefault(storage.parent(image), []).append(row)
-    used: dict[str, set[str]] = {}
-    folders = dict[str, set[str]]()
+    used: dict[str, list[str]] = {}  # the folders of images, by those of their text files
     for folder, rows in rows_of.items():
         stems = [stem_of(images[row]) for row in rows]
-        places = list(dict.fromkeys(_label_folders(folder, root)))
-        found: list[str] = []
+        places = [*dict.fromkeys(_label_folders(folder, root))]
         for place in places:
-            found = [*_named(place, stems)]
+            found = _named(place, stems)
             if any(found):
-                used.setdefault(place, set()).update(found)
-                folders.setdefault(place, set()).add(folder)
+                used.setdefault(place, []).append(folder)
                 places = [place]
                 break
-        for row, name in zip(rows, found, strict=True):
+        for row, stem, name in zip(rows, stems, found, strict=True):
             if name:
-                paths[row] = f"{places[0]}/{name}"
+                paths[row] = f"{place}/{name}"
             else:
-                tried[row] = " and ".join(f"{place}/{stem_of(images[row])}.txt" for place in places)
+                tried[row] = " and ".join(f"{place}/{stem}.txt" for place in places)
     orphans = []
-    for place, names in used.items():
-        orphans += _orphans(place, names, folders[place])
+    for place, folders in used.items():
+        orphans += _orphans(place, {*paths}, folders)
     return LabelFiles(paths, tried, orphans)
 
 
@@ -84,18 +81,20 @@ def _as_there(start: str, parts: Sequence[str]) -> str:
     return start if storage.is_folder(start) else whole
 
 
-def _named(place: str, stems: Sequence[str]) -> Iterator[str]:
+def _texts_in(place: str) -> list[str]:
+    """The names of the text files of a folder."""
+    return [name for name in storage.names(place) if name.lower().endswith(".txt")]
+
+
+def _named(place: str, stems: Sequence[str]) -> list[str]:
     """The name of the text file of each image in a folder; "" for none."""
     if storage.is_web(place):  # which cannot be listed
         names = [f"{stem}.txt" for stem in stems]
         held = files_of([f"{place}/{name}" for name in names])
-        for name, data in zip(names, held, strict=True):
-            yield name if data is not None else ""
-        return
-    files = [name for name in storage.names(place) if name.lower().endswith(".txt")]
-    exact = {stem_of(name): name for name in files}
+        return ["" if data is None else name for name, data in zip(names, held, strict=True)]
+    exact = {stem_of(name): name for name in _texts_in(place)}
     alike = {look_of(stem): exact[stem] for stem in exact.keys() - {*stems}}
-    yield from (exact.get(stem) or alike.get(look_of(stem), "") for stem in stems)
+    return [exact.get(stem) or alike.get(look_of(stem), "") for stem in stems]
 
 
 def _orphans(
@@ -103,20 +102,22 @@ def _orphans(
     used: Collection[str],
     folders: Iterable[str],
 ) -> list[str]:
-    """The text files of a folder that hold objects and have no image."""
+    """The text files of a folder that hold objects and have no image.
+
+    Args:
+        used: the paths of those that have one.
+        folders: where their images are.
+    """
     if storage.is_web(place):
         return []
-    left = [name for name in storage.names(place) if name.lower().endswith(".txt")]
-    left = [name for name in left if name not in used]
-    if not left:
-        return []
-    images = set()
-    for folder in folders:
+    left = [path for name in _texts_in(place) if (path := f"{place}/{name}") not in used]
+    images = set[str]()
+    for folder in folders if left else ():
         names = storage.names(folder)
         images |= {look_of(stem_of(name)) for name in names if name.lower().endswith(IMAGE_ENDINGS)}
-    paths = [f"{place}/{name}" for name in left if look_of(stem_of(name)) not in images]
-    held = files_of(paths)
-    return [path for path, data in zip(paths, held, strict=True) if _OBJECT.match(data or b"")]
+    left = [path for path in left if look_of(stem_of(path)) not in images]
+    held = files_of(left)
+    return [path for path, data in zip(left, held, strict=True) if _OBJECT.match(data or b"")]
 
 
 #: How a file begins that holds objects, and not names or a text.

@@ -18,7 +18,8 @@ from tfrecorder.core.text import NotTextError, decoded
 from tfrecorder.display.tables import counted, cut, unused_words
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.format.summary import NOT_STORED
-from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, URI_COLUMN
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema.keys import BOX_COLUMNS, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Schema
 from tfrecorder.schema.splits import SPELLINGS
 from tfrecorder.sources.finding import Finding, conflicts
@@ -52,17 +53,38 @@ def objects_of(
     return pd.DataFrame({ROW: rows, **of_types})
 
 
+def image_columns(splits: Sequence[str], uris: Sequence[str]) -> dict[str, Any]:
+    """The columns of images: their splits, if any is stated, and their uris."""
+    columns: dict[str, Any] = {SPLIT_COLUMN: splits} if any(splits) else {}
+    # Not as pandas' own text, which holds no bad text: validation reports it.
+    return {**columns, URI_COLUMN: pd.Series(uris, dtype=object)}
+
+
+def has_masks(options: ConvertOptions) -> bool:
+    """True if the schema asks for the mask of each object."""
+    return options.schema is not None and MASKS in options.schema.source_columns()
+
+
+#: What is wrong with a box, by the code of the finding.
+_WORDS = {
+    "bad_box": "is not four numbers",
+    "box_outside": "is beyond",
+    "empty_box": "has no area",
+    "repeated_box": "is there twice; it is stored once",
+}
+
+
 def object_columns(
     objects: pd.DataFrame,
     uris: Sequence[str],
     sizes: np.ndarray,
     slack: float | np.ndarray,
-    place_of: Callable[[int], str],
+    place_of: Callable[[Any], str],
 ) -> tuple[dict[str, pd.Series], list[Finding]]:
     """Columns with a list for each image, and what is wrong.
 
-    Edges that are beyond the image by rounding are put on its edge.  Boxes without an area are left
-    out, and so is a box that is there again with the same values.
+    Edges that are beyond the image by rounding are put on its edge.  Boxes without four numbers or
+    an area are left out, and so is a box that is there again with the same values.
 
     Args:
         objects: as `objects_of` makes them; their index is what `place_of` takes.
@@ -76,76 +98,54 @@ def object_columns(
     rows = objects[ROW].to_numpy()
     end = np.tile(sizes[rows], 2)
     margin = slack if isinstance(slack, float) else np.tile(slack[rows], 2)
+    bad = np.isnan(edges).any(axis=1)
     far = ((edges < -margin) | (edges > end + margin)).any(axis=1)
-    inner = np.minimum(np.maximum(edges, 0), np.where(np.isnan(end), np.inf, end))
-    inner = inner.astype(np.float32)
-    empty = ~far & ((inner[:, 0] >= inner[:, 2]) | (inner[:, 1] >= inner[:, 3]))
-    empty |= (edges[:, 0] >= edges[:, 2]) | (edges[:, 1] >= edges[:, 3])
-    again = _repeated(objects, edges)
+    inner = np.fmin(np.maximum(edges, 0), end).astype(np.float32)
+    shown = np.where(far[:, None], edges, inner)
+    empty = (shown[:, :2] >= shown[:, 2:]).any(axis=1) & ~bad
+    again = _repeated(objects) & ~bad & ~empty
 
     def found(code: str, mask: np.ndarray) -> Finding:
-        return _about_boxes(code, objects[mask], uris, sizes, place_of)
+        boxes = objects.loc[mask, [ROW, LABEL_COLUMN, *BOX_COLUMNS]]
+        values = []
+        messages = []
+        for number, row, label, *of_box in boxes.itertuples(name=None):
+            values.append(", ".join(f"{edge:g}" for edge in of_box))
+            words = _WORDS[code]
+            if code == "box_outside":
+                width, height = sizes[row].tolist()
+                words += " the image" if width == height == 1 else f" its {width:g} x {height:g}"
+            what = f"the box ({values[-1]}) of {cut(label)!r} on {cut(uris[row])!r}"
+            messages.append(f"{place_of(number)}: {what} {words}")
+        return Finding(code, boxes[ROW].tolist(), URI_COLUMN, values, messages)
 
-    findings = [
-        found("box_outside", far & ~empty),
-        found("empty_box", empty),
-        found("repeated_box", again & ~empty),
-    ]
+    masks = (bad, far & ~bad & ~empty, empty, again)
+    findings = [*map(found, _WORDS, masks)]
     stored = objects.assign(**dict(zip(BOX_COLUMNS, inner.T, strict=True)))
-    kept = stored[~(empty | again)].sort_values(ROW, kind="stable")
-    counts = np.bincount(kept.pop(ROW), minlength=len(uris))
-    return {str(name): in_lists(of.to_numpy(), counts) for name, of in kept.items()}, findings
+    return in_rows(stored[~(bad | empty | again)], len(uris)), findings
 
 
-#: An odd number whose bits are spread, to mix bits with.
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+def in_rows(values: pd.DataFrame, count: int) -> dict[str, pd.Series]:
+    """Columns with a list for each image, of values whose column `ROW` says of which they are.
+
+    Args:
+        count: how many images there are.
+    """
+    ordered = values.sort_values(ROW, kind="stable")
+    sizes = np.bincount(ordered.pop(ROW), minlength=count)
+    return {str(name): in_lists(column.to_numpy(), sizes) for name, column in ordered.items()}
 
 
-def _repeated(objects: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
+def _repeated(objects: pd.DataFrame) -> np.ndarray:
     """Marks each object of which one before has all the values."""
-    sums = objects[ROW].to_numpy().astype(np.uint64)
-    for edge in edges.T:
-        sums = (sums ^ np.ascontiguousarray(edge).view(np.uint64)) * _SPREAD
-    ordered = np.sort(sums)  # a twentieth of the time of a comparison of all columns
-    several = ordered[1:][ordered[1:] == ordered[:-1]]
-    again = np.zeros(len(objects), bool)
-    if len(several):
-        places = np.flatnonzero(np.isin(sums, several))
-        again[places] = objects.iloc[places].duplicated().to_numpy()
+    # To compare all columns of all objects takes twenty times as long.
+    sums = pd.util.hash_pandas_object(objects[[ROW, *BOX_COLUMNS]], index=False)
+    again = sums.duplicated(keep=False).to_numpy(copy=True)
+    again[again] = objects[again].duplicated()
     return again
 
 
-_WORDS = {
-    "box_outside": "is beyond",
-    "empty_box": "has no area",
-    "repeated_box": "is there twice; it is stored once",
-}
-
-
-def _about_boxes(
-    code: str,
-    boxes: pd.DataFrame,
-    uris: Sequence[str],
-    sizes: np.ndarray,
-    place_of: Callable[[int], str],
-) -> Finding:
-    values = []
-    messages = []
-    rows = boxes[ROW].tolist()
-    cells = boxes[[LABEL_COLUMN, *BOX_COLUMNS]].itertuples(name=None)
-    for row, (number, label, *edges) in zip(rows, cells, strict=True):
-        shown = ", ".join(f"{edge:g}" for edge in edges)
-        words = _WORDS[code]
-        if code == "box_outside":
-            width, height = sizes[row].tolist()
-            words += " the image" if width == height == 1 else f" its {width:g} x {height:g}"
-        values.append(shown)
-        what = f"the box ({shown}) of {cut(label)!r} on {cut(uris[row])!r}"
-        messages.append(f"{place_of(number)}: {what} {words}")
-    return Finding(code, rows, URI_COLUMN, values, messages)
-
-
-#: Above this share of missing files, a finding says so; else a note of the result.
+#: Above this share of files, a finding says so; else a note of the result.
 _MANY = 0.2
 
 #: How many files or classes a message names.
@@ -158,113 +158,112 @@ class Said(NamedTuple):
     findings: list[Finding]
     notes: list[str]
 
+    def find(
+        self,
+        code: str,
+        message: str,
+        count: int,
+    ) -> None:
+        """Add a finding about so many files."""
+        self.findings.append(Finding(code, [None], URI_COLUMN, [count], message))
 
-def say_missing(
-    said: Said,
-    what: str,
-    missing: Sequence[int],
-    splits: Sequence[str],
-    uris: Sequence[str],
-    looked: Callable[[int], str],
-) -> None:
-    """Say for which images a file of annotations is missing.
+    def weigh(
+        self,
+        code: str,
+        message: str,
+        count: int,
+        of: int,
+    ) -> None:
+        """Add a finding if many of the files are concerned, a note if some are."""
+        if count > _MANY * of:
+            self.find(code, message, count)
+        elif count:
+            self.notes.append(message)
 
-    Args:
-        said: gets an error for a split without any (but TEST, which is often published so), a
-            warning above a fifth of the others, else a note.
-        what: the file, in words.
-        missing: the rows of these images.
-        splits, uris: of all images.
-        looked: what was looked for, for a row.
-    """
-    lost = Counter(splits[row] for row in missing)
-    of_all = Counter(splits)
-    whole = {split for split, count in lost.items() if count == of_all[split]}
-    is_everything = len(missing) == len(splits)
-    parts = [("", [*missing])] if is_everything else []
-    for split in of_all if not is_everything else ():
-        if split in whole:
-            parts.append((split, [row for row in missing if splits[row] == split]))
-    rest = [row for row in missing if splits[row] not in whole]
-    of_rest = sum(count for split, count in of_all.items() if split not in whole)
+    def missing(
+        self,
+        what: str,
+        rows: Sequence[int],
+        splits: Sequence[str],
+        uris: Sequence[str],
+        tried: Sequence[str],
+    ) -> None:
+        """Say for which images a file of annotations is missing.
 
-    def words(rows: Sequence[int], of: int) -> str:
-        names = [uris[row] for row in rows]
-        return f"no {what} for {len(rows):,} of {counted(of, 'image')} ({some_of(names)})"
+        It is an error for a split without any (but TEST, which is often published so).
 
-    for split, rows in parts:
-        is_error = is_everything or SPELLINGS.get(split.lower()) != "TEST"
-        code = "no_annotations" if is_error else "missing_annotations"
-        where = f" of {SPELLINGS.get(split.lower(), split)}" if split else ""
-        message = f"{words(rows, len(rows))}{where}; looked for {looked(rows[0])}"
-        said.findings.append(Finding(code, [None], URI_COLUMN, [len(rows)], message))
-    if len(rest) > _MANY * of_rest:
-        message = f"{words(rest, of_rest)}; looked for {looked(rest[0])}"
-        said.findings.append(
-            Finding("missing_annotations", [None], URI_COLUMN, [len(rest)], message)
-        )
-    elif rest:
-        said.notes.append(f"{words(rest, of_rest)}: they are without objects")
+        Args:
+            what: the file, in words.
+            rows: those of these images.
+            splits, uris: of all images.
+            tried: where the file of each was looked for.
+        """
+        if len(rows) == len(splits):
+            splits = [""] * len(splits)
+        of_splits = Counter(splits)
+        lost: dict[str, list[int]] = {}
+        for row in rows:
+            lost.setdefault(splits[row], []).append(row)
+        rest = []
+        others = len(splits)
 
+        def words(some: Sequence[int], of: int, more: str) -> str:
+            names = some_of([uris[row] for row in some])
+            start = f"no {what} for {len(some):,} of {counted(of, 'image')} ({names}){more}"
+            return f"{start}; looked for {tried[some[0]]}"
 
-def say_without_image(
-    said: Said,
-    what: str,
-    files: Sequence[str],
-    of: int,
-) -> None:
-    """Say which files of annotations are of no image: a warning if many are, else a note.
+        for split, of_split in lost.items():
+            if len(of_split) < of_splits[split]:
+                rest += of_split
+                continue
+            others -= len(of_split)
+            name = SPELLINGS.get(split.lower(), split)
+            code = "missing_annotations" if name == "TEST" else "no_annotations"
+            where = f" of {name}" if split else ""
+            self.find(code, words(of_split, len(of_split), where), len(of_split))
+        if rest:
+            message = words(sorted(rest), others, ": they are without objects")
+            self.weigh("missing_annotations", message, len(rest), others)
 
-    Args:
-        of: how many files there are.
-    """
-    if not files:
-        return
-    verb = "has" if len(files) == 1 else "have"
-    message = f"{len(files):,} of {counted(of, what)} {verb} no image: {some_of(files)}"
-    if len(files) > _MANY * of:
-        finding = Finding("annotations_without_image", [None], URI_COLUMN, [len(files)], message)
-        said.findings.append(finding)
-    else:
-        said.notes.append(message)
+    def without_image(
+        self,
+        what: str,
+        files: Sequence[str],
+        of: int,
+    ) -> None:
+        """Say which files of annotations are of no image.
+
+        Args:
+            of: how many files there are.
+        """
+        verb = "has" if len(files) == 1 else "have"
+        message = f"{len(files):,} of {counted(of, what)} {verb} no image: {some_of(files)}"
+        self.weigh("annotations_without_image", message, len(files), of)
+
+    def unused(self, names: Sequence[str], labels: Iterable[str]) -> None:
+        """Say which classes no image has."""
+        used = {*labels}
+        if unused := [name for name in names if name not in used]:
+            self.notes.append(unused_words(unused))
+
+    def not_stored(self, counts: Mapping[str, int], remedies: Mapping[str, str]) -> None:
+        """Say what of the objects is not stored.
+
+        Args:
+            counts: of how many objects each is.
+            remedies: how it would be stored, for what can be.
+        """
+        parts = []
+        for what, count in counts.items():
+            remedy = f" ({remedies[what]})" if what in remedies else ""
+            parts += [f"{what} of {counted(count, 'object')}{remedy}"] if count else []
+        if parts:
+            self.notes.append(f"{NOT_STORED}{', '.join(parts)}")
 
 
 def some_of(names: Sequence[str]) -> str:
     shown = ", ".join(cut(name) for name in names[:_NAMED])
     return shown + (", …" if len(names) > _NAMED else "")
-
-
-def say_unused(
-    said: Said,
-    names: Sequence[str],
-    labels: Iterable[str],
-) -> None:
-    """Say which classes no image has."""
-    used = {*labels}
-    unused = [name for name in names if name not in used]
-    if unused:
-        said.notes.append(unused_words(unused))
-
-
-def say_not_stored(
-    said: Said,
-    counts: Mapping[str, int],
-    remedies: Mapping[str, str],
-) -> None:
-    """Say what of the objects is not stored.
-
-    Args:
-        counts: of how many objects each is.
-        remedies: how it would be stored, for what can be.
-    """
-    parts = []
-    for what, count in counts.items():
-        if not count:
-            continue
-        remedy = f" ({remedies[what]})" if what in remedies else ""
-        parts.append(f"{what} of {counted(count, 'object')}{remedy}")
-    if parts:
-        said.notes.append(f"{NOT_STORED}{', '.join(parts)}")
 
 
 def grouped(
@@ -327,21 +326,20 @@ def text_of(path: str) -> str | None:
         raise SourceError(f"{path}, {error}.") from error
 
 
+def lines_in(text: str | None) -> list[str]:
+    """The lines of a text that hold anything, without the blanks around them."""
+    return [*filter(None, map(str.strip, (text or "").splitlines()))]
+
+
 def as_numbers(values: Sequence[Any], *shape: int) -> np.ndarray:
     """Numbers, or lists of as many as the shape says, as float64; NaN for what is not one."""
+    wanted = (len(values), *shape)
     try:
         made = np.array(values, np.float64)
-        if made.shape == (len(values), *shape):
+        if made.shape == wanted:
             return made
     except (TypeError, ValueError, OverflowError):
         pass
-    nothing = np.full(shape, np.nan)
-    return np.array([_numbers_of(value, nothing) for value in values]).reshape(-1, *shape)
-
-
-def _numbers_of(value: Any, nothing: np.ndarray) -> np.ndarray:
-    try:
-        made = np.array(value, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return nothing
-    return made if made.shape == nothing.shape and np.isfinite(made).all() else nothing
+    if len(values) < 2:
+        return np.full(wanted, np.nan)
+    return np.concatenate([as_numbers([value], *shape) for value in values])

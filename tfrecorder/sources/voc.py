@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,16 +17,15 @@ from tfrecorder.format.summary import NOT_STORED
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Mask, Number, Schema, Split
-from tfrecorder.sources.finding import Finding, bad_annotation
+from tfrecorder.sources.finding import bad_annotation
 from tfrecorder.sources.objects import (
     Said,
     as_numbers,
     files_of,
+    image_columns,
+    lines_in,
     object_columns,
     objects_of,
-    say_missing,
-    say_not_stored,
-    say_without_image,
     some_of,
     text_of,
 )
@@ -61,6 +59,28 @@ _SCHEMA = Schema(
 _SLACK = 1.0
 
 
+class _Entry(NamedTuple):
+    """What is known of an image.
+
+    Attributes:
+        file: its XML file, from the folder of all; "" without one.
+        document: what that file holds.
+        fault: what is wrong with it.
+    """
+
+    file: str
+    document: ElementTree.Element
+    fault: str
+
+
+class _Object(NamedTuple):
+    """An object: the row of its image, its number there from 1, and its element."""
+
+    row: int
+    number: int
+    tag: ElementTree.Element
+
+
 def read_voc(
     listing: Listing,
     files: Sequence[str],
@@ -87,110 +107,56 @@ def read_voc(
     said = Said([], [])
     pairs = Pairs(pictures)
     entries = _entries(said, listing.folder, files, pairs)
-    kind = "segmentation" if schema.of(Mask) else "main"
-    splits = _splits(listing, kind, [*(entry.stem for entry in entries), *map(stem_of, pictures)])
-    trees = sorted({tree for tree, _ in splits}, reverse=True)  # one within another comes first
-    known = {entry.listed_in(trees) for entry in entries}
-    absent = 0
-    for tree, stem in splits:
-        if (tree, stem) not in known:
-            picture = pairs.of(f"{tree}{stem}.jpg")
-            entries += [_Entry("", picture)] if picture else []
-            absent += not picture
-    columns = dict[str, Any]()
-    if schema.of(Mask):
-        entries = [entry for entry in entries if look_of(entry.stem) in masks]
-        columns[MASK_COLUMN] = [masks[look_of(entry.stem)] for entry in entries]
+    splits, absent = _splits(listing, "segmentation" if schema.of(Mask) else "main", pairs, entries)
+    for picture in splits:
+        entries.setdefault(picture, _Entry("", ElementTree.Element("none"), ""))
+    with_mask = [picture for picture in entries if look_of(stem_of(picture)) in masks]
+    uris = with_mask if schema.of(Mask) else [*entries]
     stated = []
-    for entry in entries:
-        of_folders = split_of_folders(entry.picture) or split_of_folders(entry.file)
-        stated.append(splits.get(entry.listed_in(trees)) or of_folders)
-    if any(stated):
-        columns[SPLIT_COLUMN] = stated
-    uris = [entry.picture for entry in entries]
-    columns[URI_COLUMN] = pd.Series(uris, dtype=object)
     objects = list[_Object]()
-    for row, entry in enumerate(entries):
-        if entry.fault:
-            name = entry.file.rpartition("/")[2]
-            said.findings.append(bad_annotation(row, URI_COLUMN, name, entry.fault))
-        objects += (
-            _Object(row, number, tag)
-            for number, tag in enumerate(entry.document.iterfind("object"), 1)
-        )
-    if schema.of(Boxes):
-        missing = [row for row, entry in enumerate(entries) if not entry.file]
-        if missing:
-
-            def looked(row: int) -> str:
-                return f"{entries[row].stem}.xml"
-
-            say_missing(said, "XML file", missing, stated, uris, looked)
-        sides = as_numbers([entry.size for entry in entries], 2)
-        sides[sides == 0] = np.nan
-
-        def place_of(number: int) -> str:
-            row, place, _ = objects[number]
-            return f"{listing.folder}/{entries[row].file}, object {place}"
-
-        of_boxes, wrong = object_columns(_objects(objects), uris, sides, _SLACK, place_of)
-        columns |= of_boxes
-        said.findings.extend(wrong)
-        _say_not_stored(said, objects)
-    without = 0
-    if not schema.of(Mask):
-        without = len({*pictures}.difference(uris))
-        if count := sum(look_of(entry.stem) in masks for entry in entries):
+    for row, uri in enumerate(uris):
+        file, document, fault = entries[uri]
+        stated.append(splits.get(uri) or split_of_folders(uri) or split_of_folders(file))
+        if fault:
+            name = file.rpartition("/")[2]
+            said.findings.append(bad_annotation(row, URI_COLUMN, name, fault))
+        tags = enumerate(document.iterfind("object"), 1)
+        objects += (_Object(row, number, tag) for number, tag in tags)
+    columns = image_columns(stated, uris)
+    passed_over = Counter({"listed images that are not there": absent})
+    if schema.of(Mask):
+        columns[MASK_COLUMN] = [masks[look_of(stem_of(uri))] for uri in uris]
+    else:
+        passed_over["images without annotations"] = len({*pictures}.difference(uris))
+        if with_mask:
             remedy = "`mask_uri: mask` in a schema stores them"
-            said.notes.append(f"{NOT_STORED}masks of {counted(count, 'image')} ({remedy})")
-    counts = {"images without annotations": without, "listed images that are not there": absent}
+            said.notes.append(f"{NOT_STORED}masks of {counted(len(with_mask), 'image')} ({remedy})")
+    if schema.of(Boxes):
+        missing = [row for row, uri in enumerate(uris) if not entries[uri].file]
+        said.missing("XML file", missing, stated, uris, [f"{stem_of(uri)}.xml" for uri in uris])
+
+        def place_of(at: int) -> str:
+            row, number, _ = objects[at]
+            return f"{listing.folder}/{entries[uris[row]].file}, object {number}"
+
+        sides = ("size/width", "size/height")
+        sizes = as_numbers([[*map(entries[uri].document.findtext, sides)] for uri in uris], 2)
+        sizes[sizes == 0] = np.nan
+        boxes, wrong = object_columns(_objects(objects), uris, sizes, _SLACK, place_of)
+        columns |= boxes
+        said.findings.extend(wrong)
+        not_stored = Counter[str]()
+        for one in objects:
+            not_stored.update(_beyond(one.tag))
+        said.not_stored(dict(sorted(not_stored.items())), {})
     return RawTable(
         pd.DataFrame(columns),
         listing.folder,
-        {kind: count for kind, count in counts.items() if count},
+        +passed_over,
         schema=schema,
         findings=said.findings,
         notes=said.notes,
     )
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """An image.
-
-    Attributes:
-        file: its XML file, from the folder of all; "" without one.
-        picture: its own path from there.
-        document: what the XML file holds.
-        fault: what is wrong with that file.
-    """
-
-    file: str
-    picture: str
-    document: ElementTree.Element = field(default_factory=lambda: ElementTree.Element("none"))
-    fault: str = ""
-
-    @property
-    def stem(self) -> str:
-        return stem_of(self.file or self.picture)
-
-    def listed_in(self, trees: Sequence[str]) -> tuple[str, str]:
-        """The tree whose lists may name the image, and its name there."""
-        whole = self.file or self.picture
-        return next((tree for tree in trees if whole.startswith(tree)), ""), self.stem
-
-    @property
-    def size(self) -> list[str | None]:
-        """Width and height as the XML file states them."""
-        return [self.document.findtext(f"size/{side}") for side in ("width", "height")]
-
-
-class _Object(NamedTuple):
-    """An object: the row of its image, its number there from 1, and its element."""
-
-    row: int
-    number: int
-    tag: ElementTree.Element
 
 
 def _entries(
@@ -198,7 +164,7 @@ def _entries(
     root: str,
     files: Sequence[str],
     pairs: Pairs,
-) -> list[_Entry]:
+) -> dict[str, _Entry]:
     """The images of XML files, in the order of these.
 
     An XML file is of the image with its own stem.  Only where there is none, `<filename>` counts;
@@ -209,7 +175,7 @@ def _entries(
     """
     own = [pairs.of(file) for file in files]
     taken = {*own}
-    entries = []
+    entries = dict[str, _Entry]()
     others = []
     orphans = []
     documents = _documents([f"{root}/{file}" for file in files])
@@ -224,9 +190,8 @@ def _entries(
         if not picture:
             named = named or pairs.of(stated.replace("\\", "/")) or pairs.of(f"{stated}.jpg")
             picture = "" if named in taken else named
-            taken.add(picture)
-        if picture:
-            entries.append(_Entry(file, picture, document, fault))
+        if picture and picture not in entries:
+            entries[picture] = _Entry(file, document, fault)
         else:
             orphans.append(file)
     if not entries:
@@ -234,11 +199,11 @@ def _entries(
             f"{root}: no image has the name of any of {counted(len(files), 'XML file')}, such as "
             f"{orphans[0]}."
         )
-    say_without_image(said, "XML file", orphans, len(files))
+    said.without_image("XML file", orphans, len(files))
     if others:
         count = counted(len(others), "XML file names", "XML files name")
         words = f"{count} another image that is there too: {some_of(others)}"
-        said.findings.append(Finding("other_file_name", [None], URI_COLUMN, [len(others)], words))
+        said.find("other_file_name", words, len(others))
     return entries
 
 
@@ -261,55 +226,59 @@ def _documents(paths: Sequence[str]) -> Iterator[tuple[ElementTree.Element, str]
 def _splits(
     listing: Listing,
     kind: str,
-    stems: Collection[str],
-) -> dict[tuple[str, str], str]:
-    """The split of each image that a list names, by the tree of folders and by its stem.
+    pairs: Pairs,
+    entries: Mapping[str, _Entry],
+) -> tuple[dict[str, str], int]:
+    """The split of each image that a list names, and how many names are of no image.
 
     A flag may follow the name, as in the lists of a class; the name itself may have a space, an
-    ending, or the folders before it.  A tree is a path such as "VOC2007/"; "" if there is one.
+    ending, or the folders before it.  It may be that of the XML file, if this has another.
 
     Args:
         kind: the name of the folder of lists, in lower case; they may lie above it too.
     """
+    # By the tree of folders that they are for, such as "VOC2007/".
     lists: dict[str, dict[str, str]] = {}
     for path in listing.texts:
-        parts = path.split("/")
+        *above, file = path.split("/")
+        lower = [part.lower() for part in above]
         for folders in (["imagesets", kind], ["imagesets"]):
-            start = len(parts) - 1 - len(folders)
-            if start >= 0 and path.lower().split("/")[start:-1] == folders:
-                tree = "".join(f"{part}/" for part in parts[:start])
-                name = parts[-1].lower().removesuffix(".txt")
+            if lower[-len(folders) :] == folders:
+                tree = "".join(f"{part}/" for part in above[: -len(folders)])
+                name = file.lower().removesuffix(".txt")
                 lists.setdefault(tree, {}).setdefault(name, f"{listing.folder}/{path}")
-    alike = {look_of(stem): stem for stem in stems}
-    exact = {*stems}
-    splits = {}
-    for tree, files in lists.items():
-        names = [name for name in _LISTS if name in files]
-        if not {"train", "val"} & {*names} and "trainval" in files:
+    of_files = {entry.file: picture for picture, entry in entries.items()}
+    file_pairs = Pairs(of_files)
+    splits = dict[str, str]()
+    lost = set()
+    for tree, paths in lists.items():
+        names = [name for name in _LISTS if name in paths]
+        if not {"train", "val"} & {*names} and "trainval" in paths:
             names.append("trainval")
         for name in names:
-            for line in filter(None, map(str.strip, (text_of(files[name]) or "").splitlines())):
+            for line in lines_in(text_of(paths[name])):
                 first = line.split()[0]
-                forms = (line, first, stem_of(line), stem_of(first))
-                stem = next((form for form in forms if look_of(form) in alike), first)
-                stem = stem if stem in exact else alike.get(look_of(stem), stem)
-                place = (tree if len(lists) > 1 else "", stem)
-                splits[place] = "train" if name == "trainval" else name
-    return splits
+                for form in (f"{line}.jpg", f"{first}.jpg", line, first):
+                    path = f"{tree}{form}"
+                    if picture := pairs.of(path) or of_files.get(file_pairs.of(path)):
+                        splits[picture] = "train" if name == "trainval" else name
+                        break
+                else:
+                    lost.add(f"{tree}{first}")
+    return splits, len(lost)
 
 
 def _objects(objects: Sequence[_Object]) -> pd.DataFrame:
     """The objects of all images."""
-    rows = np.array([one.row for one in objects], np.int64)
     tags = [one.tag for one in objects]
     edges = []
     for tag in tags:
         edges.append([tag.findtext(f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")])
     flags = {}
     for name in _FLAGS:
-        is_set = [_text(tag, name) == "1" for tag in tags]
-        flags[name] = np.array(is_set, int)
+        flags[name] = np.array([_text(tag, name).lower() in ("1", "true") for tag in tags], int)
     labels = np.array([_text(tag, "name") for tag in tags], dtype=object)
+    rows = np.array([one.row for one in objects], np.int64)
     return objects_of(rows, labels, as_numbers(edges, 4), flags)
 
 
@@ -318,12 +287,10 @@ _READ = ("name", "bndbox", *_FLAGS)
 _NOTHING = ("", "0", "Unspecified")
 
 
-def _say_not_stored(said: Said, objects: Sequence[_Object]) -> None:
-    counts = Counter[str]()
-    for one in objects:
-        tags = {tag.tag for tag in one.tag if len(tag) or (tag.text or "").strip() not in _NOTHING}
-        counts.update(tags.difference(_READ))
-    say_not_stored(said, {repr(cut(name)): count for name, count in sorted(counts.items())}, {})
+def _beyond(one: ElementTree.Element) -> Iterator[str]:
+    """What of an object is not stored, in words."""
+    tags = {tag.tag for tag in one if len(tag) or (tag.text or "").strip() not in _NOTHING}
+    yield from (repr(cut(name)) for name in tags.difference(_READ))
 
 
 def _text(tag: ElementTree.Element, name: str) -> str:
