@@ -120,7 +120,9 @@ def test_a_split_without_label_files(split: str) -> None:
     yolo({"labels/a/1": BOX, "labels/b/2": None, "labels/b/3": None}, config)
     found = said()
     message = found["no_annotations" if split == "val" else "missing_annotations"]
-    assert message.startswith("no label file for 2 of 2 images (images/b/2.jpg, images/b/3.jpg)")
+    named = "VALIDATION" if split == "val" else "TEST"
+    words = f"no label file for 2 of 2 images of {named} (images/b/2.jpg, images/b/3.jpg); looked"
+    assert message.startswith(words)
     assert ("no_annotations" in found) == (split == "val")
 
 
@@ -128,7 +130,8 @@ def test_a_few_images_without_label_files_are_a_count_and_more_a_finding() -> No
     yolo({f"labels/{number}": BOX if number > 2 else None for number in range(1, 11)})
     found = said()
     assert list(found) == ["notes"]
-    assert "no label file for 2 of 10 images (images/1.jpg, images/2.jpg): they" in found["notes"]
+    words = "no label file for 2 of 10 images of TRAIN (images/1.jpg, images/2.jpg); looked for "
+    assert f"{words}labels/1.txt; they are without objects" in found["notes"]
     Path("in/labels/3.txt").unlink()
     assert "3 of 10 images" in said()["missing_annotations"]
 
@@ -157,7 +160,7 @@ def test_images_of_voc_without_xml_and_xml_without_images() -> None:
     voc("gone")
     put("in/ImageSets/Main/train.txt", "".join(f"{number}\n" for number in range(9)))
     notes = said()["notes"]
-    assert "no XML file for 1 of 9 images (JPEGImages/8.jpg)" in notes
+    assert "no XML file for 1 of 9 images of TRAIN (JPEGImages/8.jpg)" in notes
     assert "1 of 9 XML files has no image: Annotations/gone.xml" in notes
     assert labels_of() == [["cat"]] * 8 + [[]]
 

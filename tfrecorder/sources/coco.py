@@ -18,7 +18,7 @@ from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
 from tfrecorder.schema.kinds import Boxes, Image, Kind, Number, Schema, Split, Text
-from tfrecorder.sources.coco_file import CocoFile, CocoImage, masks_of, read_file
+from tfrecorder.sources.coco_file import CocoFile, CocoImage, read_file
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.finding import Finding, bad_annotation
 from tfrecorder.sources.objects import (
@@ -84,7 +84,7 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
 
     is_text = every[_CAPTION].notna()
     is_sound = (every[ROW] >= 0) & (is_text | every[LABEL_COLUMN].notna())
-    for at, row in every.loc[~is_sound, ROW].items():
+    for at, row in every.loc[~is_sound, [ROW]].itertuples(name=None):
         unknown = "image" if row < 0 else "category"
         stated = files[at[0]].annotations[f"{unknown}_id"][at[1]]
         message = f"{place_of(at)}: no {unknown} has the id {stated!r}"
@@ -140,18 +140,15 @@ def _class_names(said: Said, files: Sequence[CocoFile]) -> dict[str, str]:
     names: dict[str, str] = {}
     for file in files:
         looks: dict[Any, str] = {}
+        owners: dict[str, Any] = {}
         used = {*file.annotations["category_id"]}
-        seen = set()
         for number, name in file.categories:
             look = composed(name)
             names.setdefault(look, name)
-            is_first = number not in looks
-            is_twin = is_first and number in used and look in seen
+            is_twin = number in used and owners.setdefault(look, number) != number
             if is_twin or looks.setdefault(number, look) != look:
                 message = f"{file.path}: the category {name!r}, id {number}, is there twice"
                 said.findings.append(bad_annotation(None, LABEL_COLUMN, name, message))
-            if number in used:
-                seen.add(look)
     return names
 
 
@@ -171,8 +168,7 @@ def _rows_of(
     of_rows: dict[int, CocoImage] = {}
     for image, uri in zip(file.images, uris, strict=True):
         place = posixpath.normpath(uri) if "./" in uri or "//" in uri else uri
-        placed = CocoImage(image.id, uri, image.size)
-        row, _ = images.setdefault((split, place), (len(images), placed))
+        row, _ = images.setdefault((split, place), (len(images), image._replace(name=uri)))
         first = of_rows.setdefault(row, image)
         if of_ids.setdefault(image.id, row) != row:
             message = f"{file.path}: two images have the id {image.id!r}; the second is {uri!r}"
@@ -211,7 +207,7 @@ def _annotations(
         "area": np.where(np.isnan(areas), sizes.prod(axis=1), areas),
     }
     if masks:
-        beside[MASKS] = np.array(masks_of(file), dtype=object)
+        beside[MASKS] = np.array(every[MASKS], dtype=object)
     rows = np.array([of_ids.get(number, -1) for number in every["image_id"]], np.int64)
     edges = np.hstack([starts, starts + sizes])
     objects = objects_of(rows, np.array(labels, dtype=object), edges, beside)
@@ -244,7 +240,7 @@ def _uris_of(
     top = storage.absolute(storage.given_path(given)) if given else base
     if not given:
         folders = ("", "images", stem, f"images/{stem}")
-        starts = ["".join(f"{part}/" for part in (below, folder) if part) for folder in folders]
+        starts = [posixpath.join(below, folder, "") for folder in folders]
     for start in starts if names else ():
         first = uri_below(start, names[0]).encode(errors="replace").decode()
         if storage.exists(storage.resolve(first, top)):

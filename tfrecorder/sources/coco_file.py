@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,27 +67,31 @@ def read_file(path: str, masks: bool) -> CocoFile:
     """
     made = list[Any]()  # of all annotations, flat: a container for each takes a second a million
     others = Counter[str]()
+    folder = path.removesuffix(".json")
     passed = {*_NO_VALUES, MASKS} if masks else _NO_VALUES
-    names_of: dict[tuple[str, ...], list[str]] = {}  # most annotations have the same few
+    # By the names in an annotation, those that say more, in words too; most have the same few.
+    names_of: dict[tuple[str, ...], dict[str, str]] = {}
 
     def slim(value: dict[str, Any]) -> Any:
         """The object itself; or True for an annotation, of which some values are kept."""
         if "image_id" not in value:
             return value
-        for annotation in _objects_in(value):
+        is_panoptic = "segments_info" in value
+        for annotation in _segments_in(value, folder, masks) if is_panoptic else (value,):
             made.extend(map(annotation.get, _KEPT[:-1]))
             # As JSON, which takes a tenth of the memory.
             made.append(json.dumps(annotation.get(MASKS)) if masks else None)
             keys = tuple(annotation)
             if (names := names_of.get(keys)) is None:
-                names = [key for key in keys if key not in passed]
+                more = (key for key in keys if key not in passed)
+                names = {key: _KINDS.get(key, repr(cut(key))) for key in more}
                 names_of[keys] = names
-            for name in names:
+            for name, words in names.items():
                 held = annotation[name]
                 if name == "attributes" and isinstance(held, dict):
                     others.update(f"the attribute {cut(key)!r}" for key in held if held[key])
                 elif held and (name != "keypoints" or annotation.get("num_keypoints") != 0):
-                    others[_KINDS.get(name, repr(cut(name)))] += 1
+                    others[words] += 1
         return True
 
     refuse_pointer(path)
@@ -115,9 +120,9 @@ def read_file(path: str, masks: bool) -> CocoFile:
         {*annotations["image_id"], *annotations["category_id"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise SourceError(
-            f"{path} is not COCO's JSON because of {str(entry)[:200]}. Of its lists, images have id "
-            "and file_name, annotations image_id, categories id and name. Read any other JSON with "
-            "pandas, and convert the frame."
+            f"{path} is not COCO's JSON because of {str(entry)[:200]}. In its lists, images have "
+            "id and file_name, annotations image_id, categories id and name. Read any other JSON "
+            "with pandas, and convert the frame."
         ) from error
     stated = (value for name in ("bbox", "caption") for value in annotations[name])
     if made and all(value is None for value in stated):
@@ -136,45 +141,31 @@ def _path_in(name: Any) -> str:
     return path if "/" in path else path.replace("\\", "/")
 
 
-def _objects_in(annotation: dict[str, Any]) -> list[dict[str, Any]]:
-    """The annotation itself; of a panoptic one its segments, whose mask says where its pixels are.
+def _segments_in(
+    annotation: dict[str, Any],
+    folder: str,
+    masks: bool,
+) -> Iterator[dict[str, Any]]:
+    """The segments of a panoptic annotation, with their masks as RLE.
 
     Source: https://cocodataset.org/#format-data
+
+    Args:
+        folder: where the PNG is that has the pixels of all.
     """
-    if "segments_info" not in annotation:
-        return [annotation]
     png = annotation.get("file_name")
-    return [
-        {**part, "image_id": annotation["image_id"], MASKS: {"png": png, "id": part.get("id")}}
-        for part in annotation["segments_info"]
-    ]
+    ids = _ids_in(f"{folder}/{png}") if masks else None
+    for part in annotation["segments_info"]:
+        # A mask that is missing is a fault of its row.
+        mask = {"png": png} if ids is None else rle_of(ids == part.get("id"))
+        yield {**part, "image_id": annotation["image_id"], MASKS: mask}
 
 
-def masks_of(file: CocoFile) -> list[str | None]:
-    """The masks of a file's annotations as JSON; those of segments as RLE, from their PNGs.
-
-    The PNGs are in the folder beside the file that has its name.
-    """
-    masks = []
-    png = ""
-    ids = np.zeros((0, 0), np.int64)
-    for text in file.annotations[MASKS]:
-        if text is not None and text.startswith('{"png":'):
-            segment = json.loads(text)
-            if segment["png"] != png:
-                png = segment["png"]
-                ids = _segments(f"{file.path.removesuffix('.json')}/{png}")
-            if ids.size:
-                text = json.dumps(rle_of(ids == segment["id"]))
-        masks.append(text)
-    return masks
-
-
-def _segments(path: str) -> np.ndarray:
+def _ids_in(path: str) -> np.ndarray | None:
     """The number of the segment that each pixel of a panoptic PNG belongs to: its colour."""
     try:
         with Pictures.open(io.BytesIO(storage.read_bytes(path))) as opened:
             colours = np.asarray(opened.convert("RGB"), np.int64)
     except (OSError, storage.UnreadableError):
-        return np.zeros((0, 0), np.int64)  # a mask that is missing is a fault of its row
+        return None
     return colours @ np.array([1, 2**8, 2**16])

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence, Set
 
 from tfrecorder import storage
 from tfrecorder.sources.files import IMAGE_ENDINGS
-from tfrecorder.sources.objects import files_of
+from tfrecorder.sources.objects import Said, files_of
 from tfrecorder.sources.path_source import look_of, stem_of
 
 
-class LabelFiles(NamedTuple):
-    """The text files of images.
+def label_files(
+    said: Said,
+    images: Sequence[str],
+    splits: Sequence[str],
+    uris: Sequence[str],
+    root: str,
+) -> list[str]:
+    """The path of the text file of each image, "" for none; and what is absent is said.
 
-    Attributes:
-        paths: that of each image; "" for none.
-        tried: where that of each image was looked for, in words.
-        orphans: text files with objects where others were found, that are of no image.
+    They lie in the first place where a folder of images has any.
     """
-
-    paths: list[str]
-    tried: list[str]
-    orphans: list[str]
-
-
-def label_files(images: Sequence[str], root: str) -> LabelFiles:
-    """The text files of images, which lie in the first place where a folder of images has any."""
     paths = [""] * len(images)
     tried = [""] * len(images)
     rows_of: dict[str, list[int]] = {}
@@ -47,11 +41,16 @@ def label_files(images: Sequence[str], root: str) -> LabelFiles:
             if name:
                 paths[row] = f"{place}/{name}"
             else:
-                tried[row] = " and ".join(f"{place}/{stem}.txt" for place in places)
+                tries = " and ".join(f"{place}/{stem}.txt" for place in places)
+                tried[row] = tries.replace(f"{root}/", "")
+    with_image = {*paths} - {""}
     orphans = []
     for place, folders in used.items():
-        orphans += _orphans(place, {*paths}, folders)
-    return LabelFiles(paths, tried, orphans)
+        orphans += [path.removeprefix(f"{root}/") for path in _orphans(place, with_image, folders)]
+    missing = [row for row, path in enumerate(paths) if not path]
+    said.missing("label file", missing, splits, uris, tried)
+    said.without_image("label file", orphans, len(with_image) + len(orphans))
+    return paths
 
 
 def _label_folders(folder: str, root: str) -> Iterator[str]:
@@ -78,17 +77,18 @@ def _as_there(start: str, parts: Sequence[str]) -> str:
     for part in parts:
         names = {look_of(name): name for name in storage.names(start)}
         start = f"{start}/{names.get(look_of(part), part)}"
-    return start if storage.is_folder(start) else whole
+    return start
 
 
 def _texts_in(place: str) -> list[str]:
-    """The names of the text files of a folder."""
-    return [name for name in storage.names(place) if name.lower().endswith(".txt")]
+    """The names of the text files of a folder; none on the web, where nothing can be listed."""
+    names = [] if storage.is_web(place) else storage.names(place)
+    return [name for name in names if name.lower().endswith(".txt")]
 
 
 def _named(place: str, stems: Sequence[str]) -> list[str]:
     """The name of the text file of each image in a folder; "" for none."""
-    if storage.is_web(place):  # which cannot be listed
+    if storage.is_web(place):
         names = [f"{stem}.txt" for stem in stems]
         held = files_of([f"{place}/{name}" for name in names])
         return ["" if data is None else name for name, data in zip(names, held, strict=True)]
@@ -99,8 +99,8 @@ def _named(place: str, stems: Sequence[str]) -> list[str]:
 
 def _orphans(
     place: str,
-    used: Collection[str],
-    folders: Iterable[str],
+    used: Set[str],
+    folders: Sequence[str],
 ) -> list[str]:
     """The text files of a folder that hold objects and have no image.
 
@@ -108,8 +108,6 @@ def _orphans(
         used: the paths of those that have one.
         folders: where their images are.
     """
-    if storage.is_web(place):
-        return []
     left = [path for name in _texts_in(place) if (path := f"{place}/{name}") not in used]
     images = set[str]()
     for folder in folders if left else ():

@@ -101,7 +101,7 @@ def object_columns(
     bad = np.isnan(edges).any(axis=1)
     far = ((edges < -margin) | (edges > end + margin)).any(axis=1)
     inner = np.fmin(np.maximum(edges, 0), end).astype(np.float32)
-    shown = np.where(far[:, None], edges, inner)
+    shown = np.where(far.reshape(-1, 1), edges, inner)
     empty = (shown[:, :2] >= shown[:, 2:]).any(axis=1) & ~bad
     again = _repeated(objects) & ~bad & ~empty
 
@@ -188,9 +188,9 @@ class Said(NamedTuple):
         uris: Sequence[str],
         tried: Sequence[str],
     ) -> None:
-        """Say for which images a file of annotations is missing.
+        """Say for which images of each split a file of annotations is missing.
 
-        It is an error for a split without any (but TEST, which is often published so).
+        It is an error for all without any, or a split (but TEST, which is often published so).
 
         Args:
             what: the file, in words.
@@ -204,26 +204,18 @@ class Said(NamedTuple):
         lost: dict[str, list[int]] = {}
         for row in rows:
             lost.setdefault(splits[row], []).append(row)
-        rest = []
-        others = len(splits)
-
-        def words(some: Sequence[int], of: int, more: str) -> str:
+        for split, some in lost.items():
+            name = SPELLINGS.get(split.lower(), split) if split else ""
+            count = counted(of_splits[split], "image")
+            where = f"{count} of {name}" if split else count
             names = some_of([uris[row] for row in some])
-            start = f"no {what} for {len(some):,} of {counted(of, 'image')} ({names}){more}"
-            return f"{start}; looked for {tried[some[0]]}"
-
-        for split, of_split in lost.items():
-            if len(of_split) < of_splits[split]:
-                rest += of_split
-                continue
-            others -= len(of_split)
-            name = SPELLINGS.get(split.lower(), split)
-            code = "missing_annotations" if name == "TEST" else "no_annotations"
-            where = f" of {name}" if split else ""
-            self.find(code, words(of_split, len(of_split), where), len(of_split))
-        if rest:
-            message = words(sorted(rest), others, ": they are without objects")
-            self.weigh("missing_annotations", message, len(rest), others)
+            start = f"no {what} for {len(some):,} of {where} ({names})"
+            message = f"{start}; looked for {tried[some[0]]}"
+            if len(some) == of_splits[split] and name != "TEST":
+                self.find("no_annotations", message, len(some))
+            else:
+                message += "; they are without objects"
+                self.weigh("missing_annotations", message, len(some), of_splits[split])
 
     def without_image(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import posixpath
 import re
 from collections import Counter
@@ -110,15 +111,8 @@ def read_yolo(source: Any, options: ConvertOptions) -> RawTable | None:
     base = source.folder if source.folder and source.files else root
     uris = [image.removeprefix(f"{base}/") for image in images]
     splits = splits if any(splits) else [*map(split_of_folders, uris)]
-    files = label_files(images, root)
-    below = f"{root}/"
-    missing = [row for row, file in enumerate(files.paths) if not file]
-    tried = [places.replace(below, "") for places in files.tried]
-    said.missing("label file", missing, splits, uris, tried)
-    orphans = [file.removeprefix(below) for file in files.orphans]
-    found = {*files.paths} - {""}
-    said.without_image("label file", orphans, len(found) + len(orphans))
-    lines = _lines_of(said, files.paths, len(names))
+    files = label_files(said, images, splits, uris, root)
+    lines = _lines_of(said, files, len(names))
     pose = _numbers_of_pose(path, config)
     objects = _objects(said, lines, names, pose, has_masks(options))
     slack = _slack_of(images, objects)
@@ -254,21 +248,21 @@ def _images_at(
 
 
 class _Lines(NamedTuple):
-    """The lines of text files that name a class, each with four numbers or more.
+    """The lines of text files that name a class, with their numbers.
 
     Attributes:
         paths: of the file of each image.
         places: the row of the image, and the number of the line from 1.
         classes: their numbers.
         boxes: the first four numbers of all, flat: a list for each takes half a second a million.
-        longer: all numbers of those with more, by their places here.
+        others: all numbers of those with more or fewer, by their places here.
     """
 
     paths: Sequence[str]
     places: list[tuple[int, int]]
     classes: list[int]
     boxes: list[float]
-    longer: dict[int, list[float]]
+    others: dict[int, list[float]]
 
     def place_of(self, place: int) -> str:
         """Where a line stands, in words."""
@@ -304,39 +298,33 @@ def _lines_of(
             else:
                 if label not in known:
                     fault = f"there is no class {words[0]}; the classes are 0 to {classes - 1}"
-                elif len(numbers) < 4:
-                    fault = _count_words(numbers)
             if fault:
                 message = f"{paths[row]}, line {number}: {fault}"
                 said.findings.append(bad_annotation(row, LABEL_COLUMN, line[:200], message))
                 continue
-            if len(numbers) > 4:
-                lines.longer[len(lines.places)] = numbers
+            if len(numbers) != 4:
+                lines.others[len(lines.places)] = numbers
+                numbers = [*numbers, 0, 0, 0, 0][:4]
             lines.places.append((row, number))
             lines.classes.append(int(label))
-            lines.boxes.extend(numbers[:4])
+            lines.boxes.extend(numbers)
     return lines
-
-
-def _count_words(numbers: Sequence[float]) -> str:
-    return f"it has {counted(len(numbers), 'number')} after its class: neither a box nor a polygon"
 
 
 def _numbers_of_pose(path: str, config: Mapping[str, Any]) -> int:
     """How many numbers a box with key points has; 0 where no `kpt_shape` says that there are any.
 
     Raises:
-        SourceError: it is not two whole numbers.
+        SourceError: it is no list of whole numbers.
     """
     if "kpt_shape" not in config:
         return 0
     try:
-        points, values = map(int, config["kpt_shape"])
+        return 4 + math.prod(map(int, config["kpt_shape"]))
     except (TypeError, ValueError):
         raise SourceError(
-            f"{path}: `kpt_shape` is not two whole numbers: {config['kpt_shape']!r}."
+            f"{path}: `kpt_shape` is no list of whole numbers: {config['kpt_shape']!r}."
         ) from None
-    return 4 + points * values
 
 
 #: The numbers of four corners, as boxes that are turned have them.
@@ -355,7 +343,7 @@ def _objects(
     Args:
         pose: how many numbers a box with key points has, 0 where nothing says that there are any.
     """
-    if not pose and not masks and (pose := _likely_pose([*lines.longer.values()])):
+    if not pose and not masks and (pose := _likely_pose([*lines.others.values()])):
         said.notes.append(
             f"the {pose} numbers of each line are taken for a box and key points, which `kpt_shape`"
             " would state; if they are polygons, a schema with masks reads them so"
@@ -367,10 +355,10 @@ def _objects(
     is_sound = np.ones(len(boxes), bool)
     poses = 0
     sides = Counter[int]()
-    for place, numbers in lines.longer.items():
+    for place, numbers in lines.others.items():
         if len(numbers) == pose:
             poses += 1
-        elif pose or len(numbers) % 2:
+        elif pose or len(numbers) % 2 or len(numbers) < 4:
             is_sound[place] = False
             said.findings.append(_miscounted(lines, place, numbers, pose))
         else:
@@ -401,20 +389,22 @@ def _miscounted(
         hint = f"a box has 4, and with the key points of `kpt_shape` {pose}"
     elif len(numbers) == 5:
         hint = "a fifth is a model's confidence, which no annotation has; leave it out"
-    message = f"{lines.place_of(place)}: {_count_words(numbers)}; {hint}"
+    count = counted(len(numbers), "number")
+    start = f"{lines.place_of(place)}: it has {count} after its class: neither a box nor a polygon"
+    message = f"{start}; {hint}"
     return bad_annotation(lines.places[place][0], LABEL_COLUMN, str(numbers), message)
 
 
-def _likely_pose(longer: Sequence[Sequence[float]]) -> int:
+def _likely_pose(others: Sequence[Sequence[float]]) -> int:
     """How many numbers a box with key points has, where all lines look so; else 0.
 
     All but the boxes have as many, and the points are in the box that the first four numbers state;
     or each third number of theirs is 0, 1 or 2, for whether it is seen.
     """
-    count = len(longer[0]) if longer else 0
-    if count < 7 or count == _CORNERS or {*map(len, longer)} != {count}:
+    count = len(others[0]) if others else 0
+    if count < 7 or count == _CORNERS or {*map(len, others)} != {count}:
         return 0
-    values = np.array(longer)
+    values = np.array(others)
     if (count - 4) % 3 == 0 and np.isin(values[:, 6::3], (0, 1, 2)).all():
         return count
     if count % 2:
