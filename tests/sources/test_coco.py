@@ -143,6 +143,9 @@ def test_every_fault_is_found_at_once_with_its_image() -> None:
     ]
     assert "no image has the id 12" in "".join(report.message)
     assert "no category has the id 4" in "".join(report.message)
+    assert "annotations[7]: the box (nan, nan, nan, nan) of 'a cat' on 'sub/three" in "".join(
+        report.message
+    )
     box = "the box (0, 0, 45, 30) of 'a cat' on 'one.jpg' is beyond its 40 x 30"
     assert f"{Path(source).resolve()}: annotations[5]: {box}" in [*report.message]
 

@@ -142,6 +142,16 @@ def test_lists_of_pascal_voc_may_lie_above_and_name_files(folder: str, name: str
     ]
 
 
+@pytest.mark.parametrize("name", ["z", "a1"])
+def test_a_picture_is_one_row_whatever_names_it(name: str) -> None:
+    """Its list, an XML file of another name, and another such file."""
+    pictures("in/JPEGImages/a1.jpg")
+    xml("in/Annotations/z.xml", "a1.jpg")
+    xml("in/more/z.xml", "a1.jpg")
+    put("in/ImageSets/Main/val.txt", f"{name}\n")
+    assert rows_of("in") == [("VALIDATION", "JPEGImages/a1.jpg", ["cat"])]
+
+
 @pytest.mark.parametrize("name", ["result.json", "annotations/result.json", "images/labels.json"])
 @pytest.mark.parametrize("stated", ["images/a b.png", "..\\..\\media\\a b.png", "/mnt/4/a b.png"])
 def test_json_of_coco_is_recognised_by_its_lists(name: str, stated: str) -> None:
@@ -180,6 +190,8 @@ def test_a_name_that_several_images_have_is_asked_for() -> None:
     with pytest.raises(SourceError, match=words):
         tfrecorder.validate("in")
     assert rows_of("in/result.json", base="in/val") == [("TRAIN", "a.png", ["car"])]
+    coco("in/instances_validation.json", "D:\\x\\a.png")
+    assert rows_of("in/instances_validation.json") == [("VALIDATION", "val/a.png", ["car"])]
 
 
 def test_a_base_is_searched_by_name_too() -> None:

@@ -361,6 +361,13 @@ def test_an_image_that_coco_lists_twice_names_both_entries() -> None:
     assert labels_of(source) == [["cat", "cat"]]
 
 
+def test_images_that_no_json_lists_are_counted() -> None:
+    pictures("in/a/1.jpg", "in/a/2.jpg", "in/b/3.jpg")
+    images = [{"id": 1, "file_name": "./in/a/1.jpg"}]
+    notes = said(coco(annotation(1, 1, [1, 1, 5, 5]), images=images))["notes"]
+    assert "1 image is beside those that the JSON lists: in/a/2.jpg" in notes
+
+
 def test_a_box_that_is_there_twice_is_stored_once() -> None:
     pictures("a.jpg")
     box = annotation(1, 1, [1, 1, 5, 5])
@@ -395,6 +402,17 @@ def test_what_coco_has_beyond_boxes_is_named(more: dict[str, Any], words: str) -
     assert list(found) == ["notes"]
     assert words in found["notes"]
     assert ("not stored" in found["notes"]) == bool(words)
+
+
+def test_values_as_some_tools_write_them() -> None:
+    pictures("a.jpg", "in/JPEGImages/a.jpg")
+    box = annotation(1, 1, [1, 1, 5, 5], iscrowd="0")
+    crowd = annotation(1, 1, [2, 2, 5, 5], iscrowd="1")
+    source = coco(box, crowd, categories=[{"id": 1, "name": None}])
+    frame = source_of(source).frame
+    assert [[*frame.label[0]], frame.is_crowd[0].tolist()] == [["1", "1"], [0, 1]]
+    voc("a", more="<truncated>True</truncated>")
+    assert source_of("in").frame.truncated[0].tolist() == [1]
 
 
 def test_result_and_info_name_what_is_not_stored() -> None:
@@ -437,6 +455,14 @@ def test_more_numbers_than_a_box_has(
     assert words in said()["notes"]
     row = source_of("in").frame.iloc[0]
     assert [row[name][0] for name in ("x_min", "y_min", "x_max", "y_max")] == pytest.approx(edges)
+
+
+def test_confidences_and_another_count_of_classes_are_named() -> None:
+    yolo({"labels/a": f"{BOX[:-1]} .93\n"}, "nc: 2\ntrain: images\nnames: [cat]\n")
+    found = said()
+    assert "a.txt, line 1: it has 5 numbers after its class" in found["bad_annotation"]
+    assert "a fifth is a model's confidence" in found["bad_annotation"]
+    assert "data.yaml: `nc` is 2, but `names` has 1" in found["notes"]
 
 
 def test_a_line_with_another_count_than_kpt_shape_is_named() -> None:

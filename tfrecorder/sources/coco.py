@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ import pandas as pd
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
 from tfrecorder.core.text import composed
-from tfrecorder.display.tables import cut
+from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.schema.keys import LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -31,6 +32,7 @@ from tfrecorder.sources.objects import (
     in_rows,
     object_columns,
     objects_of,
+    some_of,
 )
 from tfrecorder.sources.path_source import (
     Pairs,
@@ -38,6 +40,7 @@ from tfrecorder.sources.path_source import (
     common_folder,
     refuse_table_options,
     split_in,
+    stem_of,
     uri_below,
 )
 from tfrecorder.sources.table import RawTable
@@ -69,13 +72,17 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     files = [read_file(path, masks) for path in paths]
     roots = [storage.parent(path).removesuffix("/annotations") for path in paths]
     base = source.folder or common_folder(roots)
+    # The folder that the uris start from.
+    top = storage.absolute(storage.given_path(options.base)) if options.base else base
     said = Said([], [])
     names = _class_names(said, files)
     images: Images = {}
     frames = []
     for file, root in zip(files, roots, strict=True):
-        uris = _uris_of(file, root, base, options.base)
-        of_ids = _rows_of(said, file, uris, _split_of(file, bool(source.folder)), images)
+        split = _split_of(file, bool(source.folder))
+        starts = [""] if options.base else _starts(file.path, root.removeprefix(base).strip("/"))
+        uris = _uris_of(file, split, starts, top)
+        of_ids = _rows_of(said, file, uris, split, images)
         frames.append(_annotations(file, of_ids, names, masks))
     every = pd.concat(frames, keys=range(len(files)))
 
@@ -101,6 +108,9 @@ def read_coco(source: Any, options: ConvertOptions) -> RawTable | None:
     if len(captions):
         columns |= in_rows(captions, len(uris))
         kinds[_CAPTION] = Text(shape=(None,))
+    if others := _unlisted({place for _, place in images}, top):
+        count = counted(len(others), "image is", "images are")
+        said.notes.append(f"{count} beside those that the JSON lists: {some_of(others)}")
     said.not_stored(sum((file.others for file in files), Counter[str]()), _REMEDIES)
     objects = every[is_sound & ~is_text].drop(columns=_CAPTION)
     if len(objects) or not len(captions):
@@ -214,33 +224,38 @@ def _annotations(
     return objects.assign(**{_CAPTION: pd.Series(every[_CAPTION], dtype=object)})
 
 
+def _starts(path: str, below: str) -> list[str]:
+    """What may come before the names of images, the likeliest first.
+
+    Args:
+        path: of the file that has these names.
+        below: the folder of the images from that of all, as far as the file's own place tells.
+    """
+    stem = stem_of(path).rpartition("_")[2]
+    folders = ("", "images", stem, f"images/{stem}")
+    return [posixpath.join(below, folder, "") for folder in folders]
+
+
 def _uris_of(
     file: CocoFile,
-    root: str,
-    base: str,
-    given: str | None,
+    split: str,
+    starts: Sequence[str],
+    top: str,
 ) -> list[str]:
     """The uris of a file's images, from the folder of all.
 
     Names that were written on another machine lead nowhere; then a picture is found by the end of
-    its path, if no other below the folder has the same.
+    its path, if no other below the folder has the same in the same split.
 
     Args:
-        root: the folder of the images, as far as the file's own place tells.
-        base: the folder of all.
-        given: the folder that the user stated instead.
+        split: that of the file.
+        starts: what may come before all names.
+        top: the folder of all.
 
     Raises:
         SourceError: several have it.
     """
-    below = root.removeprefix(base).strip("/")
-    stem = file.path.rpartition("/")[2].removesuffix(".json").rpartition("_")[2]
     names = [image.name for image in file.images]
-    starts = [""]
-    top = storage.absolute(storage.given_path(given)) if given else base
-    if not given:
-        folders = ("", "images", stem, f"images/{stem}")
-        starts = [posixpath.join(below, folder, "") for folder in folders]
     for start in starts if names else ():
         first = uri_below(start, names[0]).encode(errors="replace").decode()
         if storage.exists(storage.resolve(first, top)):
@@ -251,6 +266,9 @@ def _uris_of(
     for name in names:
         found = pairs.all_named(name)
         if len(found) > 1:
+            stated = split_in(name.rpartition("/")[0]) or split
+            found = [one for one in found if split_in(one.rpartition("/")[0]) == stated] or found
+        if len(found) > 1:
             raise SourceError(
                 f"{file.path}: the image {name!r} is not where it says, and {len(found)} have its "
                 f"name: {', '.join(found[:3])}. Correct file_name, or give the folder of its "
@@ -258,6 +276,20 @@ def _uris_of(
             )
         uris.append(found[0] if found else uri_below(starts[0], name))
     return uris
+
+
+def _unlisted(listed: set[str], base: str) -> list[str]:
+    """The images that lie beside these and are not among them."""
+    others = set[str]()
+    for folder in {path.rpartition("/")[0] for path in listed}:
+        start = f"{folder}/" if folder else ""
+        # Who may read the images of a bucket may perhaps not list them.
+        with contextlib.suppress(storage.UnreadableError):
+            names = [
+                name for name in storage.names(storage.resolve(folder, base)) if name[0] != "."
+            ]
+            others |= {f"{start}{name}" for name in names if name.lower().endswith(IMAGE_ENDINGS)}
+    return sorted(others - listed)
 
 
 def _split_of(file: CocoFile, found: bool) -> str:
