@@ -32,9 +32,9 @@ class NotTextError(ValueError):
     """Bytes that are not of their encoding; it names the line and the byte."""
 
 
-def encoding_of(start: bytes) -> str:
-    """The encoding of a text that begins so: UTF-16 where a mark says it, else UTF-8."""
-    return next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
+def encoding_of(start: bytes, declared: str = "utf-8") -> str:
+    """The encoding of a text that begins so: what a mark says, else the declared one."""
+    return next((name for mark, name in _MARKS.items() if start.startswith(mark)), declared)
 
 
 def decoded(data: bytes, declared: str = "utf-8") -> str:
@@ -46,8 +46,7 @@ def decoded(data: bytes, declared: str = "utf-8") -> str:
     >>> decoded(b"caf\\xc3\\xa9"), decoded(b"caf\\xe9", "latin-1")
     ('café', 'café')
     """
-    encoding = encoding_of(data)
-    encoding = declared if encoding == "utf-8" else encoding
+    encoding = encoding_of(data, declared)
     try:
         return data.decode(encoding)
     except LookupError:
@@ -116,7 +115,7 @@ def _yaml_values(events: Iterator[Any], levels: int) -> Iterator[Any]:
         name = type(event).__name__
         if name in ("SequenceEndEvent", "MappingEndEvent"):
             return
-        if name in ("StreamStartEvent", "StreamEndEvent", "DocumentStartEvent", "DocumentEndEvent"):
+        if name.startswith(("Stream", "Document")):
             continue
         where = f"line {event.start_mark.line + 1}"
         if name == "AliasEvent":

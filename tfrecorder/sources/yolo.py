@@ -169,8 +169,8 @@ def _read_config(path: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         return {}
     # `test: null` names no folder; a class may be called so.
-    nothing = [key for key, value in config.items() if key != "names" and typed(value) is None]
-    return {key: value for key, value in config.items() if key not in nothing}
+    stated = (key for key, value in config.items() if key == "names" or typed(value) is not None)
+    return {key: config[key] for key in stated}
 
 
 def _images_of(path: str) -> str:
@@ -252,22 +252,23 @@ class _Lines(NamedTuple):
 
     Attributes:
         paths: of the file of each image.
-        places: the row of the image, and the number of the line from 1.
+        rows: those of the images.
+        numbers: of the lines in their files, from 1.
         classes: their numbers.
         boxes: the first four numbers of all, flat: a list for each takes half a second a million.
         others: all numbers of those with more or fewer, by their places here.
     """
 
     paths: Sequence[str]
-    places: list[tuple[int, int]]
+    rows: list[int]
+    numbers: list[int]
     classes: list[int]
     boxes: list[float]
     others: dict[int, list[float]]
 
     def place_of(self, place: int) -> str:
         """Where a line stands, in words."""
-        row, line = self.places[place]
-        return f"{self.paths[row]}, line {line}"
+        return f"{self.paths[self.rows[place]]}, line {self.numbers[place]}"
 
 
 def _lines_of(
@@ -276,7 +277,7 @@ def _lines_of(
     classes: int,
 ) -> _Lines:
     """The lines of the text files of all images; those that name no class are found."""
-    lines = _Lines(paths, [], [], [], {})
+    lines = _Lines(paths, [], [], [], [], others={})
     known = {*range(classes)}
     rows = [row for row, path in enumerate(paths) if path]
     for row, data in zip(rows, files_of([paths[row] for row in rows]), strict=True):
@@ -303,9 +304,10 @@ def _lines_of(
                 said.findings.append(bad_annotation(row, LABEL_COLUMN, line[:200], message))
                 continue
             if len(numbers) != 4:
-                lines.others[len(lines.places)] = numbers
+                lines.others[len(lines.rows)] = numbers
                 numbers = [*numbers, 0, 0, 0, 0][:4]
-            lines.places.append((row, number))
+            lines.rows.append(row)
+            lines.numbers.append(number)
             lines.classes.append(int(label))
             lines.boxes.extend(numbers)
     return lines
@@ -372,7 +374,7 @@ def _objects(
     remedy = "the upright box is; `Boxes(masks='segmentation')` in a schema stores the area within"
     counts = {"key points": poses, shape: 0 if masks else sides.total()}
     said.not_stored(counts, {shape: remedy})
-    rows = np.array([row for row, _ in lines.places], np.int64)
+    rows = np.array(lines.rows, np.int64)
     labels = np.array(names, dtype=object)[np.array(lines.classes, np.int64)]
     return objects_of(rows, labels, edges, {MASKS: polygons} if masks else {})[is_sound]
 
@@ -392,7 +394,7 @@ def _miscounted(
     count = counted(len(numbers), "number")
     start = f"{lines.place_of(place)}: it has {count} after its class: neither a box nor a polygon"
     message = f"{start}; {hint}"
-    return bad_annotation(lines.places[place][0], LABEL_COLUMN, str(numbers), message)
+    return bad_annotation(lines.rows[place], LABEL_COLUMN, str(numbers), message)
 
 
 def _likely_pose(others: Sequence[Sequence[float]]) -> int:
