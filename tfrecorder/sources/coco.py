@@ -279,16 +279,17 @@ def _uris_of(
 
 
 def _unlisted(listed: set[str], base: str) -> list[str]:
-    """The images that lie beside these and are not among them."""
+    """The images on a disk that lie beside these and are not among them."""
     others = set[str]()
-    for folder in {path.rpartition("/")[0] for path in listed}:
+    # A store would have to be asked for each of perhaps thousands of folders.
+    folders = {path.rpartition("/")[0] for path in listed} if storage.is_local(base) else ()
+    for folder in folders:
         start = f"{folder}/" if folder else ""
-        # Who may read the images of a bucket may perhaps not list them.
+        # Who may read images may perhaps not list them.
         with contextlib.suppress(storage.UnreadableError):
-            names = [
-                name for name in storage.names(storage.resolve(folder, base)) if name[0] != "."
-            ]
-            others |= {f"{start}{name}" for name in names if name.lower().endswith(IMAGE_ENDINGS)}
+            for name in storage.names(storage.resolve(folder, base)):
+                if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith("."):
+                    others.add(f"{start}{name}")
     return sorted(others - listed)
 
 

@@ -169,8 +169,8 @@ def _read_config(path: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         return {}
     # `test: null` names no folder; a class may be called so.
-    stated = (key for key, value in config.items() if key == "names" or typed(value) is not None)
-    return {key: config[key] for key in stated}
+    keys = (key for key, value in config.items() if key == "names" or typed(value) is not None)
+    return {key: config[key] for key in keys}
 
 
 def _images_of(path: str) -> str:
