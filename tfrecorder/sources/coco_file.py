@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image as Pictures
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
@@ -18,6 +16,7 @@ from tfrecorder.core.text import NotTextError, decoded
 from tfrecorder.display.tables import counted, cut
 from tfrecorder.errors import SourceError
 from tfrecorder.images.boxes_and_masks import rle_of
+from tfrecorder.images.pixels import decode_in_full
 from tfrecorder.sources.objects import MASKS
 from tfrecorder.sources.path_source import refuse_pointer
 
@@ -165,8 +164,7 @@ def _segments_in(
 def _ids_in(path: str) -> np.ndarray | None:
     """The number of the segment that each pixel of a panoptic PNG belongs to: its colour."""
     try:
-        with Pictures.open(io.BytesIO(storage.read_bytes(path))) as opened:
-            colours = np.asarray(opened.convert("RGB"), np.int64)
-    except (OSError, storage.UnreadableError):
+        colours = decode_in_full(storage.read_bytes(path), 3).astype(np.int64)
+    except (ValueError, storage.UnreadableError):
         return None
     return colours @ np.array([1, 2**8, 2**16])
