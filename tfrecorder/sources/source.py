@@ -30,14 +30,15 @@ from tfrecorder.schema.keys import (
 )
 from tfrecorder.schema.kinds import Boxes, Ignore, Image, Label, Schema, Split
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
+from tfrecorder.sources.arrow import read_arrow
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.files import read_files, read_open_file
 from tfrecorder.sources.finding import Finding
 from tfrecorder.sources.folder import read_folder
-from tfrecorder.sources.hugging_face import OBJECTS, read_dataset, with_objects
+from tfrecorder.sources.hugging_face import read_dataset, with_objects
 from tfrecorder.sources.named_files import with_contents, without_signatures
 from tfrecorder.sources.objects import grouped
-from tfrecorder.sources.parquet import read_arrow, read_parquet
+from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import PathSource, path_source
 from tfrecorder.sources.table import (
     MASK_COLUMN,
@@ -202,7 +203,7 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
         for read in FORMS if options.form is None else _FORMED:
             if (table := read(given, options)) is not None:
                 table = replace(table, schema=table.schema or options.schema)
-                return _with_usual_names(_with_boxes(table))
+                return _with_usual_names(with_objects(table))
     if options.form is not None:
         words = f"the source is not of this form: it lacks {FORM_WORDS[options.form]}."
         raise OptionError.of("form", options.form, words)
@@ -211,25 +212,6 @@ def read_raw(source: Any, options: ConvertOptions) -> RawTable:
         f"source is a {package}.{type(source).__name__}; give a frame of pandas or polars, a table "
         "of Arrow, a Dataset of Hugging Face, or the path of a CSV or Parquet file, or of a folder "
         "of images."
-    )
-
-
-def _with_boxes(table: RawTable) -> RawTable:
-    """A table whose column of objects has the boxes of each image, with a column for each edge."""
-    if table.schema is not None and OBJECTS in table.schema.source_columns():
-        return table
-    names = [table.columns.get(name, name) for name in map(str, table.frame.columns)]
-    classes = dict(table.classes)
-    of_objects = classes.pop(OBJECTS, ())
-    frame, findings = with_objects(table.frame, names, of_objects)
-    if of_objects:
-        classes[LABEL_COLUMN] = of_objects
-    findings = [*table.findings, *findings]
-    return replace(
-        table,
-        frame=frame,
-        classes=classes,
-        findings=findings,
     )
 
 

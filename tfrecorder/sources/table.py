@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MASK_COLUMN = "mask_uri"
 
+#: The column in which Hugging Face has the objects of each image.
+OBJECTS = "objects"
+
 #: Other names that people give to columns; used for suggestions.
 _SYNONYMS = {
     URI_COLUMN: ("uri", "url", "path", "file", "filename", "file_name", "filepath", "image", "img"),
@@ -189,8 +192,8 @@ def is_list(value: Any) -> bool:
     return isinstance(value, (list, tuple, np.ndarray))
 
 
-def in_lists(values: np.ndarray, sizes: np.ndarray) -> pd.Series:
-    """Values given one after the other, as a column of arrays of these sizes."""
+def in_lists(values: Sequence[Any] | np.ndarray, sizes: np.ndarray) -> pd.Series:
+    """Values given one after the other, as a column of lists of these sizes."""
     ends = np.cumsum(sizes).tolist()
     cells = np.empty(len(sizes), dtype=object)
     for place, (start, end) in enumerate(itertools.pairwise([0, *ends])):

@@ -1,0 +1,187 @@
+"""A table in Arrow: which of its columns are images, classes and plain values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tfrecorder.errors import SourceError
+from tfrecorder.options.convert import ConvertOptions
+from tfrecorder.schema.keys import FILE_NAME, LABEL_COLUMN, URI_COLUMN
+from tfrecorder.schema.kinds import DEFAULT_SCHEMA, FILES
+from tfrecorder.sources.cells import Cells
+from tfrecorder.sources.path_source import refuse_form
+from tfrecorder.sources.table import OBJECTS, RawTable, refuse_twice
+
+#: How many rows of images are in memory at a time.
+PIECE = 16
+
+#: The fields of an image as Hugging Face stores it.
+_IMAGE = {"bytes", "path"}
+
+
+class ArrowCells:
+    """The cells of a column of images that is in memory."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
+        return (self._column[int(row)].as_py() for row in rows)
+
+
+def read_arrow(source: Any, options: ConvertOptions) -> RawTable | None:
+    """Any table that gives its rows by Arrow's own protocol, as those of polars and DuckDB do."""
+    if not hasattr(source, "__arrow_c_stream__"):
+        return None
+    refuse_form(options.text_form, "a table in memory has none")
+    try:
+        table = pa.RecordBatchReader.from_stream(source).read_all()
+    except (pa.ArrowException, TypeError, ValueError):  # one column, which has no name
+        return None
+    of = arrow_columns(table.schema, options)
+    return arrow_table(of, table, len(table), lambda name: ArrowCells(table.column(name)))
+
+
+class ArrowColumns(NamedTuple):
+    """What the columns of Arrow are.
+
+    Attributes:
+        ours: our name of each.
+        images: those whose cells are images.
+        plain: those that are needed and no images.
+        renamed: the names of ours that were given, or that follow from a column's type.
+        classes: the names of classes by column; of `objects`, those of Hugging Face's objects.
+    """
+
+    ours: dict[str, str]
+    images: list[str]
+    plain: list[str]
+    renamed: dict[str, str]
+    classes: dict[str, Sequence[str]]
+
+
+def arrow_columns(head: pa.Schema, options: ConvertOptions) -> ArrowColumns:
+    """What the columns are, by their types and by what Hugging Face notes beside them.
+
+    Raises:
+        SourceError: more than one could hold the images or the labels.
+    """
+    refuse_twice(head.names)
+    classes = _class_names(head.metadata or {})
+    stated = options.schema.source_columns() if options.schema else [*head.names]
+    files = (options.schema or DEFAULT_SCHEMA).of(*FILES)
+    with_images = [field.name for field in head if _is_image(field.type)]
+    with_classes = [name for name in head.names if name in classes and name != OBJECTS]
+    renamed = dict(options.columns or {})
+    for wanted, names, noun in (
+        (URI_COLUMN, with_images, "images"),
+        (LABEL_COLUMN, with_classes, "class labels"),
+    ):
+        if options.schema:
+            names = [name for name in names if name not in stated and wanted in stated]
+        if wanted in (*head.names, *renamed.values()) or not names:
+            continue
+        if len(names) > 1:
+            raise SourceError(
+                f"the columns {names} of the dataset are all {noun}: rename one to {wanted!r}, or "
+                "give a schema."
+            )
+        renamed[names[0]] = wanted
+    ours = {name: renamed.get(name, name) for name in head.names}
+    images = []
+    for field in head:
+        is_file = ours[field.name] in files and _is_bytes(field.type)
+        if is_file or field.name in with_images:
+            images.append(field.name)
+    needed = {FILE_NAME, OBJECTS, options.split_by, *stated}
+    plain = []
+    for name, our in ours.items():
+        if name not in images and not needed.isdisjoint({name, our}):
+            plain.append(name)
+    return ArrowColumns(ours, images, plain, renamed, classes)
+
+
+def arrow_table(
+    of: ArrowColumns,
+    plain: pa.Table | Mapping[str, pa.ChunkedArray],
+    rows: int,
+    cells: Callable[[str], Cells],
+) -> RawTable:
+    """Columns in Arrow as a table whose images are read when they are needed.
+
+    Of images its frame has empty texts, of what is not needed False.
+
+    Args:
+        plain: those that are.
+        cells: those of a column of images.
+    """
+    frame: dict[str, Any] = {name: "" if name in of.images else False for name in of.ours}
+    for name in of.plain:
+        column = plain[name]
+        if name in of.classes and name != OBJECTS:
+            frame[name] = _class_texts(column, of.classes[name])
+            continue
+        if pa.types.is_string(column.type) or pa.types.is_string_view(column.type):
+            column = column.cast(pa.large_string())
+        one = pa.chunked_array([column.combine_chunks()])
+        frame[name] = one.to_pandas(integer_object_nulls=True)
+    return RawTable(
+        pd.DataFrame(frame, index=range(rows)),
+        os.getcwd(),
+        columns=of.renamed,
+        cells={of.ours[name]: cells(name) for name in of.images},
+        classes={of.ours[name]: names for name, names in of.classes.items()},
+    )
+
+
+def _class_texts(column: pa.ChunkedArray, classes: Sequence[str]) -> pd.Series:
+    """A column of integers, or of lists of them, as the names of classes."""
+    texts = np.array([*classes, None], dtype=object)  # -1 means no class
+    if pa.types.is_integer(column.type):
+        return pd.Series(texts[column.fill_null(-1).to_numpy()])
+    cells = [
+        None if numbers is None else [texts[number] for number in numbers]
+        for numbers in column.to_pylist()
+    ]
+    return pd.Series(cells, dtype=object)
+
+
+def _is_image(of: pa.DataType) -> bool:
+    """True for the type of images in Hugging Face's form."""
+    return pa.types.is_struct(of) and {field.name for field in of} == _IMAGE
+
+
+def _is_bytes(of: pa.DataType) -> bool:
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    return any(is_one(of) for is_one in tests)
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, Sequence[str]]:
+    """The names of classes by column, as Hugging Face states them."""
+    classes = {}
+    try:
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        for column, feature in features.items():
+            of = _inner(feature)
+            inner = [*map(_inner, of.values())] if column == OBJECTS else [of]
+            named = [one["names"] for one in inner if "names" in one]
+            if named:
+                classes[column] = named[0]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
+    return classes
+
+
+def _inner(feature: Any) -> Any:
+    """The feature of what a list holds, as versions of Hugging Face write it; any other itself."""
+    return feature[0] if isinstance(feature, list) else feature.get("feature", feature)
