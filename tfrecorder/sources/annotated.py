@@ -18,10 +18,11 @@ from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.sources.coco import read_coco
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.named_files import in_threads
-from tfrecorder.sources.path_source import Listing, PathSource, stem_of
+from tfrecorder.sources.path_source import Listing, PathSource
 from tfrecorder.sources.table import RawTable
 from tfrecorder.sources.voc import read_voc
 from tfrecorder.sources.yolo import CONFIGS, read_yolo
+from tfrecorder.storage.uris import stem_of
 
 #: The endings of files that may hold annotations.
 TEXT_ENDINGS = (".json", ".jsonl", ".xml", ".csv", ".txt", ".names", ".data", ".yaml", ".yml")
@@ -53,6 +54,10 @@ class Look(NamedTuple):
     path: str
     text: str
 
+    @property
+    def ending(self) -> str:
+        return f".{self.path.rpartition('.')[2].lower()}"
+
 
 def read_annotated(
     source: PathSource,
@@ -78,15 +83,17 @@ _OBJECT_WORDS = (
     "shapes|regions?|bbox|box(?:es)?|bndbox|objects?|annotations?|polygons?|segmentations?|points|"
     "keypoints|labels?|class(?:es)?|class_?(?:name|id)|category|categories|category_?(?:name|id)"
 )
+_JSON = re.compile(rf'"(?:{_OBJECT_WORDS})"\s*:\s*(?!null|""|\[\s*\]|{{\s*}})[^\s]', re.I)
 _HOLDS = {
-    ".json": re.compile(rf'"(?:{_OBJECT_WORDS})"\s*:\s*(?!null|""|\[\s*\]|{{\s*}})[^\s]', re.I),
+    ".json": _JSON,
+    ".jsonl": _JSON,
     ".xml": re.compile(rf"<(?:{_OBJECT_WORDS})[\s>]", re.I),
 }
 
-#: Names of columns of boxes, shapes or classes.
-_COLUMNS = re.compile(
-    rf"(?i)^\W*(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels|"
-    r"region_shape_attributes)\W*$"
+#: A heading with a column of boxes, shapes or classes.
+_HEADING = re.compile(
+    rf"(?i)^(?=.*[,;\t]).*(?<![\w ])(?:{_OBJECT_WORDS}|target|species|x_?min|x1|rle|encodedpixels|"
+    r"region_shape_attributes)(?![\w ])"
 )
 
 #: A name of a picture in a text.
@@ -94,10 +101,14 @@ _PICTURE = re.compile(
     rf"[^\s\"'/\\<>,;|:][^\"'/\\<>,;|\t\n]*(?:{'|'.join(map(re.escape, IMAGE_ENDINGS))})\b",
     re.I,
 )
+_WORD = re.compile(r"[^\s,;\"']+")
 _NUMBER = re.compile(r"-?\d*\.?\d+(e-?\d+)?", re.I)
 
-#: How many lines of a text tell what is in all.
-_LINES = 20
+#: A line of a list: with two words, or with a number after the first.
+_LIST_LINE = re.compile(r"(?m)^\s*[^\s,;]+[ \t,;]+(?:[-.\d]|[^\s,;]+\s*$)")
+
+#: What is no class but the checksum of a file.
+_CHECKSUM = re.compile(r"[0-9a-f]{8,}")
 
 #: What says which tool has written a file.
 _TOOLS = {
@@ -113,24 +124,28 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
 
     It names pictures that are there, or has the name of one, and holds boxes, shapes or classes.
     """
-    holding = [look for look in looks if _holds_objects(*look)]
-    if not holding:
-        return  # the names of a million pictures take memory
-    folders = dict[str, set[str]]()
-    for parts in listing.images:
+    holding = [look for look in looks if _may_hold(look)]
+    mentioned = set[str]()  # the names of a million pictures would take memory
+    for look in holding:
+        text = look.text.lower()
+        mentioned |= {stem_of(look.path.lower()), *_PICTURE.findall(text), *_WORD.findall(text)}
+    known = dict[str, set[str]]()
+    for parts in listing.images if holding else ():
         *above, name = "/".join(parts).lower().split("/")
-        for known in (name, stem_of(name)):
-            folders[known] = folders.get(known, {*above}).intersection(above)
-    unread = [look for look in holding if _is_about(look, folders.keys())]
-    unread = [look for look in unread if not _repeats(look.text.lower(), folders)]
+        for called in {name, stem_of(name)} & mentioned:
+            known[called] = known.get(called, {*above}).intersection(above)
+    unread = [look for look in holding if _holds_objects(look, known)]
     if not unread:
         return
     path, text = unread[0]
     whole = f"{listing.folder}/{path}"
     tool = next((name for word, name in _TOOLS.items() if f'"{word}' in text), "in a form")
     remedy = "export them as COCO's JSON, YOLO or Pascal VOC"
-    if path.lower().endswith((".csv", ".jsonl")):
+    if unread[0].ending in (".csv", ".jsonl"):
         remedy = f"give that file as the source, as in `{command('validate', whole)}`"
+        if not _PICTURE.search(text):
+            example = "/".join(listing.images[0])
+            remedy = f"give it a column image_uri with paths such as {example!r}, and {remedy[5:]}"
     elif _YOLO_LINE.search(text):
         remedy = "if they are YOLO's, put a classes.txt with the name of a class on each line there"
     more = f", and {len(unread) - 1:,} others" if len(unread) > 1 else ""
@@ -140,66 +155,57 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     )
 
 
-def _is_about(look: Look, known: Set[str]) -> bool:
-    """True for a file with the name of a picture, or that names one.
+def _may_hold(look: Look) -> bool:
+    """True for what looks like boxes, shapes or classes, whatever they are of."""
+    words = {**_HOLDS, ".txt": _LIST_LINE}.get(look.ending)
+    return look.ending == ".csv" or (words is not None and words.search(look.text) is not None)
+
+
+def _holds_objects(look: Look, known: Mapping[str, Set[str]]) -> bool:
+    """True for a file that may hold objects, if they are of pictures.
 
     Args:
-        known: the names of all pictures, with their endings and without, in lower case.
+        known: for each name of a picture that is mentioned, with its ending and without, in lower
+            case: the folders that it lies in.
     """
-    path = look.path.lower()
     text = look.text.lower()
-    # Supervisely writes a.jpg.json.
-    if stem_of(path) in known or not known.isdisjoint(_PICTURE.findall(text)):
-        return True
-    words = re.split(r"[\s,;\"]+", text)
-    return path.endswith((".csv", ".txt")) and not known.isdisjoint(words)
+    is_of_one = stem_of(look.path.lower()) in known  # Supervisely writes a.jpg.json
+    if look.ending in _HOLDS:
+        return is_of_one or not known.keys().isdisjoint(_PICTURE.findall(text))
+    lines = [line for line in text.splitlines() if line.strip()]
+    is_headed = bool(lines) and _HEADING.search(lines[0]) is not None
+    said = []
+    is_new = False
+    for line in lines:
+        found = _PICTURE.search(line) or _WORD.search(line)
+        name = found[0] if found else ""
+        if name in known:
+            above, _, rest = line.partition(name)
+            folders = {*known[name], *re.split(r"[/\\]", above)}
+            said.append(_says(rest, is_headed))
+            is_new |= said[-1] and rest.strip(" \t,;\"'") not in folders
+        elif is_of_one:
+            said.append(_is_box(_WORD.findall(line)))
+            is_new |= said[-1]
+    return is_new and sum(said) * 2 > len(said)
 
 
-def _repeats(text: str, folders: Mapping[str, Set[str]]) -> bool:
-    """True for a list of pictures that says of each only the name of a folder that it lies in.
+def _says(rest: str, is_headed: bool) -> bool:
+    """True for what follows the name of a picture if it is a class or a box.
 
     Args:
-        folders: of each picture, by its name.
+        is_headed: a column is called so.
     """
-    is_list = False
-    for line in text.splitlines():
-        *above, last = re.split(r"[/\\]", line)
-        found = _PICTURE.match(last)
-        name = found[0] if found else re.split(r"[\s,;]", last)[0]
-        if name in folders:
-            is_list = True
-            if last.removeprefix(name).strip(' \t,;"') not in {*above, *folders[name]}:
-                return False
-    return is_list
+    words = _WORD.findall(rest)
+    is_class = len(words) == 1 and not _CHECKSUM.fullmatch(words[0])
+    are_flags = len(words) > 1 and {*words} <= {"0", "1"}
+    return (is_headed and bool(words)) or is_class or are_flags or _is_box(words)
 
 
-def _holds_objects(path: str, text: str) -> bool:
-    """True for what looks like boxes, shapes or classes."""
-    ending = f".{path.rpartition('.')[2].lower()}".replace(".jsonl", ".json")
-    if ending in _HOLDS:
-        return _HOLDS[ending].search(text) is not None
-    if ending not in (".csv", ".txt"):
-        return False
-    lines = [line for line in text.splitlines()[: _LINES + 1] if line.strip()]
-    first = re.split(r"[,;\t]", lines[0]) if lines else []
-    if len(first) > 1 and not _PICTURE.search(lines[0]) and any(map(_COLUMNS.search, first)):
-        return True
-    if len(first) > 1 and len(lines) > 1 and not re.search(r"\d|\.", lines[0]):
-        del lines[0]  # the heading
-    return sum(map(_is_of_objects, lines)) * 2 > len(lines) > 0
-
-
-def _is_of_objects(line: str) -> bool:
-    """True for a line of numbers and a class; or of a picture's name with its class or box."""
-    name = _PICTURE.match(line.rpartition("/")[2])
-    rest = line.rpartition(name[0])[2] if name else line
-    words = re.split(r"[\s,;]+", rest.strip(" \t\r,;"))
+def _is_box(words: Sequence[str]) -> bool:
+    """True for the numbers of a box or a shape, with its class."""
     numbers = [word for word in words if _NUMBER.fullmatch(word)]
-    has_box = len(numbers) >= 4 and len(words) - len(numbers) <= 2
-    # One class, or a number for each of several; but no checksum.
-    has_class = len(words) == 1 and not re.fullmatch(r"|[0-9a-fA-F]{8,}", words[0])
-    has_classes = len(words) > 1 and {*words} <= {"0", "1"}
-    return has_box or (name is not None and (has_class or has_classes))
+    return len(numbers) >= 4 and len(words) - len(numbers) <= 2
 
 
 def _of_coco(looks: Iterable[Look]) -> Iterator[str]:

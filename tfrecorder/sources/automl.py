@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import itertools
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 
 from tfrecorder.core.text import distinct
+from tfrecorder.display.tables import cut
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert_values import TextForm
 from tfrecorder.schema.keys import BOX_COLUMNS, FILE_NAME, LABEL_COLUMN, SPLIT_COLUMN, URI_COLUMN
@@ -73,25 +74,23 @@ def read_headerless(
         for cells in csv.reader(file, strict=True, **form.dialect):
             if not any(cells):
                 continue
-            # Also if it is a word that is not a split: if the image comes next, validation will
-            # name it.
-            has_split = cells[0].strip().lower() in SPELLINGS or (
-                any(map(is_image, cells[1:2])) and not is_image(cells[0])
-            )
-            if not has_split:
-                cells = ["", *cells]
+            # Also a word that is no split, if the image comes next: validation will name it.
+            is_before_image = any(map(is_image, cells[1:2])) and not is_image(cells[0])
+            if cells[0].strip().lower() not in SPELLINGS and not is_before_image:
+                cells.insert(0, "")
+            while cells and not cells[-1]:
+                cells.pop()
             splits.append(cells[0])
-            uris.append(cells[1] if len(cells) > 1 else "")
-            given.append(_without_empty_end(cells[2:]))
+            uris.append("".join(cells[1:2]))
+            given.append(cells[2:])
     table = pd.DataFrame({SPLIT_COLUMN: splits, URI_COLUMN: uris}, dtype=str)
-    if any(map(_holds_box, given)):
+    if any(len(values) - 1 in _BOX_VALUES and _are_numbers(values[1:]) for values in given):
         return _with_boxes(path, table, given), _DETECTION
     _refuse_numbers(path, [values for values in given if values], any(splits))
     if max(map(len, given), default=0) > 1:
         return table.assign(label=pd.Series(given, dtype=object)), _SEVERAL_LABELS
-    labels = [values[0] if values else "" for values in given]
-    if any(labels):
-        table[LABEL_COLUMN] = pd.Series(labels, dtype=table[URI_COLUMN].dtype)
+    if any(given):
+        table[LABEL_COLUMN] = pd.Series(["".join(values) for values in given], dtype=str)
     return table, None
 
 
@@ -108,37 +107,29 @@ def _refuse_numbers(
     if len({*map(len, rows)}) != 1 or len(rows[0]) < 2:
         return
     columns = zip(*rows, strict=True)
-    of_numbers = [any(column) and all(map(_is_number_or_empty, column)) for column in columns]
-    are_boxes = of_numbers.count(True) == len(BOX_COLUMNS)
-    are_whole = all(cell.isdecimal() for row in rows for cell in row)
-    if not any(of_numbers) or (all(of_numbers) and are_whole and not are_boxes):
+    numbers = [at for at, cells in enumerate(columns) if any(cells) and _are_numbers(cells)]
+    are_boxes = len(numbers) == len(BOX_COLUMNS)
+    are_classes = all(cell.isdecimal() for row in rows for cell in row)
+    if not numbers or (are_classes and not are_boxes):
         return
-    edges = iter(BOX_COLUMNS)
-    values = (f"value_{number}" for number in itertools.count(1))
+    of_numbers = iter(
+        BOX_COLUMNS if are_boxes else [f"value_{at + 1}" for at in range(len(numbers))]
+    )
     labels = iter([LABEL_COLUMN])
     names = [SPLIT_COLUMN, URI_COLUMN] if has_splits else [URI_COLUMN]
-    for is_number in of_numbers:
-        names.append(next(labels, "") if not is_number else next(edges if are_boxes else values))
-    shown = ", ".join(value[:40] for value in rows[0][:9])
-    more = ",…" if len(names) > 12 else ""
+    for at in range(len(rows[0])):
+        names.append(next(of_numbers if at in numbers else labels, ""))
+    heading = cut(",".join(names))
     raise SourceError(
-        f"{path}: {shown} after the first image are not all classes, and no heading says what they "
-        f"are. Write one as the first line, such as {','.join(names[:12])}{more}"
+        f"{path}: {cut(', '.join(rows[0]))} after the first image are not all classes, and no "
+        f"heading says what they are. Write one as the first line, such as {heading}"
     )
 
 
-def _without_empty_end(cells: list[str]) -> list[str]:
-    end = max((place for place, cell in enumerate(cells, 1) if cell), default=0)
-    return cells[:end]
-
-
-def _holds_box(values: list[str]) -> bool:
-    return len(values) - 1 in _BOX_VALUES and all(map(_is_number_or_empty, values[1:]))
-
-
-def _is_number_or_empty(cell: str) -> bool:
+def _are_numbers(cells: Iterable[str]) -> bool:
+    """True if each is a number, or empty."""
     try:
-        return not cell or float(cell) == float(cell)
+        return not any(math.isnan(float(cell)) for cell in cells if cell)
     except ValueError:
         return False
 
@@ -150,21 +141,18 @@ def _with_boxes(
 ) -> pd.DataFrame:
     rows = []
     for number, values in enumerate(given):
-        label = values[0] if values else ""
         corners = values[1:]
-        if not all(map(_is_number_or_empty, corners)) or (values and not corners):
-            shown = ", ".join(value[:40] for value in values[:9])
-            more = ", …" if len(values) > 9 else ""
+        if not _are_numbers(corners) or (values and not corners):
             raise SourceError(
-                f"{path}: row {number} has {shown}{more} after its image; in a file with "
-                "boxes a row is [split,]uri,label,x_min,y_min,,,x_max,y_max,,"
+                f"{path}: row {number} has {cut(', '.join(values))} after its image; in a file "
+                "with boxes a row is [split,]uri,label,x_min,y_min,,,x_max,y_max,,"
             )
-        xs = sorted(float(cell) for cell in corners[0::2] if cell)
-        ys = sorted(float(cell) for cell in corners[1::2] if cell)
+        xs = [float(cell) for cell in corners[0::2] if cell]
+        ys = [float(cell) for cell in corners[1::2] if cell]
         edges: list[float | None] = [None] * 4
         if xs and ys:
-            edges = [xs[0], ys[0], xs[-1], ys[-1]]
-        rows.append([label or None, *edges])
+            edges = [min(xs), min(ys), max(xs), max(ys)]
+        rows.append(["".join(values[:1]) or None, *edges])
     boxes = pd.DataFrame(rows, columns=[LABEL_COLUMN, *BOX_COLUMNS], dtype=object)
     return pd.concat([table, boxes], axis=1)
 
@@ -192,12 +180,13 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
             cells = [[box.get(key) for box in of_line] for of_line in boxes]
             table[name] = pd.Series(cells, dtype=object)
         return table, _DETECTION
+    labels = [_names(line) for _, line in lines]
     if any("classificationAnnotations" in line for _, line in lines):
-        table[LABEL_COLUMN] = pd.Series([_names(line) for _, line in lines], dtype=object)
-        return table, _SEVERAL_LABELS
-    labels = [line.get("classificationAnnotation", {}).get("displayName") for _, line in lines]
-    if any(label is not None for label in labels):
         table[LABEL_COLUMN] = pd.Series(labels, dtype=object)
+        return table, _SEVERAL_LABELS
+    if any(labels):
+        singles = [names[0] if names else None for names in labels]
+        table[LABEL_COLUMN] = pd.Series(singles, dtype=object)
     return table, None
 
 

@@ -29,7 +29,7 @@ from tfrecorder.sources.annotated import (
     refuse_unread,
 )
 from tfrecorder.sources.files import IMAGE_ENDINGS, read_files
-from tfrecorder.sources.finding import Finding, bad_annotation
+from tfrecorder.sources.finding import bad_annotation
 from tfrecorder.sources.objects import files_of
 from tfrecorder.sources.parquet import read_parquet
 from tfrecorder.sources.path_source import (
@@ -39,10 +39,10 @@ from tfrecorder.sources.path_source import (
     PathSource,
     refuse_pointer,
     refuse_table_options,
-    stem_of,
     uri_below,
 )
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
+from tfrecorder.storage.uris import stem_of
 
 #: The folders of a path, and the name.
 Parts = tuple[str, ...]
@@ -113,67 +113,70 @@ def _read(table: PathSource, options: ConvertOptions) -> RawTable | None:
     return raw if raw is not None and FILE_NAME in raw.frame else None
 
 
-def with_sidecar_files(
-    frame: pd.DataFrame,
-    folder: str,
-    schema: Schema,
-) -> tuple[pd.DataFrame, int, list[Finding], dict[int, str]]:
+def with_sidecar_files(raw: RawTable, schema: Schema) -> tuple[RawTable, int]:
     """A folder's images with the columns of the schema that its paths do not give.
 
     A JSON file has them by name.  A text file gives the only column of texts that no JSON file has:
     its text, or of a column of lists its lines.
 
     Returns:
-        The frame, how many of these files were read, and those that are not understood; and why a
-        row becomes a reject, by its number, because its text file is of another encoding.
+        The table, with a finding for each JSON file that is not understood, and a reject for each
+        text file of another encoding; and how many files were read.
     """
+    frame = raw.frame
     wanted = [name for name in schema.source_columns() if name not in frame]
     if not wanted:
-        return frame, 0, [], {}
-    uris = frame[URI_COLUMN]
-    stems = []
-    for uri in uris:
-        stem, _ = os.path.splitext(uri)
-        stems.append(os.path.join(folder, stem))
-    files, faults = _texts_beside([f"{stem}.json" for stem in stems])
-    findings = [bad_annotation(row, URI_COLUMN, uris[row], of) for row, of in faults.items()]
-    rejects = dict[int, str]()
+        return raw, 0
+    uris = frame[URI_COLUMN].tolist()
+    stems = [os.path.join(raw.base, os.path.splitext(uri)[0]) for uri in uris]
+    texts, faults = _texts_beside(stems, ".json")
     documents = []
-    for row, text in enumerate(files):
+    for row, text in enumerate(texts):
         document = _document(text)
         documents.append(document)
         if text is not None and not document:
-            message = f"{stems[row]}.json is not a JSON object with values"
-            findings.append(bad_annotation(row, URI_COLUMN, uris[row], message))
-    columns = {}
+            faults[row] = f"{stems[row]}.json is not a JSON object with values"
+    findings = [bad_annotation(row, URI_COLUMN, uris[row], words) for row, words in faults.items()]
+    columns: dict[str, list[Any]] = {}
     for name in wanted:
-        cells = [document.get(name) for document in documents]
-        if any(cell is not None for cell in cells):
-            columns[name] = pd.Series(cells, frame.index, object)
-    texts = [name for name in schema.of(Text) if name in wanted and name not in columns]
-    if len(texts) == 1:
-        (name,) = texts
-        text_files, rejects = _texts_beside([f"{stem}.txt" for stem in stems])
-        for row in rejects:
-            text_files[row] = "no text"
-            rejects[row] = f"not_decoded: {rejects[row]}"
-        files += text_files
-        if any(text is not None for text in text_files):
-            cells_of_texts = [_cell(schema.columns[name], text) for text in text_files]
-            columns[name] = pd.Series(cells_of_texts, frame.index, object)
-    return frame.assign(**columns), sum(text is not None for text in files), findings, rejects
+        columns[name] = [document.get(name) for document in documents]
+    empty = [name for name in wanted if columns[name].count(None) == len(uris)]
+    captions = [name for name in schema.of(Text) if name in empty]
+    rejects = {}
+    if len(captions) == 1:
+        (name,) = captions
+        of_images, faults = _texts_beside(stems, ".txt")
+        for row, words in faults.items():
+            of_images[row] = "no text"
+            rejects[row] = f"not_decoded: {words}"
+        texts += of_images
+        columns[name] = [_cell(schema.columns[name], text) for text in of_images]
+    made = {
+        name: pd.Series(cells, frame.index, object)
+        for name, cells in columns.items()
+        if cells.count(None) < len(uris)
+    }
+    read = len(texts) - texts.count(None)
+    passed_over = {**raw.passed_over, "not images": raw.passed_over["not images"] - read}
+    frame = frame.assign(**made)
+    return replace(
+        raw, frame=frame, passed_over=passed_over, findings=findings, rejects=rejects
+    ), read
 
 
-def _texts_beside(paths: Sequence[str]) -> tuple[list[str | None], dict[int, str]]:
+def _texts_beside(
+    stems: Sequence[str],
+    ending: str,
+) -> tuple[list[str | None], dict[int, str]]:
     """The texts of the files of images, None for one that is not there; and by row what is none."""
     texts = list[str | None]()
     faults = {}
-    for row, data in enumerate(files_of(paths)):
+    for row, data in enumerate(files_of([f"{stem}{ending}" for stem in stems])):
         texts.append(None)
         try:
             texts[row] = None if data is None else decoded(data)
         except NotTextError as error:
-            faults[row] = f"{paths[row].rpartition('/')[2]}, {error}"
+            faults[row] = f"{os.path.basename(stems[row])}{ending}, {error}"
     return texts, faults
 
 
@@ -181,13 +184,15 @@ def _document(text: str | None) -> dict[str, Any]:
     try:
         read = json.loads(text or "{}")
     except (ValueError, RecursionError):
-        read = None
+        return {}
     return read if isinstance(read, dict) else {}
 
 
 def _cell(kind: Kind, text: str | None) -> str | list[str] | None:
-    if text is None or getattr(kind, "shape", ()) == ():
-        return text and text.strip()
+    if text is None:
+        return None
+    if getattr(kind, "shape", ()) == ():
+        return text.strip()
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
@@ -238,15 +243,13 @@ def read_folder(source: Any, options: ConvertOptions) -> RawTable | None:
     except SourceError:
         refuse_unread(listing, looks)  # which says more
         raise
-    findings: Sequence[Finding] = ()
     read = 0
-    rejects: Mapping[int, str] = {}
+    raw = RawTable(frame, folder, passed_over)
     if options.schema is not None:
-        frame, read, findings, rejects = with_sidecar_files(frame, source.folder, options.schema)
-        passed_over["not images"] -= read
+        raw, read = with_sidecar_files(raw, options.schema)
     if not read:
         refuse_unread(listing, looks)
-    return RawTable(frame, source.folder, passed_over, findings=findings, rejects=rejects)
+    return raw
 
 
 def _places(files: Sequence[Parts]) -> Sequence[Parts]:
@@ -374,19 +377,13 @@ def listed(folder: str) -> Listing:
     images = []
     tables = []
     texts = []
-    hidden = others = astray = 0
+    hidden = others = astray = systems = 0
     is_local = storage.is_local(folder)
-    systems = set()
-    above: Parts | None = None
     for parts in walk(folder):
         name = parts[-1]
-        if parts[:-1] != above:
-            above = parts[:-1]
-            system = _system_folder(above)
-            is_hidden = any(part.startswith(".") for part in above)
-        if system or name in layout.SYSTEM_FOLDERS:
-            systems.add(system or parts)
-        elif is_hidden or name.startswith(".") or name in layout.DESKTOP_FILES:
+        if name in layout.SYSTEM_FOLDERS:
+            systems += 1
+        elif name.startswith(".") or name in layout.DESKTOP_FILES:
             hidden += 1
         elif name.lower().endswith(IMAGE_ENDINGS):
             images.append(parts)
@@ -402,36 +399,34 @@ def listed(folder: str) -> Listing:
                 texts.append("/".join(parts))
     passed_over = {"hidden": hidden, "not images": others}
     if systems:
-        passed_over["system folders"] = len(systems)
+        passed_over["system folders"] = systems
     if astray:
         passed_over["not images"] -= astray
         passed_over["links astray"] = astray
     return Listing(folder, sorted(images), sorted(tables), sorted(texts), passed_over)
 
 
-def _system_folder(parts: Parts) -> Parts:
-    """The path of the first folder that a system made; () if it made none of them."""
-    for depth, part in enumerate(parts, 1):
-        if part in layout.SYSTEM_FOLDERS:
-            return parts[:depth]
-    return ()
-
-
-def walk(folder: str) -> Iterator[tuple[str, ...]]:
-    """The path parts of all files below a folder.
-
-    On a disk, one that is hidden or that a system made counts as one file.
+def walk(folder: str) -> Iterator[Parts]:
+    """The path parts of all files below a folder; one that is hidden or of a system is one file.
 
     Links to folders are followed, except those that lead back up.
     """
     if not storage.is_local(folder):
-        yield from (tuple(file.split("/")) for file in storage.files_below(folder))
+        seen = set()
+        for file in storage.files_below(folder):
+            parts = tuple(file.split("/"))
+            depth = next((at for at, part in enumerate(parts[:-1], 1) if _is_passed(part)), 0)
+            if not depth:
+                yield parts
+            elif parts[:depth] not in seen:
+                seen.add(parts[:depth])
+                yield parts[:depth]
         return
     for where, folders, names in os.walk(folder, onerror=_refuse_unlisted, followlinks=True):
         above = Path(where).relative_to(folder).parts
         entered = []
         for name in sorted(folders):
-            if name.startswith(".") or name in layout.SYSTEM_FOLDERS:
+            if _is_passed(name):
                 yield (*above, name)
             elif not _leads_up(where, name):
                 entered.append(name)
@@ -439,6 +434,11 @@ def walk(folder: str) -> Iterator[tuple[str, ...]]:
         for name in names:
             storage.check_locale(os.path.join(where, name))
             yield (*above, name)
+
+
+def _is_passed(folder: str) -> bool:
+    """True for a folder in which nobody puts images."""
+    return folder.startswith(".") or folder in layout.SYSTEM_FOLDERS
 
 
 def _leads_up(where: str, name: str) -> bool:

@@ -64,11 +64,9 @@ class DatasetCells:
         return len(self._cells)
 
     def read(self, rows: Sequence[int] | np.ndarray) -> Iterator[Any]:
-        for _, group in itertools.groupby(map(int, rows), key=lambda row: row // PIECE):
-            wanted = list(group)
-            (column,) = self._cells[wanted[0] : wanted[-1] + 1].columns
-            for row in wanted:
-                yield column[row - wanted[0]].as_py()
+        wanted = map(int, rows)
+        while piece := list(itertools.islice(wanted, PIECE)):
+            yield from self._cells[piece].column(0).to_pylist()
 
 
 def _in_arrow(dataset: Dataset, column: str) -> Any:

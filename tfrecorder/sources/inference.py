@@ -152,19 +152,19 @@ def _guess(column: pd.Series) -> kinds.Kind:
             return kinds.Ignore()
     if cells.map(_holds_image).all():
         return kinds.Image()
-    if cells.map(lambda cell: isinstance(cell, (bytes, bytearray))).all():
+
+    def are(*types: type) -> bool:
+        return bool(cells.map(lambda cell: isinstance(cell, types)).all())
+
+    if are(bytes, bytearray):
         return kinds.Bytes()
-    if cells.map(lambda cell: isinstance(cell, str)).all():
+    if are(str):
         return _guess_texts(cells)
-    if cells.map(lambda cell: isinstance(cell, (bool, np.bool_))).all():
+    if are(bool, np.bool_):
         return kinds.Number(dtype="bool")
-    if cells.map(lambda cell: isinstance(cell, (int, np.integer))).all():
+    if are(int, np.integer) or (are(Decimal) and not (cells % 1).any()):
         return _numbers(cells, "int64")
-    if cells.map(lambda cell: isinstance(cell, Decimal) and not cell % 1).all():
-        return _numbers(cells, "int64")
-    if cells.map(
-        lambda cell: isinstance(cell, (int, float, np.integer, np.floating, Decimal))
-    ).all():
+    if are(int, float, np.integer, np.floating, Decimal):
         return _numbers(cells, "float32")
     return kinds.Ignore()
 

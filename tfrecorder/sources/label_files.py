@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 from tfrecorder import storage
 from tfrecorder.sources.files import IMAGE_ENDINGS
 from tfrecorder.sources.objects import Said, files_of
-from tfrecorder.sources.path_source import look_of, stem_of
+from tfrecorder.storage.uris import look_of, stem_of
 
 
 def label_files(

@@ -14,7 +14,6 @@ import pandas as pd
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
-from tfrecorder.core.text import composed
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import OptionError, SourceError
 from tfrecorder.options.convert import ConvertOptions
@@ -22,6 +21,7 @@ from tfrecorder.options.convert_values import TextForm
 from tfrecorder.options.keywords import Path
 from tfrecorder.schema.keys import SPLIT_COLUMN
 from tfrecorder.schema.splits import SPELLINGS, SPLITS
+from tfrecorder.storage.uris import look_of, stem_of
 
 #: What makes a path a pattern, where there is no file of that name.
 _PATTERN = re.compile(r"[*?\[]")
@@ -168,21 +168,6 @@ ANNOTATION_FOLDERS = frozenset({"annotations", "annotation", "labels", "label", 
 MASK_FOLDERS = frozenset(
     {"masks", "mask", "segmentation", "segmentationclass", "segmentationobject", "labels", "label"}
 )
-
-
-def stem_of(path: str) -> str:
-    """A path without the folders and the ending.
-
-    >>> stem_of("train/a cat.v2.jpg")
-    'a cat.v2'
-    """
-    name = path.rpartition("/")[2]
-    return name.rpartition(".")[0] or name
-
-
-def look_of(name: str) -> str:
-    """What names have in common that differ in case or in Unicode's form."""
-    return composed(name).casefold()
 
 
 class Pairs:

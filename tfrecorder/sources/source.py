@@ -53,15 +53,16 @@ from tfrecorder.sources.table import (
 )
 from tfrecorder.sources.yolo import read_yolo
 
-#: Usual names of the edges of boxes, and of the image and the class beside them: in lower case,
-#: without what is neither a letter nor a digit.
-_EDGES = (
-    ("xmin", "ymin", "xmax", "ymax"),
-    ("x1", "y1", "x2", "y2"),
-    ("left", "top", "right", "bottom"),
-)
-_URIS = ("filename", "imagepath", "image", "path", "filepath", "file", "imagename")
-_LABELS = ("class", "classname", "labelname", "category", "categoryname", "name")
+#: Usual names of the columns of a table of boxes: in lower case, without what is neither a letter
+#: nor a digit.
+_USUAL = {
+    "x_min": ("xmin", "x1", "left"),
+    "y_min": ("ymin", "y1", "top"),
+    "x_max": ("xmax", "x2", "right"),
+    "y_max": ("ymax", "y2", "bottom"),
+    URI_COLUMN: ("filename", "imagepath", "image", "path", "filepath", "file", "imagename"),
+    LABEL_COLUMN: ("class", "classname", "labelname", "category", "categoryname", "name"),
+}
 
 #: In how many columns images are looked for, if none is known to hold them.
 MOST_HELD = 1000
@@ -112,32 +113,27 @@ def read_table(
     schema = with_classes(suggested, raw.classes)
     kept = schema.source_columns()
     rows = pd.RangeIndex(len(frame))
-    picked = {}
-    place_of = {name: place for place, name in reversed([*enumerate(names)])}
-    for name in kept:
-        if name in place_of:
-            picked[name] = frame.iloc[:, place_of[name]].set_axis(rows)
+    columns: dict[str, pd.Series] = {}
+    for place, name in enumerate(names):
+        columns.setdefault(name, frame.iloc[:, place].set_axis(rows))
+    picked = {name: columns[name] for name in kept if name in columns}
     passed = {*kept, *schema.of(Ignore)}
-    left_out = {name: place for place, name in enumerate(names) if name not in passed}
-    split_like = None
-    if not any(name in picked for name in schema.of(Split)):
-        for name, place in left_out.items():
-            if holds_splits(frame.iloc[:, place]):
-                split_like = name
-                break
-    held = {}
-    if not any(name in picked for name in schema.of(Image)):
-        for name, place in [*left_out.items()][:MOST_HELD]:
-            is_image = name in raw.cells
-            held[name] = "images" if is_image else held_by(frame.iloc[:, place].set_axis(rows))
-    table = pd.DataFrame(picked, index=rows)
-    groups = _groups(frame, options.split_by)
+    left_out = [name for name in columns if name not in passed]
     number = number_column(kept, beside=left_out)
     stated = None
     if number in left_out and number != options.split_by:
-        stated = stated_numbers(frame.iloc[:, left_out[number]].set_axis(rows))
+        stated = stated_numbers(columns[number])
     if stated is not None:
-        del left_out[number]
+        left_out.remove(number)
+    split_like = None
+    if picked.keys().isdisjoint(schema.of(Split)):
+        split_like = next((name for name in left_out if holds_splits(columns[name])), None)
+    held = {}
+    if picked.keys().isdisjoint(schema.of(Image)):
+        for name in left_out[:MOST_HELD]:
+            held[name] = "images" if name in raw.cells else held_by(columns[name])
+    table = pd.DataFrame(picked, index=rows)
+    groups = _groups(frame, options.split_by)
     text = raw.text
     findings = raw.findings
     headings = _repeated_headings(frame)
@@ -184,7 +180,7 @@ def _with_classes_there(raw: RawTable, known: Sequence[Field]) -> RawTable:
         is_older = there == tuple(raw.older_classes.get(column, ())[: len(there)])
         if not is_older or there == tuple(names[: len(there)]):
             continue
-        spelled = {**dict(zip(names, names, strict=True)), **dict(zip(names, there, strict=False))}
+        spelled = dict(zip(names, [*there, *names[len(there) :]], strict=True))
         lists = [[spelled[name] for name in cells] for cells in raw.frame[column]]
         labels = pd.Series(lists, raw.frame.index, object)
         classes = {**raw.classes, column: [*spelled.values()]}
@@ -219,16 +215,15 @@ def _with_usual_names(table: RawTable) -> RawTable:
     """A table of boxes whose columns have other usual names, such as `xmin` and `filename`."""
     have = [str(name) for name in table.frame.columns]
     taken = {*have, *table.columns.values()}
-    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in have}
-    boxes = next((names for names in _EDGES if plain.keys() >= {*names}), ())
-    if not boxes or not taken.isdisjoint(BOX_COLUMNS):
-        return table
     taken |= {URI_COLUMN} if FILE_NAME in taken else set()
-    columns = {plain[usual]: ours for ours, usual in zip(BOX_COLUMNS, boxes, strict=True)}
-    for ours, names in ((URI_COLUMN, _URIS), (LABEL_COLUMN, _LABELS)):
-        usual = next((name for name in names if name in plain), "")
+    plain = {re.sub(r"[\W_]", "", name).lower(): name for name in have}
+    columns = {}
+    for ours, names in _USUAL.items():
+        usual = [plain[name] for name in names if name in plain]
         if usual and ours not in taken:
-            columns.setdefault(plain[usual], ours)
+            columns[usual[0]] = ours
+    if not {*BOX_COLUMNS} <= {*columns.values()}:
+        return table
     if table.schema is not None:
         # As a schema that was proposed has our names.
         stated = table.schema.source_columns()

@@ -33,12 +33,11 @@ from tfrecorder.sources.path_source import (
     MASK_FOLDERS,
     Listing,
     Pairs,
-    look_of,
     refuse_table_options,
     split_of_folders,
-    stem_of,
 )
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
+from tfrecorder.storage.uris import look_of, stem_of
 
 #: The lists of images; that of both counts only where neither of them is there.
 _LISTS = ("train", "val", "test")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,16 @@ from tfrecorder.core.option import spelled
 from tfrecorder.core.text import composed
 from tfrecorder.storage import files
 from tfrecorder.storage.store import UnreadableError
-from tfrecorder.storage.uris import absolute, backslash_hint, is_local, is_web, parent, scheme
+from tfrecorder.storage.uris import (
+    absolute,
+    backslash_hint,
+    is_local,
+    is_web,
+    look_of,
+    parent,
+    scheme,
+    stem_of,
+)
 
 #: How a file that git-lfs did not fetch begins.
 #: Source: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
@@ -98,7 +106,7 @@ class Beside:
             differs = "blanks"
         elif composed(found) == composed(plain):
             differs = "form"
-        elif _alike(found) == _alike(plain):
+        elif look_of(found) == look_of(plain):
             differs = "case"
         if found in ("", path):  # it may have come meanwhile
             return None
@@ -127,8 +135,8 @@ class Beside:
             folder = self._like(folder)
             names = self._names_in(folder) if folder else {}
         name = path.rpartition("/")[2]
-        stems = (f"{_alike(stem)}." for stem in (name, _stem(name)))
-        found = next(filter(None, map(names.get, (_alike(name), *stems))), None)
+        stems = (f"{look_of(stem)}." for stem in (name, stem_of(name)))
+        found = next(filter(None, map(names.get, (look_of(name), *stems))), None)
         if found is None:
             return ""
         best = min(found, key=lambda other: (other != name, composed(other) != composed(name)))
@@ -141,9 +149,9 @@ class Beside:
             # What is missing is told without it.
             with contextlib.suppress(UnreadableError, ValueError):
                 for name in files.names(folder):
-                    names.setdefault(_alike(name), []).append(name)
+                    names.setdefault(look_of(name), []).append(name)
                     if name.lower().endswith(self._endings):
-                        names.setdefault(f"{_alike(_stem(name))}.", []).append(name)
+                        names.setdefault(f"{look_of(stem_of(name))}.", []).append(name)
         return self._listed[folder]
 
     def _elsewhere(self, path: str) -> str:
@@ -160,12 +168,14 @@ class Beside:
             self._below = {}
             every = ((where, name) for where, _, names in os.walk(self.base) for name in names)
             for where, name in itertools.islice(every, _SEARCHED):
-                self._below.setdefault(_alike(name), []).append(f"{where}/{name}")
-        same = self._below.get(_alike(path.rpartition("/")[2]), [])
-        parts = path.split("/")[::-1]
-        shared = [sum(map(operator.eq, parts, other.split("/")[::-1])) for other in same]
-        is_told = shared and shared.count(max(shared)) == 1
-        return same[shared.index(max(shared))] if is_told else ""
+                self._below.setdefault(look_of(name), []).append(f"{where}/{name}")
+        *above, name = path.split("/")
+        same = self._below.get(look_of(name), [])
+        end = f"/{name}"
+        while len(same) > 1 and above:
+            end = f"/{above.pop()}{end}"
+            same = [one for one in same if one.endswith(end)]
+        return same[0] if len(same) == 1 else ""
 
 
 def is_lfs_pointer(path: str) -> bool:
@@ -177,11 +187,3 @@ def is_lfs_pointer(path: str) -> bool:
 def hint_beside(path: str) -> str:
     """What to add to a message that there is nothing at a path that a user gave, or ""."""
     return Beside("", ("",)).hint(absolute(path)) if is_local(path) else backslash_hint(path)
-
-
-def _alike(name: str) -> str:
-    return composed(name).casefold().strip()
-
-
-def _stem(name: str) -> str:
-    return name.rpartition(".")[0] or name

@@ -12,6 +12,7 @@ import os
 import re
 from urllib.parse import unquote
 
+from tfrecorder.core.text import composed
 from tfrecorder.storage.connections import access
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -73,6 +74,21 @@ def absolute(path: str) -> str:
 def parent(path: str) -> str:
     """The folder of an absolute path."""
     return path.rpartition("/")[0] if scheme(path) else os.path.dirname(path)
+
+
+def stem_of(path: str) -> str:
+    """A path without the folders and the ending.
+
+    >>> stem_of("train/a cat.v2.jpg")
+    'a cat.v2'
+    """
+    name = path.rpartition("/")[2]
+    return name.rpartition(".")[0] or name
+
+
+def look_of(name: str) -> str:
+    """What names have in common that differ in case, in Unicode's form or in blanks around them."""
+    return composed(name).casefold().strip()
 
 
 def is_local(path: str) -> bool:

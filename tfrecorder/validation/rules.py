@@ -168,11 +168,9 @@ def check_source(
     if not len(table):
         findings.append(Finding("empty_frame", [None], "", [None], "the table has no rows"))
         return Checked(pd.DataFrame(index=table.index), tuple(findings))
-    given = {*table.columns}
-    present = set()
-    for name, kind in schema.fields:
-        if given.issuperset(kinds.columns_of(name, kind)):
-            present.add(name)
+    present = {
+        name for name, kind in schema.fields if {*kinds.columns_of(name, kind)} <= {*table.columns}
+    }
     boxes: BoxRows | None = None
     for name in present.intersection(schema.of(kinds.Boxes)):
         kind = schema.columns[name]
@@ -201,25 +199,33 @@ def check_source(
         for field in _with_existing_classes(fields_of(schema), existing)
         if field.column in present or not is_required(field.kind)
     ]
-    findings += [finding for outcome in outcomes for finding in outcome.findings]
     frame = _rows_of(outcomes, table)
-    values = {key: array for outcome in outcomes for key, array in outcome.values.items()}
+    values: dict[str, pa.Array] = {}
+    files = []
+    lacking = {}
+    for outcome in outcomes:
+        findings += outcome.findings
+        values |= outcome.values
+        if isinstance(outcome.field.kind, kinds.FILES) and outcome.column is not None:
+            files.append(outcome.column)
+        if outcome.missing is not None:
+            lacking[outcome.field.column] = outcome.missing
+    fields = tuple(outcome.field for outcome in outcomes)
     if words is not None:
         frame[SPLIT_COLUMN] = words
     was_open = (frame[SPLIT_COLUMN] == UNASSIGNED).to_numpy(dtype=bool)
     findings += _check_division(frame, source, division)
     _assign(frame, {} if has_faults(findings) else values, division, source)
-    if not any(finding.code == "missing_column" for finding in findings):
+    missing = {finding.column for finding in findings if finding.code == "missing_column"}
+    if not missing:
         passed = _OF_WHOLE_DATASETS if existing else ()
-        fields = [outcome.field for outcome in outcomes]
-        bad_texts = {
-            row for finding in findings if finding.code == "bad_text" for row in finding.rows
-        }
+        bad_texts = set[int | None]()
+        for finding in findings:
+            bad_texts.update(finding.rows if finding.code == "bad_text" else ())
         of_rows = check_rows(frame, source, fields, values, bad_texts)
         findings += (finding for finding in of_rows if finding.code not in passed)
         findings += check_divided(frame[SPLIT_COLUMN], was_open, division)
     described = describe_assigned(frame[SPLIT_COLUMN], was_open, division, source.groups)
-    missing = {finding.column for finding in findings if finding.code == "missing_column"}
     lacks_splits = not missing.isdisjoint(schema.of(kinds.Split))
     if source.rejects:
         values |= planned_rejects(source.rejects, frame.index)
@@ -229,21 +235,13 @@ def check_source(
     return Checked(
         frame=frame,
         findings=tuple(findings),
-        fields=tuple(outcome.field for outcome in outcomes),
+        fields=fields,
         values=values,
-        files=tuple(
-            outcome.column
-            for outcome in outcomes
-            if isinstance(outcome.field.kind, kinds.FILES) and outcome.column is not None
-        ),
+        files=tuple(files),
         source_rows=len(source.frame),
         assigned="" if lacks_splits else described,
         contents=source.contents,
-        missing={
-            outcome.field.column: outcome.missing
-            for outcome in outcomes
-            if outcome.missing is not None
-        },
+        missing=lacking,
         unassigned=was_open,
     )
 
@@ -272,11 +270,6 @@ def _with_existing_classes(fields: Sequence[Field], existing: Sequence[Field]) -
     ]
 
 
-def _with_type(name: str, held: Mapping[str, str]) -> str:
-    kind = held.get(name, "str")
-    return repr(cut(name)) if kind == "str" else f"{cut(name)!r} ({kind})"
-
-
 def is_required(kind: kinds.Kind) -> bool:
     """True if a source must have the column of a kind."""
     return not isinstance(kind, (kinds.Split, kinds.Label)) or kind.required
@@ -288,47 +281,61 @@ def _check_columns(source: Source, is_added: bool) -> Iterator[Finding]:
     Args:
         is_added: to a dataset, whose rows may come without a split from now on.
     """
-    present = list(source.frame.columns)
-    others = list(source.left_out)
     suggested = set()
     for name, kind in source.schema.fields:
+        is_needed = is_required(kind) and not (is_added and isinstance(kind, kinds.Split))
         for wanted in kinds.columns_of(name, kind):
             if wanted in source.frame or isinstance(kind, kinds.Ignore):
                 continue
-            near = nearest_name(wanted, others)
-            if isinstance(kind, kinds.Split) and near is None:
-                near = source.split_like
-            if isinstance(kind, kinds.Image):  # what is in a column says more than its name
-                likely = [name for name in others if source.held.get(name) in ("bytes", "images")]
-                is_one = near is not None and source.held.get(near, "str") == "str"
-                near = next(iter(likely), near if is_one else None)
-            if near is not None:
-                suggested.add(near)
-                yield Finding(
-                    "missing_column",
-                    [None],
-                    wanted,
-                    [near],
-                    f"there is no column {wanted!r}; is it {near!r}?",
-                )
-            elif is_required(kind) and not (is_added and isinstance(kind, kinds.Split)):
-                shown = [_with_type(name, source.held) for name in (present + others)[:MOST_NAMED]]
-                more = len(present) + len(others) - len(shown)
-                words = f"there is no column {wanted!r}; the columns are {', '.join(shown)}"
-                words += f", and {more:,} more" if more else ""
-                several = [
-                    name for name in others if source.held.get(name, "").endswith("of images")
-                ]
-                if isinstance(kind, kinds.Image) and several:
-                    words += f"; `frame.explode({several[0]!r})` gives each image a row"
-                if source.text and source.text.headed:
-                    words += ", as the first line names them: if it is a row, put a heading above"
-                if isinstance(kind, kinds.Split):
-                    words += "; `Split(required=False)` in the schema divides rows that have none"
-                yield Finding("missing_column", [None], wanted, ["…"], words)
-    for name in others:
+            near = _likely(source, wanted, kind)
+            if near is None and not is_needed:
+                continue
+            suggested.add(near)
+            words = f"is it {near!r}?" if near else _what_is_there(source, kind)
+            message = f"there is no column {wanted!r}; {words}"
+            yield Finding("missing_column", [None], wanted, [near or "…"], message)
+    for name in source.left_out:
         if name not in suggested:
             yield Finding("column_left_out", [None], name, [name], f"column {name!r} is left out")
+
+
+def _likely(
+    source: Source,
+    wanted: str,
+    kind: kinds.Kind,
+) -> str | None:
+    """The column that is left out and was probably meant."""
+    near = nearest_name(wanted, [*source.left_out])
+    if isinstance(kind, kinds.Split):
+        return near or source.split_like
+    if not isinstance(kind, kinds.Image):
+        return near
+    # What is in a column says more than its name.
+    for name in source.left_out:
+        if source.held.get(name) in ("bytes", "images"):
+            return name
+    return near if source.held.get(near or "", "str") == "str" else None
+
+
+def _what_is_there(source: Source, kind: kinds.Kind) -> str:
+    """The columns, where none is like one of this kind that is missing; and the remedy."""
+    shown = []
+    names = [*source.frame.columns, *source.left_out]
+    for name in names[:MOST_NAMED]:
+        held = source.held.get(name, "str")
+        shown.append(f"{cut(name)!r} ({held})" if held != "str" else repr(cut(name)))
+    words = f"the columns are {', '.join(shown)}"
+    if len(names) > MOST_NAMED:
+        words += f", and {len(names) - MOST_NAMED:,} more"
+    if isinstance(kind, kinds.Image):
+        several = [name for name, held in source.held.items() if held.endswith("of images")]
+        for name in several[:1]:
+            words += f"; `frame.explode({name!r})` gives each image a row"
+    if source.text and source.text.headed:
+        words += ", as the first line names them: if it is a row, put a heading above"
+    if isinstance(kind, kinds.Split):
+        words += "; `Split(required=False)` in the schema divides rows that have none"
+    return words
 
 
 def _check_field(
@@ -382,11 +389,13 @@ def _check_files(
 def _rows_of(outcomes: list[Outcome], table: pd.DataFrame) -> pd.DataFrame:
     """The first image and the only label of each row, if it has them; not split yet."""
     frame = pd.DataFrame(index=table.index)
-    column_of = {outcome.field.column: outcome.column for outcome in outcomes}
     image = primary_file([outcome.field for outcome in outcomes])
-    if image is not None:
-        frame[URI_COLUMN] = column_of[image.column]
-    labels = [outcome.column for outcome in outcomes if isinstance(outcome.field.kind, kinds.Label)]
+    labels = []
+    for outcome in outcomes:
+        if outcome.field is image:
+            frame[URI_COLUMN] = outcome.column
+        if isinstance(outcome.field.kind, kinds.Label):
+            labels.append(outcome.column)
     if len(labels) == 1 and labels[0] is not None:
         frame[LABEL_COLUMN] = labels[0]
     frame[SPLIT_COLUMN] = pd.Series(UNASSIGNED, index=table.index, dtype=SPLIT_TYPE)
