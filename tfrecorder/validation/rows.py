@@ -5,7 +5,6 @@ the shares that came out, and empty splits.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -80,8 +79,9 @@ def check_rows(
     if LABEL_COLUMN in frame:
         given = frame[LABEL_COLUMN].notna().to_numpy()
         labels = frame[LABEL_COLUMN][given]
-        yield from _check_classes(LABEL_COLUMN, labels, is_trained[given])
-        yield _few_images(labels)
+        counts = _counts_of(labels)
+        yield from _check_classes(LABEL_COLUMN, labels, counts, is_trained[given])
+        yield _few_images(counts)
     for field in fields:
         texts = values.get(field.text_key or "")
         if texts is None or (isinstance(field.kind, Label) and LABEL_COLUMN in frame):
@@ -92,7 +92,8 @@ def check_rows(
             texts = texts.flatten()
         labels = texts.to_pandas()
         given = (labels != "").to_numpy()
-        yield from _check_classes(field.column, labels[given], of_each[given])
+        labels = labels[given]
+        yield from _check_classes(field.column, labels, _counts_of(labels), of_each[given])
 
 
 def _with_all(
@@ -189,31 +190,39 @@ def _check_duplicates(rows: pd.DataFrame) -> Finding:
     return Finding("duplicate_row", list(again.index), URI_COLUMN, uris, messages, others)
 
 
+def _counts_of(labels: pd.Series) -> dict[Any, int]:
+    """How often each label is there."""
+    counts = labels.value_counts(sort=False)
+    # Taken one by one, texts in Arrow are five times as slow.
+    return dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
+
+
 def _check_classes(
     column: str,
     labels: pd.Series,
+    counts: Mapping[Any, int],
     is_trained: np.ndarray,
 ) -> Iterator[Finding]:
     """Classes of a column that look like one, and those that are not in TRAIN.
 
     Args:
         labels: one after the other.
+        counts: how often each is there.
         is_trained: which of them are in TRAIN.
     """
-    counts = labels.value_counts(sort=False)
-    # Taken one by one, texts in Arrow are five times as slow.
-    of_label = dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
-    texts = {label: count for label, count in of_label.items() if isinstance(label, str)}
-    yield _about_labels("similar_labels", column, dict(_similar(texts)))
+    texts = {label: count for label, count in counts.items() if isinstance(label, str)}
+    alike: dict[str, list[str]] = {}
+    for label in texts:
+        alike.setdefault(plain_name(label), []).append(label)
+    yield _about_labels("similar_labels", column, dict(_similar(texts, alike)))
     yield _check_integers(column, labels, texts)
-    alike = Counter(map(plain_name, texts))
-    alone = (label for label in texts if alike[plain_name(label)] == 1)
+    alone = [same[0] for same in alike.values() if len(same) == 1]
     padded = [label for label in alone if label != label.strip()]
     shown = class_words(padded, FEW_IMAGES)
     message = f"labels that begin or end with white space: {shown}"
     yield _about_labels("padded_labels", column, dict.fromkeys(padded[:1], message))
     trained = set(labels[is_trained].unique().tolist())
-    absent = [label for label in of_label if trained and label not in trained]
+    absent = [label for label in counts if trained and label not in trained]
     messages = {label: f"label {cut(label)!r} is not in TRAIN" for label in absent}
     yield _about_labels("label_not_in_train", column, messages)
 
@@ -225,9 +234,9 @@ def _check_integers(
 ) -> Finding:
     """A few texts among integers, for which all of these became texts."""
     odd = [label for label in texts if not WHOLE_NUMBER.fullmatch(label)]
-    others = [count for label, count in texts.items() if label not in odd]
     count = sum(map(texts.__getitem__, odd))
-    if len(others) < 2 or not 0 < count <= max(1, sum(others) // RARE):
+    whole = sum(texts.values()) - count
+    if len(texts) - len(odd) < 2 or not 0 < count <= max(1, whole // RARE):
         return Finding("text_among_integers", [], column, [], "")
     first = labels.index[(labels == odd[0]).to_numpy(dtype=bool)][0]
     others_too = f", nor are {count - 1:,} others" if count > 1 else ""
@@ -236,11 +245,16 @@ def _check_integers(
     return Finding("text_among_integers", [int(first)], column, [odd[0]], message)
 
 
-def _similar(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Texts that may be of one class: one of each group, and what to say of it."""
-    alike: dict[str, list[str]] = {}
-    for label in counts:
-        alike.setdefault(plain_name(label), []).append(label)
+def _similar(
+    counts: Mapping[str, int],
+    alike: Mapping[str, Sequence[str]],
+) -> Iterator[tuple[str, str]]:
+    """Texts that may be of one class: one of each group, and what to say of it.
+
+    Args:
+        counts: how often each is there.
+        alike: those of each plain name.
+    """
     for same in alike.values():
         if len(same) < 2:
             continue
@@ -263,11 +277,10 @@ def _similar(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
                 yield few, f"label {cut(few)!r} {often}; {like}"
 
 
-def _few_images(labels: pd.Series) -> Finding:
-    counts = labels.value_counts(sort=False)
+def _few_images(counts: Mapping[Any, int]) -> Finding:
     few = {
         label: f"label {cut(label)!r} has {counted(count, 'image')}, fewer than {FEW_IMAGES}"
-        for label, count in zip(counts.index.tolist(), counts.tolist(), strict=True)
+        for label, count in counts.items()
         if count < FEW_IMAGES
     }
     return _about_labels("few_images", LABEL_COLUMN, few)
