@@ -19,7 +19,7 @@ from tfrecorder.schema.splits import Division, assign_splits, parse_splits
 
 WORDS = {
     "TRAIN": ["train", "TRAIN", "Train", "training", "Training", " train "],
-    "VALIDATION": ["val", "valid", "validation", "VALID", "Validation"],
+    "VALIDATION": ["val", "valid", "validation", "VALIDATE", "Validation"],
     "TEST": ["test", "TEST", "testing", "test\n"],
     "UNASSIGNED": ["unassigned", "UNASSIGNED", "", "  ", None, float("nan"), pd.NA],
 }

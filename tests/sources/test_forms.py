@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -412,7 +413,7 @@ CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></im
         ("x/a.txt", "0 .5 .5 .2 .2\n", "classes.txt"),
         ("x/a.txt", "1 2 30 2 30 9 1 9 large-vehicle 0\n", "export them"),
         ("labelTxt/a.txt", "Car 0.00 0 -1.5 5.0 1.3 6.2 2.1 1.6 1.6 3.5\n", "export them"),
-        ("train.txt", "x/a.jpg 3\nx/b.jpg 4\n", "export them"),
+        ("train.txt", "x/a.jpg 3\nx/b.jpg 4\n", "as the source.*train.txt"),
         ("train.txt", "./in/x/a.jpg 4,4,30,20,0 1,1,2,2,0\n", "export them"),
         ("labels.csv", "id,breed,species\na,x,dog\n", "as the source.*labels.csv"),
         ("boxes.csv", "a.jpg,1,1,9,9,cat\n", "as the source.*boxes.csv"),
@@ -424,6 +425,12 @@ CVAT = '<annotations><image id="0" name="x/a.jpg"><box label="cat" xtl="1"/></im
         ("metadata.jsonl", '{"image": "a.jpg", "label": "cat"}\n', "as the source.*metadata.jsonl"),
         ("ann/a.jpg.json", '{"objects": [{"classTitle": "cat", "points": {}}]}', "export them"),
         ("labels.csv", "file,label\nx/a.jpg,x\nb.jpg,x\n", "as the source"),
+        (
+            "train.csv",
+            "id,breed\na,pug\nb,boxer\n",
+            "paths such as 'x/a.jpg' into a column image_uri",
+        ),
+        ("all.json", '[{"file": "x/a.jpg", "category": "cat"}]', "export them"),
     ],
 )
 def test_annotations_that_are_not_read_are_refused_by_name(
@@ -470,6 +477,19 @@ def test_files_without_boxes_or_classes_do_not_stop_a_class_folder(file: str, te
     put(f"in/{file}", text)
     assert [label for *_, label in rows_of("in")] == ["x", "y"]
     assert source_of("in").passed_over["not images"] == 1
+    words = f"not read: 1 .{file.rpartition('.')[2]}"
+    assert source_of("in").notes == [f"{words}, which hold no boxes or classes"]
+    assert source_of("in", form="folder").notes == [words]
+
+
+def test_folders_of_pictures_and_of_copies_are_no_classes_unless_asked() -> None:
+    pictures("in/images/cat/a.jpg", "in/images/dog/b.jpg", "one/images/a.jpg")
+    assert [label for *_, label in rows_of("in", form="folder")] == ["cat", "dog"]
+    assert [label for *_, label in rows_of("one", form="folder")] == ["images"]
+    pictures("in/images/Thumbs/a.jpg")
+    with pytest.raises(SourceError, match=r"in/images/Thumbs: by its name, .*form='folder'"):
+        tfrecorder.validate("in")
+    assert [label for *_, label in rows_of("in", form="folder")] == ["Thumbs", "cat", "dog"]
 
 
 def test_annotations_are_named_before_folders_that_are_no_classes() -> None:
@@ -494,6 +514,9 @@ def test_one_file_of_annotations_among_many_of_a_camera_is_found() -> None:
     put("in/x/zz.json", CREATE_ML)
     with pytest.raises(SourceError, match=r"zz\.json"):
         tfrecorder.validate("in")
+    Path("in/x/zz.json").unlink()
+    (note,) = source_of("in").notes
+    assert re.fullmatch(r"not read: 400 \.json, .* classes; \d\d of 400 were looked at", note)
 
 
 def test_the_form_is_chosen_where_files_allow_several() -> None:

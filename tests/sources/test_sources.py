@@ -336,6 +336,7 @@ def test_labels_of_a_csv_are_integers_only_if_all_are(labels: list, expected: li
         (b"split;image_uri;label\nTRAIN;a.jpg;x\n", "separated by semicolons"),
         (b"TRAIN;gs://b/a.jpg;x\n", "separated by semicolons"),
         (b"image_uri\tlabel\na.jpg\tx\n", "separated by tabs"),
+        (b"Pfad;Klasse\na.jpg;x\n", "separated by semicolons"),
     ],
 )
 def test_a_csv_that_cannot_be_read_says_why_in_one_line(text: bytes, words: str) -> None:

@@ -334,6 +334,12 @@ def test_a_table_of_a_folder_may_be_utf_16() -> None:
     pictures("in/a.jpg")
     put("in/metadata.csv", "file_name,label\na.jpg,kät\n", "utf-16")
     assert source_of("in").frame.label.tolist() == ["kät"]
+    Path("in/metadata.csv").unlink()
+    put("in/metadata.jsonl", '{"file_name": "a.jpg", "label": "kät"}\n', "utf-16")
+    assert source_of("in").frame.label.tolist() == ["kät"]
+    put("in/metadata.jsonl", '{"file_name": "a.jpg", "label": "kät"}\n', "cp1252")
+    with pytest.raises(SourceError, match=r"line 1 is not UTF-8; save the file as UTF-8\.$"):
+        tfrecorder.validate("in")
 
 
 # ------------------------------------------------------------------- one picture, one entry

@@ -363,6 +363,9 @@ def test_load_complains_of_the_split_first(dataset: Path) -> None:
 def test_what_is_no_source_is_named(dataset: Path) -> None:
     with pytest.raises(SourceError, match="is an image; give its folder"):
         tfrecorder.convert(PHOTOS[0], "out")
+    archive = shutil.make_archive("photos", "gztar", PHOTOS[0].parent)
+    with pytest.raises(SourceError, match=r"photos\.tar\.gz' is an archive; unpack it"):
+        tfrecorder.validate(archive)
     with pytest.raises(SourceError, match="is already a dataset"):
         tfrecorder.convert(dataset, "out")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -413,6 +414,9 @@ def test_a_validator_that_returns_false_is_told_to_raise() -> None:
         schema = Schema(doc=File(validator=lambda data, answer=answer: answer))
         with pytest.raises(tfrecorder.TfrecorderError, match="let it raise an exception"):
             tfrecorder.convert(frame, f"no{number}", schema=schema, progress=False)
+    schema = Schema(doc=File(validator=lambda data: sys.exit(1)))
+    with pytest.raises(tfrecorder.TfrecorderError, match=r"called sys\.exit, .*let it raise"):
+        tfrecorder.validate(frame, schema=schema, check_images=True)
     for number, answer in enumerate((None, True, 0, "")):
         schema = Schema(doc=File(validator=lambda data, answer=answer: answer))
         result = tfrecorder.convert(frame, f"out{number}", schema=schema, progress=False)

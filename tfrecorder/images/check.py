@@ -200,7 +200,7 @@ def check_file(
 
     Raises:
         Reject: there are none, or too many, or the validator raised an exception.
-        OptionError: only the name of the validator is known, or it returned False.
+        OptionError: only the name of the validator is known, it returned False, or it ended Python.
         RunnerError: the validator needs a package that is not there.
     """
     if not data:
@@ -212,8 +212,13 @@ def check_file(
             "function; give the function itself, in the `schema` of a call in Python."
         )
     if kind.validator is not None:
+        silent = ""
         try:
             found = kind.validator(data)
+            if type(found).__name__ in ("bool", "bool_") and not found:  # also of NumPy
+                silent = "returned False"
+        except SystemExit:
+            silent = "called sys.exit"
         except MemoryError:
             raise
         except ImportError as error:
@@ -221,9 +226,9 @@ def check_file(
             raise RunnerError(f"the validator of {column!r} cannot run: {words}.") from error
         except Exception as error:
             raise Reject("check", "invalid", words_of(error)) from None
-        if type(found).__name__ in ("bool", "bool_") and not found:  # also of NumPy
+        if silent:
             raise OptionError(
-                f"schema: {column}=File(validator=…): it returned False, which says nothing; let "
+                f"schema: {column}=File(validator=…): it {silent}, which says nothing; let "
                 'it raise an exception for a file that cannot be used: `raise ValueError("why")`.'
             )
     return data

@@ -30,6 +30,7 @@ SPELLINGS = {
     "val": "VALIDATION",
     "valid": "VALIDATION",
     "validation": "VALIDATION",
+    "validate": "VALIDATION",  # AutoML's
     "test": "TEST",
     "testing": "TEST",
     "unassigned": UNASSIGNED,

@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -107,6 +108,9 @@ _NUMBER = re.compile(r"-?\d*\.?\d+(e-?\d+)?", re.I)
 #: A line of a list: with two words, or with a number after the first.
 _LIST_LINE = re.compile(r"(?m)^\s*[^\s,;]+[ \t,;]+(?:[-.\d]|[^\s,;]+\s*$)")
 
+#: One of the paths of images and their classes.
+_CLASS_LINE = re.compile(r"(?m)^\S+[ \t]+[^\s,]+$")
+
 #: What is no class but the checksum of a file.
 _CHECKSUM = re.compile(r"[0-9a-f]{8,}")
 
@@ -141,11 +145,13 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
     whole = f"{listing.folder}/{path}"
     tool = next((name for word, name in _TOOLS.items() if f'"{word}' in text), "in a form")
     remedy = "export them as COCO's JSON, YOLO or Pascal VOC"
-    if unread[0].ending in (".csv", ".jsonl"):
+    names_pictures = _PICTURE.search(text) is not None
+    is_list = names_pictures and _CLASS_LINE.search(text) is not None
+    if unread[0].ending in (".csv", ".jsonl") or (unread[0].ending == ".txt" and is_list):
         remedy = f"give that file as the source, as in `{command('validate', whole)}`"
-        if not _PICTURE.search(text):
+        if not names_pictures:
             example = "/".join(listing.images[0])
-            remedy = f"give it a column image_uri with paths such as {example!r}, and {remedy[5:]}"
+            remedy = f"write paths such as {example!r} into a column image_uri, and {remedy}"
     elif _YOLO_LINE.search(text):
         remedy = "if they are YOLO's, put a classes.txt with the name of a class on each line there"
     more = f", and {len(unread) - 1:,} others" if len(unread) > 1 else ""
@@ -153,6 +159,19 @@ def refuse_unread(listing: Listing, looks: Sequence[Look]) -> None:
         f"{whole}{more}: holds annotations {tool} that is not read; {remedy}. "
         f"{spelled('form', 'folder')} reads the images and their folders alone."
     )
+
+
+def unread_words(listing: Listing, looks: Sequence[Look]) -> list[str]:
+    """The files beside images of which nothing is read, by their endings."""
+    counts = Counter(Look(path, "").ending for path in listing.texts)
+    if not counts:
+        return []
+    words = f"not read: {', '.join(f'{count:,} {ending}' for ending, count in counts.items())}"
+    if looks:
+        words += ", which hold no boxes or classes"
+    if 0 < len(looks) < len(listing.texts):
+        words += f"; {len(looks):,} of {len(listing.texts):,} were looked at"
+    return [words]
 
 
 def _may_hold(look: Look) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from tfrecorder.core.text import distinct
+from tfrecorder.core.text import distinct, encoding_of
 from tfrecorder.display.tables import cut
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert_values import TextForm
@@ -191,7 +191,9 @@ def read_json_lines(path: str, copy: str) -> tuple[pd.DataFrame, Schema | None]:
 
 
 def _json_lines(path: str, copy: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open(copy, encoding="utf-8-sig") as file:
+    with open(copy, "rb") as file:
+        encoding = encoding_of(file.read(4))
+    with open(copy, encoding=encoding) as file:
         for number, text in enumerate(file, 1):
             if not text.strip():
                 continue

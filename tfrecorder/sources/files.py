@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import importlib
 import itertools
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from tfrecorder import storage
 from tfrecorder.core.option import spelled
+from tfrecorder.core.text import encoding_of
 from tfrecorder.errors import SourceError
 from tfrecorder.options.convert import ConvertOptions
 from tfrecorder.options.convert_values import TextForm
@@ -56,6 +56,10 @@ IMAGE_ENDINGS = (
 )
 
 
+#: The endings of archives; a ZIP is told by its beginning, as a workbook is one too.
+_ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z")
+
+
 def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
     """A CSV, or JSON Lines; or several, one after the other."""
     if not isinstance(source, PathSource) or not source.files:
@@ -67,6 +71,8 @@ def read_files(source: Any, options: ConvertOptions) -> RawTable | None:
         raise SourceError(
             f"source {source.path!r} is an image; give its folder, or a CSV that lists images."
         )
+    if source.path.lower().endswith(_ARCHIVES):
+        raise SourceError(f"source {source.path!r} is an archive; unpack it, and give its folder.")
     with storage.local_copy(whole) as copy:
         raw = _read_unpacked(source.path, copy, storage.parent(whole), options)
     return raw if storage.is_local(whole) else replace(raw, text=None)
@@ -200,7 +206,7 @@ def _read_file(
             else:
                 frame, stated = read_headerless(path, copy, looks_like_image, form)
     except UnicodeError as error:
-        raise SourceError(_not_decoded(path, copy, form)) from error
+        raise SourceError(_not_decoded(path, copy, form, json_lines)) from error
     except pd.errors.EmptyDataError as error:
         raise SourceError(f"{path}: the file is empty.") from error
     except (pd.errors.ParserError, csv.Error) as error:
@@ -361,6 +367,8 @@ def _refuse_other_separator(
         cells = [cell.strip() for cell in first[0].split(separator)]
         is_known = not names.isdisjoint(cells) or cells[0].lower() in SPELLINGS
         is_known |= looks_like_image(cells[0]) and not looks_like_image(first[0])
+        # A heading in any language; but a blank may stand in a name.
+        is_known |= separator != " " and not looks_like_image(first[0])
         if len(cells) > 1 and is_known:
             by_pandas = f"pandas.read_csv({path!r}, sep={separator!r})"
             raise SourceError(
@@ -378,12 +386,12 @@ def _not_decoded(
     path: str,
     copy: str,
     form: TextForm,
+    is_json: bool,
 ) -> str:
     if form.encoding:
         words = f"it cannot be read with {spelled('encoding', form.encoding)}"
         return f"{path}: {words}; give the file's own encoding."
     data = Path(copy).read_bytes()
-    line = 1
     if data.startswith(_ZIP):
         if not any(mark in data for mark in _SHEETS):
             return f"{path}: it is a ZIP archive; unpack it, and give the folder, or its table."
@@ -391,16 +399,18 @@ def _not_decoded(
             f"{path}: it is a workbook, not a CSV; save its sheet as CSV, or, in Python, give the "
             f"frame of `pandas.read_excel({path!r})`."
         )
-    own = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "cp1252"
+    line = 1
     try:
         data.decode()
     except UnicodeDecodeError as error:
         line += data.count(b"\n", 0, error.start)
+    words = f"{path}: line {line} is not UTF-8"
+    if is_json:
+        return f"{words}; save the file as UTF-8."
+    own = "utf-16" if encoding_of(data) == "utf-16" else "cp1252"
     by_pandas = f"pandas.read_csv({path!r}, encoding={own!r})"
-    return (
-        f"{path}: line {line} is not UTF-8; read it in its own encoding, as with "
-        f"{spelled('encoding', own, by_pandas)}, or save the file as UTF-8."
-    )
+    with_it = spelled("encoding", own, by_pandas)
+    return f"{words}; read it in its own encoding, as with {with_it}, or save the file as UTF-8."
 
 
 def _is_header(first: list[str], names: set[str]) -> bool:
