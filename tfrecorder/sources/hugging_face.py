@@ -152,7 +152,7 @@ def with_objects(table: RawTable) -> RawTable:
     for key in keys:
         values = [one.get(key) for one in objects]
         if key in _CLASSES and LABEL_COLUMN not in columns:
-            known = dict(enumerate(of_objects))
+            known: dict[Any, str] = dict(enumerate(of_objects))
             columns[LABEL_COLUMN] = in_lists([known.get(value, value) for value in values], sizes)
         elif key != _BOX:
             columns[f"{OBJECTS}.{key}"] = in_lists(values, sizes)

@@ -169,11 +169,11 @@ class Beside:
             every = ((where, name) for where, _, names in os.walk(self.base) for name in names)
             for where, name in itertools.islice(every, _SEARCHED):
                 self._below.setdefault(look_of(name), []).append(f"{where}/{name}")
-        *above, name = path.split("/")
+        *folders, name = path.split("/")
         same = self._below.get(look_of(name), [])
         end = f"/{name}"
-        while len(same) > 1 and above:
-            end = f"/{above.pop()}{end}"
+        while len(same) > 1 and folders:
+            end = f"/{folders.pop()}{end}"
             same = [one for one in same if one.endswith(end)]
         return same[0] if len(same) == 1 else ""
 

@@ -79,9 +79,9 @@ def check_rows(
     if LABEL_COLUMN in frame:
         given = frame[LABEL_COLUMN].notna().to_numpy()
         labels = frame[LABEL_COLUMN][given]
-        counts = _counts_of(labels)
-        yield from _check_classes(LABEL_COLUMN, labels, counts, is_trained[given])
-        yield _few_images(counts)
+        of_labels = _counts_of(labels)
+        yield from _check_classes(LABEL_COLUMN, labels, of_labels, is_trained[given])
+        yield _few_images(of_labels)
     for field in fields:
         texts = values.get(field.text_key or "")
         if texts is None or (isinstance(field.kind, Label) and LABEL_COLUMN in frame):
