@@ -329,12 +329,12 @@ def test_a_folder_named_images_beside_another_is_a_class() -> None:
 
 def test_a_test_set_may_lack_the_labels_of_the_others() -> None:
     pictures("in/train/cat/a.jpg", "in/val/images/cat/c.jpg", "in/test/b.jpg")
-    with pytest.raises(SourceError, match=r"'test/b.jpg' is not at .* metadata\.csv"):
+    with pytest.raises(SourceError, match=r"'val/images/cat/c.jpg' is not at .* metadata\.csv"):
         tfrecorder.validate("in")
     shutil.rmtree("in/val")
     assert rows_of("in") == [("TEST", "test/b.jpg", ""), ("TRAIN", "train/cat/a.jpg", "cat")]
     pictures("in/train/c.jpg")
-    with pytest.raises(SourceError, match=r"'test/b.jpg' is not at .* metadata\.csv"):
+    with pytest.raises(SourceError, match=r"'train/c.jpg' is not at .* metadata\.csv"):
         tfrecorder.validate("in")
 
 

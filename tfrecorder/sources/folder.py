@@ -41,6 +41,7 @@ from tfrecorder.sources.path_source import (
     PathSource,
     refuse_pointer,
     refuse_table_options,
+    split_of_folders,
     uri_below,
 )
 from tfrecorder.sources.table import MASK_COLUMN, RawTable
@@ -85,10 +86,9 @@ def read_metadata(
         return None
     frame = pd.concat([raw.frame for raw in raw_tables], ignore_index=True)
     without = len({*images}.difference(frame[FILE_NAME]))
-    if SPLIT_COLUMN not in frame:
-        tops = [str(file).partition("/")[0].lower() for file in frame[FILE_NAME]]
-        if not {*tops}.isdisjoint(SPELLINGS):
-            frame = frame.assign(**{SPLIT_COLUMN: [SPELLINGS.get(top, "") for top in tops]})
+    splits = [split_of_folders(str(file)) for file in frame[FILE_NAME]]
+    if SPLIT_COLUMN not in frame and any(splits):
+        frame = frame.assign(**{SPLIT_COLUMN: splits})
     return replace(
         raw_tables[0],
         frame=frame,
@@ -356,27 +356,24 @@ def _images_in(
         SourceError: an image is at another depth.
     """
     data: dict[str, Any] = {URI_COLUMN: _texts("/".join(parts) for parts in files)}
-    depths = {*map(len, places)}
-    if depths == {1}:
-        return pd.DataFrame(data)
     tops = {parts[0] for parts in places if len(parts) > 1}
     no_splits = sorted(top for top in tops if top.lower() not in SPELLINGS)
     with_split = bool(tops) and not no_splits
     if with_split:
         data = {SPLIT_COLUMN: _texts(parts[0] for parts in places), **data}
     depth = 3 if with_split else 2
-    if with_split and depths == {2}:
+    if {*map(len, places)} == {depth - 1}:
         return pd.DataFrame(data)
-    lengths = {(SPELLINGS.get(parts[0].lower()), len(parts)) for parts in places if with_split}
     # As makers publish them: a test set whose labels they keep.
-    is_test_alone = all((split == "TEST") == (length == 2) for split, length in lengths)
-    if depths != {depth} and not (depths == {2, 3} and lengths and is_test_alone):
-        at = next(at for at, parts in enumerate(places) if len(parts) != depth)
+    tests = {top for top in tops if with_split and SPELLINGS[top.lower()] == "TEST"}
+    for parts, place in zip(files, places, strict=True):
+        if len(place) == depth or (len(place) == 2 and place[0] in tests):
+            continue
         hint = "put every image into the folder of its label"
-        if len(places[at]) == 3:
+        if len(place) == 3:
             hint = f"or, if that is split/label/file, name the folder {no_splits[0]!r} like a split"
         raise SourceError(
-            f"{folder}: image {'/'.join(files[at])!r} is not at "
+            f"{folder}: image {'/'.join(parts)!r} is not at "
             f"{'split/label/file' if with_split else 'label/file'}; {hint}. Where images have no "
             "label, list all in a metadata.csv with the columns file_name, split and label."
         )

@@ -91,12 +91,12 @@ def inferred(source: Any, options: ConvertOptions) -> Schema:
     by_name = kinds_by_name(table)
     number = number_column((), beside=names)
     likely = {wanted: nearest_name(wanted, names) for wanted in (SPLIT_COLUMN, LABEL_COLUMN)}
-    of_splits = [name for place, name in enumerate(names) if holds_splits(table.iloc[:, place])]
+    of_splits = [name for name in names if holds_splits(table[name])]
     if likely[SPLIT_COLUMN] not in of_splits:
         likely[SPLIT_COLUMN] = next(iter(of_splits), None)
-    for place, name in enumerate(names):
-        column = as_objects(table.iloc[:, place])
-        if name == number and stated_numbers(table.iloc[:, place]) is not None:
+    for name in names:
+        column = as_objects(table[name])
+        if name == number and stated_numbers(table[name]) is not None:
             made[name] = kinds.Ignore()
         elif "boxes" in by_name and name in (*BOX_COLUMNS, LABEL_COLUMN):
             made["boxes"] = by_name["boxes"]

@@ -146,8 +146,7 @@ def split_in(name: str) -> str:
     >>> split_in("instances_val2017"), split_in("training-00001-of-00008"), split_in("result")
     ('VALIDATION', 'TRAIN', '')
     """
-    words = [SPELLINGS.get(word) for word in re.findall("[a-z]+", name.lower())]
-    return next((word for word in words if word in SPLITS), None) or ""
+    return _split_among(re.findall("[a-z]+", name.lower()))
 
 
 def split_of_folders(path: str) -> str:
@@ -156,8 +155,12 @@ def split_of_folders(path: str) -> str:
     >>> split_of_folders("VOC/Train/a cat.jpg"), split_of_folders("train.jpg")
     ('TRAIN', '')
     """
-    splits = [SPELLINGS.get(part.lower()) for part in path.split("/")[:-1] if part]
-    return next((split for split in splits if split in SPLITS), None) or ""
+    return _split_among(path.lower().split("/")[:-1])
+
+
+def _split_among(words: Iterable[str]) -> str:
+    splits = [SPELLINGS[word] for word in words if word in SPELLINGS]
+    return next((split for split in splits if split in SPLITS), "")
 
 
 #: Names of folders that say what kind of files is in them, and neither a class nor a split.

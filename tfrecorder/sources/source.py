@@ -259,7 +259,6 @@ _FORMED = (read_coco, read_yolo, read_folder)
 
 def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     """The names of a table's columns, renamed to ours; refused if one would be lost."""
-    frame = raw.frame
     columns = dict(raw.columns)
     have = [str(name) for name in raw.frame.columns]
     if bad := [name for name in have if not is_text(name)]:
@@ -270,23 +269,18 @@ def _our_names(raw: RawTable, split_by: str | None) -> list[str]:
     if FILE_NAME in have and not has_uris and not is_file_name_taken:
         columns[FILE_NAME] = URI_COLUMN
     ours = {*COLUMNS, *columns, *stated}
-    if hidden := [name for name in frame.index.names if name in ours and name not in have]:
+    if hidden := [name for name in raw.frame.index.names if name in ours and name not in have]:
         raise SourceError(
             f"{hidden[0]!r} is in the frame's index, not among its columns: give df.reset_index()."
         )
     for theirs, our in columns.items():
+        words = ""
         if theirs not in have:
-            raise OptionError.of(
-                "columns",
-                dict(columns),
-                f"the source has no column {theirs!r}; it has: {have}.",
-            )
-        if our in have and theirs != our and our not in columns:
-            raise OptionError.of(
-                "columns",
-                dict(columns),
-                f"the source also has a column {our!r}; drop or rename one of them.",
-            )
+            words = f"the source has no column {theirs!r}; it has: {have}."
+        elif our in have and theirs != our and our not in columns:
+            words = f"the source also has a column {our!r}; drop or rename one of them."
+        if words:
+            raise OptionError.of("columns", dict(columns), words)
     needed = stated or [*COLUMNS, *BOX_COLUMNS, MASK_COLUMN]
     renamed = [columns.get(name, name) for name in have]
     both = zip(have, renamed, strict=True)
